@@ -200,6 +200,8 @@ impl Inner {
                         inner.lose_opens();
                     }
                 }));
+                let first = weak.clone();
+                remote.before_restate(Rc::new(move || first.upgrade()?.grants.forget()));
                 remote.on_recovery(Rc::new(move || {
                     weak.upgrade().map_or_else(Vec::new, |inner| inner.restate())
                 }));
@@ -215,14 +217,15 @@ impl Inner {
 
     /// The MDT knows this client's opens and locks no more.
     fn lose_opens(&self) {
-        self.grants.forget();
+        if let Some(forgetting) = self.grants.forget() {
+            self.env.spawn("grants forgotten", forgetting);
+        }
         self.held.borrow_mut().clear();
         self.inodes.lose();
     }
 
     /// Calls that tell a recovering MDT which locks this client holds, and that it holds no grants.
     fn restate(&self) -> Vec<Call> {
-        self.grants.forget();
         self.forget_sizes();
         let none: [GrantWord; 0] = [];
         let nothing = wire::grants::encode(&none, GrantsFlags::LAST);

@@ -2,7 +2,7 @@
 
 use client::{Attr, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs};
 use fusedev::abi;
-use types::{Errno, Fid, Instant, NAME_BYTES_MAX, Timespec};
+use types::{Errno, Fid, Instant, NAME_BYTES_MAX, Span, Timespec};
 
 use crate::limits::{FILE_BLOCK_BYTES, KERNEL_SLACK, OTHER_BLOCK_BYTES};
 
@@ -35,20 +35,39 @@ pub(crate) fn attr(attr: &Attr, ino: Ino) -> abi::Attr {
     }
 }
 
-/// Attributes that the kernel may believe for `valid` nanoseconds.
-pub(crate) fn attr_out(of: &Attr, ino: Ino, valid: u32) -> abi::AttrOut {
-    abi::AttrOut { attr: attr(of, ino), attr_valid_nsec: valid, ..Default::default() }
+/// For how long the kernel may believe what it hears: seconds and nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Valid {
+    pub(crate) secs: u64,
+    pub(crate) nanos: u32,
 }
 
-/// For how many nanoseconds from when it hears so the kernel may believe what holds until `end`:
-/// less by what it may take longer than it was told.
-pub(crate) fn validity(end: Instant, now: Instant) -> u32 {
+impl Valid {
+    pub(crate) fn is_none(self) -> bool {
+        self == Valid::default()
+    }
+}
+
+/// Attributes that the kernel may believe for a time.
+pub(crate) fn attr_out(of: &Attr, ino: Ino, valid: Valid) -> abi::AttrOut {
+    abi::AttrOut {
+        attr: attr(of, ino),
+        attr_valid: valid.secs,
+        attr_valid_nsec: valid.nanos,
+        ..Default::default()
+    }
+}
+
+/// For how long from when it hears so the kernel may believe what holds until `end`: less by what
+/// it may take longer than it was told.
+pub(crate) fn validity(end: Instant, now: Instant) -> Valid {
     let left = (end - now).0.saturating_sub(KERNEL_SLACK.0);
-    u32::try_from(left).unwrap_or(u32::MAX).min(999_999_999)
+    let second = Span::secs(1).0;
+    Valid { secs: left / second, nanos: (left % second) as u32 }
 }
 
 /// The same with the time of making.
-pub(crate) fn statx_out(of: &Attr, ino: Ino, valid: u32) -> abi::StatxOut {
+pub(crate) fn statx_out(of: &Attr, ino: Ino, valid: Valid) -> abi::StatxOut {
     let time = |time: Timespec| abi::SxTime { tv_sec: time.sec, tv_nsec: time.nsec, reserved: 0 };
     let plain = attr(of, ino);
     let stat = abi::Statx {
@@ -69,7 +88,12 @@ pub(crate) fn statx_out(of: &Attr, ino: Ino, valid: u32) -> abi::StatxOut {
         rdev_minor: plain.rdev & 0xff | plain.rdev >> 12 & 0xfff00,
         ..Default::default()
     };
-    abi::StatxOut { stat, attr_valid_nsec: valid, ..Default::default() }
+    abi::StatxOut {
+        stat,
+        attr_valid: valid.secs,
+        attr_valid_nsec: valid.nanos,
+        ..Default::default()
+    }
 }
 
 pub(crate) fn set_attr(args: &abi::SetattrIn, is_dir: bool) -> SetAttr {
@@ -203,11 +227,11 @@ mod tests {
     #[test]
     fn the_kernel_stops_believing_before_the_lease_ends() {
         let at = |ms| Instant::default() + Span::millis(ms);
-        assert_eq!(validity(at(50), at(1)), 19_000_000);
-        assert_eq!(validity(at(50), at(20)), 0);
-        assert_eq!(validity(at(50), at(60)), 0);
-        assert_eq!(validity(Instant::default(), at(60)), 0, "no lease");
-        assert_eq!(validity(at(60_000), at(0)), 999_999_999);
+        assert_eq!(validity(at(50), at(1)), Valid { secs: 0, nanos: 19_000_000 });
+        assert!(validity(at(50), at(20)).is_none());
+        assert!(validity(at(50), at(60)).is_none());
+        assert!(validity(Instant::default(), at(60)).is_none(), "no lease");
+        assert_eq!(validity(at(8_000), at(0)), Valid { secs: 7, nanos: 970_000_000 });
     }
 
     #[test]

@@ -3,17 +3,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 
-use client::{Attr, Client, Ctx, File, Glance, Lease};
+use client::{Client, Ctx, File};
 use env::Env;
 use fusedev::abi::{self, cap};
 use fusedev::{
     Body, Handler, Header, InitInfo, LocalFuture, Notifier, Op, Replier, Reply, Request,
 };
 use futures_lite::future::or;
-use types::{Errno, Fid, Instant};
+use types::{Errno, Fid};
 
 use crate::appends::Appends;
 use crate::callers::Callers;
@@ -21,7 +22,7 @@ use crate::convert;
 use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
-use crate::limits::{GUARDED_MAX, KERNEL_SLACK, KILL_POLL, UNGUARDED_MAX};
+use crate::limits::KILL_POLL;
 use crate::nodes::{Generations, Nodes};
 use crate::op::Xattrs;
 use crate::{Bugs, news};
@@ -44,7 +45,10 @@ pub(crate) struct Fs {
     /// Security labels are kept.
     seclabel: bool,
     pub(crate) ino: convert::Ino,
-    generations: Generations,
+    pub(crate) generations: Generations,
+    /// The kernel does not believe the first answer about an inode where one was dropped while it
+    /// was on its way.
+    pub(crate) counts_evictions: bool,
     pub(crate) notifier: Notifier,
     pub(crate) bugs: Bugs,
 }
@@ -57,18 +61,6 @@ pub struct Manner {
     pub seclabel: bool,
     /// Inode numbers have 32 bits ([`Fid::ino32`]).
     pub short_ino: bool,
-}
-
-/// What keeps an answer that the kernel takes in late from undoing a notification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guard {
-    /// Nothing: the answer to a change, and one that may be the first about an inode, or about one
-    /// that the kernel has dropped meanwhile (`fuse_iget`; since 6.12 it would know).
-    None,
-    /// Nothing: what a name stands for.
-    Name,
-    /// The caller holds the inode, whose attributes have a version.
-    Version,
 }
 
 /// What a mount is given besides its client.
@@ -84,7 +76,7 @@ pub(crate) struct Setup {
 impl Setup {
     /// For a kernel that hears nothing.
     pub(crate) fn of_test() -> Setup {
-        let (notifier, bugs) = (Notifier::direct(Rc::new(|_| Ok(()))), Bugs::default());
+        let (notifier, bugs) = (Notifier::direct(Rc::new(fusedev::Deaf)), Bugs::default());
         Setup { jobids: Rc::default(), manner: Manner::default(), notifier, bugs }
     }
 }
@@ -107,6 +99,7 @@ impl Fs {
             seclabel: setup.manner.seclabel,
             ino: if setup.manner.short_ino { Fid::ino32 } else { Fid::ino },
             generations,
+            counts_evictions: info.minor >= abi::EVICTIONS_MINOR,
             notifier: setup.notifier,
             bugs: setup.bugs,
         }
@@ -136,59 +129,6 @@ impl Fs {
     /// Any open handle of the file: what keeps an unlinked one alive.
     pub(crate) fn file_of(&self, fid: Fid) -> Option<File> {
         self.files.borrow().of(fid)
-    }
-
-    /// Tells the kernel of a file: counts a reference, lets it believe that for as long as the
-    /// lease allows, and not at all where the size is not known.
-    pub(crate) fn entry(&self, glance: &Glance) -> abi::EntryOut {
-        let mut attr = glance.attr;
-        let nodeid = self.nodes.borrow_mut().look_up(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_times(&attr);
-        self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        abi::EntryOut {
-            nodeid,
-            generation: self.generations.of(nodeid).into(),
-            attr: convert::attr(&attr, self.ino),
-            attr_valid_nsec: self.believe_attr(glance, Guard::None),
-            entry_valid_nsec: self.believe(attr.fid(), glance.lease.name, Guard::Name),
-            ..Default::default()
-        }
-    }
-
-    pub(crate) fn attr(&self, glance: &Glance, guard: Guard) -> Body {
-        let mut attr = glance.attr;
-        self.nodes.borrow_mut().saw(attr.fid(), attr.mode);
-        self.nodes.borrow_mut().saw_times(&attr);
-        self.nodes.borrow_mut().tell(&mut attr, glance.size_known);
-        Body::Attr(convert::attr_out(&attr, self.ino, self.believe_attr(glance, guard)))
-    }
-
-    /// For how long the kernel may believe the attributes, which it is about to be told.
-    pub(crate) fn believe_attr(&self, glance: &Glance, guard: Guard) -> u32 {
-        if !glance.size_known {
-            return 0;
-        }
-        self.believe(glance.attr.fid(), glance.lease.attrs, guard)
-    }
-
-    /// For how long the kernel may believe what holds until `end`. What it cannot be made to forget
-    /// it may believe for a moment only: whoever wants it back waits for that.
-    fn believe(&self, fid: Fid, end: Instant, guard: Guard) -> u32 {
-        let now = self.env.now();
-        let most = match guard {
-            Guard::None | Guard::Name => UNGUARDED_MAX,
-            Guard::Version => GUARDED_MAX,
-        };
-        let end = end.min(now + most);
-        let valid = match self.bugs.believe_whole_leases() {
-            true => convert::validity(end + KERNEL_SLACK, now),
-            false => convert::validity(end, now),
-        };
-        if valid > 0 {
-            self.nodes.borrow_mut().told(fid, end, guard);
-            self.client.told_kernel(fid, end);
-        }
-        valid
     }
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by
@@ -221,16 +161,18 @@ impl Fs {
     async fn run(self: Rc<Self>, request: Request) {
         let Request { header, op, replier } = request;
         if let Op::Setlk { args, wait: true } = op {
-            return self.wait_for_lock(&header, args, &replier).await;
+            return Box::pin(self.wait_for_lock(&header, args, &replier)).await;
         }
         let (drops, writes) = (may_be_dropped(&op), matches!(op, Op::Write { .. }));
         let changes = news::changed_dirs(&header, &op);
+        let names = news::changed_names(&header, &op);
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;
             None
         };
-        match or(async { Some(work.as_mut().await) }, killed).await {
+        let done = poll_fn(|cx| work.as_mut().poll(cx).map(Some));
+        match or(done, killed).await {
             Some(reply) => {
                 self.outdate(&header, changes);
                 self.note_belief(&header, &reply);
@@ -244,8 +186,9 @@ impl Fs {
                 if !drops {
                     let late = work.await;
                     self.outdate(&header, changes);
-                    self.undo(late).await;
+                    Box::pin(self.undo(late)).await;
                 }
+                self.doubt_names(names);
             }
         }
     }
@@ -282,11 +225,13 @@ impl Fs {
     }
 
     /// One request. What is not here has a way in the kernel to do without, or is refused there.
+    /// What takes many steps has a box of its own: every request moves as many bytes as the largest
+    /// of those that have none.
     async fn perform(&self, header: &Header, op: Op) -> Reply {
         match op {
             Op::Lookup { name } => self.lookup(header, &name).await,
             Op::Getattr { fh } => self.getattr(header, fh).await,
-            Op::Setattr(args) => self.setattr(header, &args).await,
+            Op::Setattr(args) => Box::pin(self.setattr(header, &args)).await,
             Op::Readlink => self.readlink(header).await,
             Op::Symlink { name, target } => self.symlink(header, &name, &target).await,
             Op::Mknod { name, mode, rdev, umask } => {
@@ -301,14 +246,16 @@ impl Fs {
             Op::Link { oldnodeid, newname } => self.link(header, oldnodeid, &newname).await,
             Op::Open(args) => self.open(header, args).await,
             Op::Create { name, args } => self.create(header, &name, args).await,
-            Op::Read(args) => self.read(args).await,
-            Op::Write { args, data } => self.write(header, args, data).await,
+            Op::Read(args) => Box::pin(self.read(args)).await,
+            Op::Write { args, data } => Box::pin(self.write(header, args, data)).await,
             Op::Fsync { fh, datasync } => self.fsync(fh, datasync).await,
             Op::Flush { fh, lock_owner } => self.flush(header, fh, lock_owner).await,
             Op::Release(args) => self.release(header, args).await,
             Op::Statfs => self.statfs().await,
             Op::Syncfs => self.syncfs().await,
-            Op::Setxattr { name, value, flags } => self.setxattr(header, &name, value, flags).await,
+            Op::Setxattr { name, value, flags } => {
+                Box::pin(self.setxattr(header, &name, value, flags)).await
+            }
             Op::Getxattr { name, size } => self.getxattr(header, &name, size).await,
             Op::Listxattr { size } => self.listxattr(header, size).await,
             Op::Removexattr { name } => self.removexattr(header, &name).await,
@@ -317,23 +264,18 @@ impl Fs {
             Op::Releasedir(args) => self.releasedir(args.fh),
             Op::Fsyncdir { fh, .. } => self.fsyncdir(header, fh).await,
             Op::Getlk(args) => self.getlk(header, args).await,
-            Op::Setlk { args, .. } => self.setlk(header, args, false).await,
+            Op::Setlk { args, .. } => Box::pin(self.setlk(header, args, false)).await,
             Op::Ioctl { .. } => Err(Errno::ENOTTY),
-            Op::Fallocate(args) => self.fallocate(header, args).await,
-            Op::Lseek(args) => self.lseek(args).await,
-            Op::CopyFileRange(args) => self.copy_file_range(header, args).await,
-            Op::Tmpfile { args } => self.tmpfile(header, args).await,
+            Op::Fallocate(args) => Box::pin(self.fallocate(header, args)).await,
+            Op::Lseek(args) => Box::pin(self.lseek(args)).await,
+            Op::CopyFileRange(args) => Box::pin(self.copy_file_range(header, args)).await,
+            Op::Tmpfile { args } => Box::pin(self.tmpfile(header, args)).await,
             Op::Statx { fh } => self.statx(header, fh).await,
             // ENOSYS: the kernel remembers and does it itself (poll, access by
             // `default_permissions`).
             _ => Err(Errno::ENOSYS),
         }
     }
-}
-
-/// Exact attributes, to be believed for no time.
-pub(crate) fn exact(attr: Attr) -> Glance {
-    Glance { attr, lease: Lease::default(), size_known: true }
 }
 
 /// Whether the work of a killed caller is given up; a change that its server has not begun is taken
@@ -380,6 +322,17 @@ mod tests {
     use cluster::{Cluster, Scenario};
 
     use super::*;
+
+    fn future_bytes<A, B, F>(_: fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// Each request has a box of this size, into which its future is moved.
+    #[test]
+    fn the_future_of_a_request_is_small() {
+        let bytes = future_bytes(Fs::run);
+        assert!(bytes <= 4_096, "{bytes} bytes are moved for each request");
+    }
 
     #[test]
     fn an_open_that_is_undone_closes_its_file_and_no_directory() {

@@ -30,10 +30,12 @@ mod handles;
 mod jobid;
 mod limits;
 mod mounted;
+mod names;
 mod news;
 mod nodes;
 mod op;
 mod recall;
+mod tell;
 #[cfg(test)]
 mod waits;
 

@@ -11,14 +11,34 @@ pub(crate) const KERNEL_SLACK: Span = Span::millis(30);
 pub(crate) const ANSWER_LATE: Span = KERNEL_SLACK;
 
 /// Who was told so long ago has taken it in, however late, or does not believe it any more.
-pub(crate) const BELIEF_MAX: Span = GUARDED_MAX;
+pub(crate) const BELIEF_MAX: Span = Span::secs(1);
 
 /// How long the kernel may believe at most what it cannot be made to forget. A change by another
 /// client waits for that.
 pub(crate) const UNGUARDED_MAX: Span = Span::millis(50);
 
 /// How long it may believe the rest, where nobody calls it back before.
-pub(crate) const GUARDED_MAX: Span = Span::secs(1);
+pub(crate) const GUARDED_MAX: Span = Span::secs(10);
+
+/// Names of one file that it may believe for so long; further ones are believed for a moment.
+pub(crate) const NAMES_MAX: usize = 8;
+
+/// How long a notification may wait for a directory's lock. Then the kernel is made to look up all
+/// names again: whoever has the lock may wait for us, in a circle.
+pub(crate) const STUCK_AFTER: Span = Span::millis(20);
+
+/// How much longer for each name, where it is told of many.
+pub(crate) const TELLING: Span = Span::micros(20);
+
+/// How long names may be believed where they cannot be made old together: whoever wants one back
+/// waits for that where the directory is locked.
+pub(crate) const NAMED_MAX: Span = Span::secs(1);
+
+/// How long names of a directory in which that happened are then believed for a moment only.
+pub(crate) const STUCK_FOR: Span = Span::secs(30);
+
+/// How soon the kernel is told again that does not know an inode yet; each time twice as late.
+pub(crate) const TELL_AGAIN: Span = Span::millis(1);
 
 /// How long a thread's supplementary groups are believed. A process that changes its groups changes
 /// its user id with them as a rule, and that is part of the key; so this bounds only what a change

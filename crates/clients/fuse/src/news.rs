@@ -6,9 +6,11 @@
 //! `NOTIFY_INVAL_INODE` without a range takes no lock that a request may hold.
 
 use std::io;
+use std::rc::Rc;
 
-use fusedev::{Body, Header, Op, Reply};
+use fusedev::{Body, Header, Name, Op, Reply, abi};
 
+use crate::convert::Valid;
 use crate::fs::Fs;
 
 /// The directories, by node id, that an operation changes.
@@ -25,6 +27,18 @@ pub(crate) fn changed_dirs(header: &Header, op: &Op) -> [Option<u64>; 2] {
         | Op::Unlink { .. }
         | Op::Rmdir { .. } => [Some(header.nodeid), None],
         _ => [None; 2],
+    }
+}
+
+/// The names that an operation takes away or replaces.
+pub(crate) fn changed_names(header: &Header, op: &Op) -> Vec<Name> {
+    let name = |parent: u64, name: &[u8]| (parent, Rc::from(name));
+    match op {
+        Op::Unlink { name: old } => vec![name(header.nodeid, old)],
+        Op::Rename { name: old, newdir, newname, .. } => {
+            vec![name(header.nodeid, old), name(*newdir, newname)]
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -45,32 +59,39 @@ impl Fs {
     /// A thread is about to hear that it may believe attributes.
     pub(crate) fn note_belief(&self, header: &Header, reply: &Reply) {
         let (nodeid, valid) = match reply {
-            Ok(Body::Entry(entry) | Body::Create(entry, _)) => {
-                (entry.nodeid, entry.attr_valid_nsec)
+            Ok(Body::Entry(entry) | Body::Create(entry, _)) => (entry.nodeid, told(entry)),
+            Ok(Body::Attr(attr)) => {
+                (header.nodeid, Valid { secs: attr.attr_valid, nanos: attr.attr_valid_nsec })
             }
-            Ok(Body::Attr(attr)) => (header.nodeid, attr.attr_valid_nsec),
-            Ok(Body::Statx(statx)) => (header.nodeid, statx.attr_valid_nsec),
+            Ok(Body::Statx(statx)) => {
+                (header.nodeid, Valid { secs: statx.attr_valid, nanos: statx.attr_valid_nsec })
+            }
             _ => return,
         };
         self.note_told(nodeid, valid, header.pid);
     }
 
-    /// The same of one node and for how many nanoseconds.
-    pub(crate) fn note_told(&self, nodeid: u64, valid: u32, thread: u32) {
-        if valid != 0 {
+    /// The same of one node and for how long.
+    pub(crate) fn note_told(&self, nodeid: u64, valid: Valid, thread: u32) {
+        if !valid.is_none() {
             self.nodes.borrow_mut().believes(nodeid, thread, self.env.now());
         }
     }
 }
 
+/// For how long the attributes of an entry may be believed.
+pub(crate) fn told(entry: &abi::EntryOut) -> Valid {
+    Valid { secs: entry.attr_valid, nanos: entry.attr_valid_nsec }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
-    use std::rc::Rc;
 
     use bytes::Bytes;
     use cluster::{Cluster, Scenario};
-    use fusedev::{Direct, InitInfo, Notice, Notifier, abi};
+    use env::LocalFuture;
+    use fusedev::{Direct, Hears, InitInfo, Notifier, abi};
     use types::Span;
 
     use super::*;
@@ -86,6 +107,28 @@ mod tests {
         Outdated(u64),
     }
 
+    struct Ear(Rc<RefCell<Vec<Heard>>>);
+
+    impl Hears for Ear {
+        fn inval_inode(&self, nodeid: u64, offset: i64, _: i64) -> io::Result<()> {
+            assert_eq!(offset, -1, "pages are left alone");
+            self.0.borrow_mut().push(Heard::Outdated(nodeid));
+            Ok(())
+        }
+
+        fn inval_entry(&self, _: u64, _: &[u8]) -> LocalFuture<'static, io::Result<()>> {
+            panic!("names are left alone")
+        }
+
+        fn inc_epoch(&self) -> io::Result<()> {
+            panic!("names are left alone")
+        }
+
+        fn has_epochs(&self) -> bool {
+            true
+        }
+    }
+
     /// A thread looks a directory up, and then `changer` makes a file in it.
     fn hears(changer: u32) -> Vec<Heard> {
         let cluster = Cluster::new(1, &Scenario::calm());
@@ -94,13 +137,7 @@ mod tests {
         let (client, env) = (cluster.mount(&node), node.env());
         let heard = Rc::<RefCell<Vec<Heard>>>::default();
         let told = heard.clone();
-        let notifier = Notifier::direct(Rc::new(move |notice| {
-            let Notice::InvalInode { nodeid, offset: -1, .. } = notice else {
-                panic!("pages are left alone: {notice:?}")
-            };
-            told.borrow_mut().push(Heard::Outdated(nodeid));
-            Ok(())
-        }));
+        let notifier = Notifier::direct(Rc::new(Ear(told)));
         let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
         let setup = Setup { notifier, ..Setup::of_test() };
         let device = Direct::new(Rc::new(Fs::new(&env, client, info, setup)));

@@ -24,8 +24,9 @@ use client::Attr;
 use fusedev::abi::ROOT_ID;
 use types::{Fid, Instant, Timespec};
 
-use crate::fs::Guard;
 use crate::limits::BELIEF_MAX;
+use crate::names::Names;
+use crate::tell::Guard;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +120,11 @@ pub(crate) struct Nodes {
     /// What directories and symbolic links looked like last: `fstat` of a directory that is open
     /// and removed shows it, and whether a read changes an access time depends on it.
     seen: BTreeMap<u64, Attr>,
+    /// Names that the kernel believes for long.
+    pub(crate) names: Names,
+    /// Directories that were locked for long when the kernel was told of a name; until when none is
+    /// believed for long.
+    stuck: BTreeMap<u64, Instant>,
     last: u64,
 }
 
@@ -130,6 +136,8 @@ impl Nodes {
             by_id: BTreeMap::from([(ROOT_ID, root)]),
             by_fid: BTreeMap::new(),
             seen: BTreeMap::new(),
+            names: Names::default(),
+            stuck: BTreeMap::new(),
             last: ROOT_ID,
         }
     }
@@ -210,6 +218,16 @@ impl Nodes {
         believed.map(|(id, _)| *id).collect()
     }
 
+    /// A directory stays locked: until then no name in it is believed for long.
+    pub(crate) fn stuck(&mut self, dir: u64, until: Instant, now: Instant) {
+        self.stuck.retain(|_, until| *until > now);
+        self.stuck.insert(dir, until);
+    }
+
+    pub(crate) fn is_stuck(&self, dir: u64, now: Instant) -> bool {
+        self.stuck.get(&dir).is_some_and(|until| *until > now)
+    }
+
     /// A thread is told that it may believe the attributes.
     pub(crate) fn believes(&mut self, id: u64, thread: u32, now: Instant) {
         let Some(node) = self.by_id.get_mut(&id) else { return };
@@ -276,6 +294,7 @@ impl Nodes {
             self.by_id.remove(&id);
             self.by_fid.remove(&fid);
             self.seen.remove(&id);
+            self.names.forget(id);
         }
     }
 }

@@ -1,54 +1,76 @@
 //! What another client is about to change: the kernel is made to forget it.
 //!
-//! Attributes of an inode that the kernel knows are forgotten at once, and answers under way are
-//! too old for it from then on (`NOTIFY_INVAL_INODE` without a range, which takes no lock that a
-//! request may hold). Names, and the first answer about an inode, end with their short time.
+//! ```text
+//!  attributes   NOTIFY_INVAL_INODE without a range, which waits for nothing; again while the kernel
+//!               does not know the inode, whose first answer may be on its way
+//!  names        NOTIFY_INVAL_ENTRY, which waits for the directory's lock; whoever has it may wait
+//!               for us, in a circle over two mounts: so all names are made old after 20 ms
+//!  the rest     (answers to changes, names of directories) ends with its short time
+//! ```
 
 use std::io;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
-use types::{Fid, Instant};
+use env::LocalFuture;
+use fusedev::Name;
+use futures_lite::future::{or, zip};
+use types::{Fid, Span};
 
 use crate::fs::Fs;
-use crate::limits::ANSWER_LATE;
+use crate::limits::{ANSWER_LATE, STUCK_AFTER, STUCK_FOR, TELL_AGAIN, TELLING};
 use crate::nodes::Believed;
 
 /// The kernel of a mount, as its client calls it.
 pub(crate) struct Told(pub(crate) Weak<Fs>);
 
 impl client::Kernel for Told {
-    fn forget(&self, fid: Fid, names: bool, is_again: bool) -> Option<Instant> {
-        self.0.upgrade()?.forget_told(fid, names, is_again)
+    fn forget(&self, fid: Fid, names: bool) -> Option<LocalFuture<'static, ()>> {
+        self.0.upgrade()?.forget_told(fid, names)
     }
 
-    fn forget_all(&self) {
-        if let Some(fs) = self.0.upgrade() {
-            fs.forget_all_told();
-        }
+    fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
+        self.0.upgrade()?.forget_all_told()
     }
 }
 
 impl Fs {
-    fn forget_told(&self, fid: Fid, names: bool, is_again: bool) -> Option<Instant> {
+    fn forget_told(self: &Rc<Self>, fid: Fid, names: bool) -> Option<LocalFuture<'static, ()>> {
         if self.bugs.keep_called_back() {
             return None;
         }
         let now = self.env.now();
         let Believed { nodeid, is_kept, attrs_until, names_until } =
             self.nodes.borrow().believed(fid, now)?;
-        let mut until = if names { attrs_until.max(names_until) } else { attrs_until };
-        if is_kept && !self.is_told_to_forget(nodeid) && !is_again {
-            // it has no such inode: one that it dropped and hears of anew may be on its way
-            until = until.max(now + ANSWER_LATE);
+        let until = if names { attrs_until.max(names_until) } else { attrs_until };
+        let is_forgotten = !is_kept || self.is_told_to_forget(nodeid);
+        let names = match names {
+            true => self.nodes.borrow().names.of(nodeid, now),
+            false => Vec::new(),
+        };
+        tracing::debug!(nodeid, is_forgotten, names = names.len(), "called back");
+        let is_done = is_forgotten && names.is_empty() && until <= now;
+        if is_done || self.bugs.acknowledge_early() {
+            return None;
         }
-        (until > now && !self.bugs.acknowledge_early()).then_some(until)
+        let (fs, unknown) = (self.clone(), if is_forgotten { vec![] } else { vec![nodeid] });
+        Some(Box::pin(async move {
+            zip(fs.tell_again(unknown), fs.drop_names(names)).await;
+            fs.env.sleep_until(until).await;
+        }))
     }
 
-    fn forget_all_told(&self) {
-        let believed = self.nodes.borrow().all_believed(self.env.now());
-        for nodeid in believed {
-            self.is_told_to_forget(nodeid);
+    fn forget_all_told(self: &Rc<Self>) -> Option<LocalFuture<'static, ()>> {
+        let now = self.env.now();
+        let mut unknown = self.nodes.borrow().all_believed(now);
+        unknown.retain(|nodeid| !self.is_told_to_forget(*nodeid));
+        let names = self.nodes.borrow().names.all(now);
+        if unknown.is_empty() && names.is_empty() {
+            return None;
         }
+        let fs = self.clone();
+        Some(Box::pin(async move {
+            zip(fs.tell_again(unknown), fs.drop_names(names)).await;
+        }))
     }
 
     /// Whether the kernel knows the inode.
@@ -62,5 +84,128 @@ impl Fs {
                 false
             }
         }
+    }
+
+    /// The kernel does not know inodes of which it was told: either it has dropped them, or the
+    /// answers are on their way, and later than a caller can be late they are not.
+    async fn tell_again(&self, mut unknown: Vec<u64>) {
+        let (mut wait, end) = (TELL_AGAIN, self.env.now() + ANSWER_LATE);
+        while self.env.now() < end && !unknown.is_empty() {
+            self.env.sleep_until((self.env.now() + wait).min(end)).await;
+            unknown.retain(|nodeid| {
+                let is_told = self.nodes.borrow().get(*nodeid).is_some();
+                is_told && !self.is_told_to_forget(*nodeid)
+            });
+            wait = Span(wait.0 * 2);
+        }
+    }
+
+    /// Makes the kernel forget names.
+    async fn drop_names(&self, names: Vec<Name>) {
+        if names.is_empty() {
+            return;
+        }
+        planted::reached("fuse: a name was called back");
+        let start = self.env.now();
+        let mut in_the_air = self.tell_names(&names).await;
+        // from Linux 6.19 on it looks before it has the lock: the answer may be on its way
+        let told_at = |name: &Name| self.nodes.borrow().names.told_at(name);
+        in_the_air.retain(|name| told_at(name) + ANSWER_LATE > self.env.now());
+        if let Some(last) = in_the_air.iter().map(told_at).max() {
+            self.env.sleep_until(last + ANSWER_LATE).await;
+            self.tell_names(&in_the_air).await;
+        }
+        let mut nodes = self.nodes.borrow_mut();
+        for name in names {
+            if nodes.names.told_at(&name) <= start {
+                nodes.names.remove(&name); // it was not told again since
+            }
+        }
+    }
+
+    /// Returns the names that the kernel does not know.
+    async fn tell_names(&self, names: &[Name]) -> Vec<Name> {
+        let late = async {
+            self.env.sleep(Span(STUCK_AFTER.0 + TELLING.0 * names.len() as u64)).await;
+            None
+        };
+        let told = self.notifier.inval_entries(names);
+        let Some(heard) = or(async { Some(told.await) }, late).await else {
+            self.dir_is_stuck(names).await;
+            return Vec::new();
+        };
+        tracing::debug!(?names, ?heard, "the kernel was told of names");
+        let mut unknown = Vec::new();
+        for (name, heard) in names.iter().zip(heard) {
+            match heard {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => unknown.push(name.clone()),
+                Err(error) => {
+                    tracing::warn!(%error, "the kernel does not hear of a name");
+                    self.wait_out(std::slice::from_ref(name)).await;
+                }
+            }
+        }
+        unknown
+    }
+
+    /// A directory stays locked: the names of the whole mount are made old instead.
+    async fn dir_is_stuck(&self, names: &[Name]) {
+        planted::reached("fuse: a directory was locked while a name in it was called back");
+        tracing::debug!(?names, "a directory is locked: all names are made old");
+        let now = self.env.now();
+        if let [(dir, _)] = names {
+            self.nodes.borrow_mut().stuck(*dir, now + STUCK_FOR, now);
+        }
+        match self.notifier.inc_epoch() {
+            Ok(()) => self.nodes.borrow_mut().names.clear(),
+            Err(_) => self.wait_out(names).await,
+        }
+    }
+
+    /// The kernel cannot be told of names: they end with their time.
+    async fn wait_out(&self, names: &[Name]) {
+        let until = names.iter().map(|name| self.nodes.borrow().names.until(name)).max();
+        self.env.sleep_until(until.unwrap_or_default()).await;
+    }
+
+    /// Somebody was killed who waited for a change of these names: whatever becomes of it, the
+    /// kernel does not know.
+    pub(crate) fn doubt_names(self: &Rc<Self>, mut names: Vec<Name>) {
+        names.retain(|name| self.nodes.borrow().names.until(name) > self.env.now());
+        if !names.is_empty() {
+            let fs = self.clone();
+            self.env.spawn("names in doubt", async move { fs.drop_names(names).await });
+        }
+    }
+}
+
+/// A rename under way.
+pub(crate) struct Moving<'a> {
+    fs: &'a Fs,
+    from: Name,
+    to: Name,
+    is_exchange: bool,
+}
+
+impl Moving<'_> {
+    /// It happened.
+    pub(crate) fn done(self) {
+        let (from, to) = (self.from.clone(), self.to.clone());
+        self.fs.nodes.borrow_mut().names.moved(from, to, self.is_exchange);
+    }
+}
+
+impl Drop for Moving<'_> {
+    fn drop(&mut self) {
+        self.fs.nodes.borrow_mut().names.moves_no_more(&self.from, &self.to);
+    }
+}
+
+impl Fs {
+    /// The kernel has asked for a rename.
+    pub(crate) fn moving(&self, from: Name, to: Name, is_exchange: bool) -> Moving<'_> {
+        self.nodes.borrow_mut().names.moves(&from, &to, is_exchange);
+        Moving { fs: self, from, to, is_exchange }
     }
 }

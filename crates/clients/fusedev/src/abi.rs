@@ -165,6 +165,12 @@ pub mod opcode {
 
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
+pub const NOTIFY_INC_EPOCH: i32 = 8;
+/// Kernels from this minor version on know it (Linux 6.16).
+pub const EPOCH_MINOR: u32 = 44;
+/// From this one on (Linux 6.14), the first answer about an inode is not believed where one was
+/// dropped while it was on its way.
+pub const EVICTIONS_MINOR: u32 = 42;
 
 /// Smallest buffer that the kernel reads into.
 pub const MIN_READ_BUFFER: usize = 8_192;

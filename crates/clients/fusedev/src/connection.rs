@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
 use crate::mount::{self, Channel, MountOptions};
+use crate::notifier::Notifier;
 use crate::op::{DecodeError, Op, decode};
 use crate::origin::Origin;
 use crate::pool::Pool;
@@ -71,6 +72,11 @@ impl InitInfo {
     #[must_use]
     pub fn transport(&self) -> Channel {
         if self.has(cap::OVER_IO_URING) { Channel::Uring } else { Channel::Classic }
+    }
+
+    /// Whether the kernel can be told of names while the process may be killed.
+    pub(crate) fn tells_names(&self) -> bool {
+        self.transport() == Channel::Classic
     }
 
     /// What a ring entry must hold, by the kernel's own rule.
@@ -166,7 +172,7 @@ impl Connection {
     /// Sends notifications to the kernel.
     #[must_use]
     pub fn notifier(&self) -> Notifier {
-        Notifier { to: Kernel::Device(self.devices[0].clone()) }
+        Notifier::of_device(&self.devices[0], self.info)
     }
 
     /// Serves until the mount is gone. Needs a tokio runtime with I/O and a `LocalSet`.
@@ -259,70 +265,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.unmount_now();
         self.ended();
-    }
-}
-
-/// Tells the kernel what it must not believe any more.
-///
-/// Never from inside a handler whose own request holds the directory or the pages concerned: the
-/// kernel waits for it.
-#[derive(Clone)]
-pub struct Notifier {
-    to: Kernel,
-}
-
-#[derive(Clone)]
-enum Kernel {
-    Device(Rc<Device>),
-    /// Whoever plays it.
-    Direct(Rc<dyn Fn(Notice<'_>) -> io::Result<()>>),
-}
-
-/// What a kernel is told, to whoever plays one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice<'a> {
-    /// Attributes of `nodeid`, and its pages in `[offset, offset + len)` where `offset` is not
-    /// negative.
-    InvalInode { nodeid: u64, offset: i64, len: i64 },
-    /// A name in `parent`.
-    InvalEntry { parent: u64, name: &'a [u8] },
-}
-
-impl Notifier {
-    /// Tells `kernel`, which is no device.
-    #[must_use]
-    pub fn direct(kernel: Rc<dyn Fn(Notice<'_>) -> io::Result<()>>) -> Notifier {
-        Notifier { to: Kernel::Direct(kernel) }
-    }
-
-    /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not
-    /// negative.
-    ///
-    /// # Errors
-    /// ENOENT: the kernel does not know it, which is as good.
-    pub fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()> {
-        match &self.to {
-            Kernel::Direct(kernel) => kernel(Notice::InvalInode { nodeid, offset, len }),
-            Kernel::Device(device) => {
-                let out = abi::NotifyInvalInodeOut { ino: nodeid, off: offset, len };
-                device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()])
-            }
-        }
-    }
-
-    /// A name.
-    ///
-    /// # Errors
-    /// ENOENT: the kernel does not know it.
-    pub fn inval_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
-        match &self.to {
-            Kernel::Direct(kernel) => kernel(Notice::InvalEntry { parent, name }),
-            Kernel::Device(device) => {
-                let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
-                let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
-                device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
-            }
-        }
     }
 }
 

@@ -30,6 +30,7 @@ mod connection;
 mod device;
 mod direct;
 mod mount;
+mod notifier;
 mod offer;
 mod op;
 mod origin;
@@ -37,14 +38,16 @@ mod pool;
 mod reply;
 mod request;
 mod request_size;
+mod teller;
 mod uring;
 
 pub use caller::{
     command, environment, fatal_signal_pending, hostname, supplementary_groups, write_length,
 };
-pub use connection::{Connection, Handler, InitInfo, LocalFuture, Notice, Notifier};
+pub use connection::{Connection, Handler, InitInfo, LocalFuture};
 pub use direct::Direct;
 pub use mount::{Channel, MountOptions, unmount_detached};
+pub use notifier::{Deaf, Hears, Name, Notifier};
 pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};
 pub use reply::{Body, DirBuf, Reply};

@@ -7,6 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
+use env::LocalFuture;
 use ptlrpc::{
     Event, Handled, Import, Lease, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource,
 };
@@ -24,6 +25,7 @@ use crate::{Answer, Bulk, Call, CallError};
 
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
+type BeforeRestate = Rc<dyn Fn() -> Option<LocalFuture<'static, ()>>>;
 
 /// Takes the answered changes that the target will not have.
 type OnUndone = Rc<dyn Fn(&[Request], Undone)>;
@@ -42,6 +44,9 @@ pub struct Remote {
     active: Cell<bool>,
     on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
     on_recovery: RefCell<Option<Restate>>,
+    before_restate: RefCell<Option<BeforeRestate>>,
+    /// How often it was asked for.
+    restates: Cell<u64>,
     on_undone: RefCell<Option<OnUndone>>,
     gauge: Rc<Gauge>,
     commit_call: RefCell<Option<Call>>,
@@ -66,6 +71,8 @@ impl Remote {
             active: Cell::new(true),
             on_evicted: RefCell::default(),
             on_recovery: RefCell::default(),
+            before_restate: RefCell::default(),
+            restates: Cell::new(0),
             on_undone: RefCell::default(),
             gauge: Rc::default(),
             commit_call: RefCell::default(),
@@ -155,6 +162,12 @@ impl Remote {
     /// Asked after replay, before ReplayDone: calls that re-state locks.
     pub fn on_recovery(&self, hook: Rc<dyn Fn() -> Vec<Call>>) {
         *self.on_recovery.borrow_mut() = Some(hook);
+    }
+
+    /// Asked before that: what is to be over first. Until then this client takes part in no
+    /// recovery of the target, and nothing of it is answered.
+    pub fn before_restate(&self, hook: Rc<dyn Fn() -> Option<LocalFuture<'static, ()>>>) {
+        *self.before_restate.borrow_mut() = Some(hook);
     }
 
     /// The call that makes everything durable: sent when unstable bytes come near their bound.
@@ -445,7 +458,24 @@ impl Remote {
         }
     }
 
-    fn restate(&self) {
+    fn restate(self: &Rc<Self>) {
+        let round = self.restates.get() + 1;
+        self.restates.set(round);
+        let hook = self.before_restate.borrow().clone();
+        let Some(first) = hook.and_then(|hook| hook()) else { return self.restate_now() };
+        let weak = Rc::downgrade(self);
+        self.core.env.spawn("endpoint.restate", async move {
+            first.await;
+            let Some(remote) = weak.upgrade() else { return };
+            let is_awaited = remote.import.borrow().state() == State::ReplayLocks;
+            if is_awaited && remote.restates.get() == round {
+                remote.restate_now();
+                remote.pump();
+            }
+        });
+    }
+
+    fn restate_now(&self) {
         let hook = self.on_recovery.borrow().clone();
         for call in hook.map(|hook| hook()).unwrap_or_default() {
             let (submit, _nobody) = self.prepare(call);

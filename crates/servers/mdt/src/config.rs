@@ -53,7 +53,7 @@ impl MdtConfig {
             recovery_window_max: Span::secs(120),
             lease: Span::secs(10),
             silence_max: Span::secs(150),
-            grants: Mode::Timed,
+            grants: Mode::Recall,
             lock_place: Span::secs(10),
             lod: Lod::default(),
             has_data: false,

@@ -17,6 +17,8 @@ pub const MARKS: &[&str] = &[
     "client: it was fenced",
     "endpoint: data was asked for that no request has",
     "import: a client learned that it was evicted",
+    "fuse: a directory was locked while a name in it was called back",
+    "fuse: a name was called back",
     "mdt: a component of a file got objects",
     "mdt: a change waited for a lease",
     "mdt: a change waited for another client's commit",

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use client::{Attr, Client, Ctx, Kernel, SetAttr};
 use cluster::{Cluster, Granted, Scenario};
+use env::{Env, LocalFuture};
 use env_sim::NodeHandle;
 use types::{Errno, Fid, Instant, Span, TargetKind};
 
@@ -64,20 +65,29 @@ impl World {
     }
 }
 
-/// A kernel that forgets at once, or at a time.
-#[derive(Default)]
+/// A kernel that forgets at a time.
 struct Told {
-    until: Cell<Option<Instant>>,
+    env: Env,
+    until: Instant,
     heard: Cell<u32>,
 }
 
+impl Told {
+    fn at(until: Instant, node: &NodeHandle) -> Rc<Told> {
+        Rc::new(Told { env: node.env(), until, heard: Cell::default() })
+    }
+}
+
 impl Kernel for Told {
-    fn forget(&self, _fid: Fid, _names: bool, _is_again: bool) -> Option<Instant> {
+    fn forget(&self, _fid: Fid, _names: bool) -> Option<LocalFuture<'static, ()>> {
         self.heard.set(self.heard.get() + 1);
-        self.until.get()
+        let (env, until) = (self.env.clone(), self.until);
+        Some(Box::pin(async move { env.sleep_until(until).await }))
     }
 
-    fn forget_all(&self) {}
+    fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
+        None
+    }
 }
 
 #[test]
@@ -120,15 +130,15 @@ fn a_client_that_was_cut_off_believes_nothing_of_before() {
 #[test]
 fn a_kernel_that_has_not_forgotten_is_waited_for() {
     let world = World::new();
-    let kernel = Rc::new(Told::default());
-    world.clients[1].1.serve_kernel(kernel.clone());
     world.look(1);
     let end = world.cluster.sim.now() + Span::millis(300);
-    world.clients[1].1.told_kernel(world.dir, end);
-    kernel.until.set(Some(end));
+    let (node, client) = &world.clients[1];
+    let kernel = Told::at(end, node);
+    client.serve_kernel(kernel.clone());
+    client.told_kernel(world.dir, end);
     let took = world.chmod(0, 0o700);
     assert!((Span::millis(250)..Span::millis(400)).contains(&took), "{took:?}");
-    assert!(kernel.heard.get() >= 2, "before and after");
+    assert_eq!(kernel.heard.get(), 1);
 }
 
 #[test]
@@ -146,7 +156,8 @@ fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() 
 #[test]
 fn a_name_that_is_absent_from_a_new_directory_is_not_asked_for_until_somebody_else_may_make_it() {
     let world = World::new();
-    world.clients[0].1.serve_kernel(Rc::new(Told::default()));
+    let (node, client) = &world.clients[0];
+    client.serve_kernel(Told::at(Instant::default(), node));
     let dir = world.dir; // the first client made it
     let look = |name: &'static [u8]| {
         world.run(0, async move |client| {

@@ -31,12 +31,37 @@ pub(crate) struct Node {
 pub(crate) struct Dentry {
     pub(crate) node: Rc<Node>,
     until: Cell<u64>,
+    /// The epoch in which it was looked up.
+    epoch: u64,
+    /// Its directory is not forgotten before it.
+    _dir: Rc<Node>,
+}
+
+/// What a request was sent at; its answer may be too old by then.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Of attributes.
+    version: u64,
+    epoch: u64,
+    evictions: u64,
+}
+
+impl Asked {
+    /// The same, where no attributes can be newer: a change.
+    pub(crate) fn to_change(self) -> Asked {
+        Asked { version: 0, ..self }
+    }
 }
 
 pub(crate) struct Cache {
     tick: Span,
     /// `fc->attr_version`.
     version: u64,
+    /// `fc->epoch`.
+    epoch: u64,
+    /// `fc->evict_ctr`; not counted by old kernels.
+    evictions: u64,
+    pub(crate) counts_evictions: bool,
     nodes: BTreeMap<u64, Rc<Node>>,
     names: BTreeMap<NameKey, Rc<Dentry>>,
 }
@@ -56,7 +81,15 @@ impl Cache {
             version: Cell::new(0),
         };
         let nodes = BTreeMap::from([(abi::ROOT_ID, Rc::new(root))]);
-        Cache { tick, version: 1, nodes, names: BTreeMap::new() }
+        Cache {
+            tick,
+            version: 1,
+            epoch: 1,
+            evictions: 1,
+            counts_evictions: true,
+            nodes,
+            names: BTreeMap::new(),
+        }
     }
 
     pub(crate) fn root(&self) -> Rc<Node> {
@@ -76,9 +109,13 @@ impl Cache {
         }
     }
 
-    /// To be taken before a request whose answer has attributes.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
+    /// To be taken before a request whose answer has attributes or names.
+    pub(crate) fn asked(&self) -> Asked {
+        Asked { version: self.version, epoch: self.epoch, evictions: self.evictions }
+    }
+
+    pub(crate) fn node(&self, nodeid: u64) -> Option<Rc<Node>> {
+        self.nodes.get(&nodeid).cloned()
     }
 
     pub(crate) fn is_believed(&self, node: &Node, now: Instant) -> bool {
@@ -89,21 +126,24 @@ impl Cache {
         *node.attr.borrow()
     }
 
-    /// Attributes of a request that began at `version`; zero where nothing can be newer. An older
-    /// answer than the last one changes nothing.
+    /// Attributes of a request. An older answer than the last one changes nothing.
     pub(crate) fn learn(
         &mut self,
         node: &Node,
         (attr, valid): (abi::Attr, Valid),
-        version: u64,
+        asked: Asked,
         now: Instant,
     ) {
-        if version != 0 && node.version.get() > version {
+        if asked.version != 0 && node.version.get() > asked.version {
             return;
         }
+        let is_first = node.version.get() == 0;
         self.version += 1;
         node.version.set(self.version);
         node.until.set(self.deadline(now, valid));
+        if is_first && asked.version != 0 && self.evictions != asked.evictions {
+            Cache::distrust(node); // it may be the answer about one that was dropped
+        }
         *node.attr.borrow_mut() = attr;
     }
 
@@ -124,6 +164,11 @@ impl Cache {
         Ok(())
     }
 
+    /// `FUSE_NOTIFY_INC_EPOCH`.
+    pub(crate) fn inc_epoch(&mut self) {
+        self.epoch += 1;
+    }
+
     /// A name of the inode has gone: what was asked for before says nothing any more.
     pub(crate) fn unlinked(&mut self, node: &Node) {
         self.version += 1;
@@ -136,7 +181,7 @@ impl Cache {
     ///
     /// # Panics
     /// The handler gave one number to two files.
-    pub(crate) fn take(&mut self, out: &abi::EntryOut, version: u64, now: Instant) -> Rc<Node> {
+    pub(crate) fn take(&mut self, out: &abi::EntryOut, asked: Asked, now: Instant) -> Rc<Node> {
         let fresh = || {
             Rc::new(Node {
                 id: out.nodeid,
@@ -152,7 +197,7 @@ impl Cache {
         assert_eq!(node.generation, out.generation, "a node id names another file");
         assert_eq!(Cache::attr(&node).ino, out.attr.ino, "a node id names another file");
         node.looks.set(node.looks.get() + 1);
-        self.learn(&node, (out.attr, (out.attr_valid, out.attr_valid_nsec)), version, now);
+        self.learn(&node, (out.attr, (out.attr_valid, out.attr_valid_nsec)), asked, now);
         node
     }
 
@@ -164,25 +209,32 @@ impl Cache {
         dentry.until.get() >= self.ticks(now)
     }
 
+    /// Whether all names were made old since it was looked up.
+    pub(crate) fn is_of_old(&self, dentry: &Dentry) -> bool {
+        dentry.epoch < self.epoch
+    }
+
     /// The name was told again and stands for the same.
     pub(crate) fn renew(&self, dentry: &Dentry, out: &abi::EntryOut, now: Instant) {
         dentry.until.set(self.deadline(now, (out.entry_valid, out.entry_valid_nsec)));
     }
 
-    pub(crate) fn put(&mut self, dir: &Node, name: &[u8], node: &Rc<Node>, until: u64) {
-        let dentry = Dentry { node: node.clone(), until: Cell::new(until) };
+    fn put(&mut self, dir: &Rc<Node>, name: &[u8], node: &Rc<Node>, (until, epoch): (u64, u64)) {
+        let (node, until) = (node.clone(), Cell::new(until));
+        let dentry = Dentry { node, until, epoch, _dir: dir.clone() };
         self.names.insert((dir.id, name.to_vec()), Rc::new(dentry));
     }
 
     pub(crate) fn tell(
         &mut self,
-        (dir, name): (&Node, &[u8]),
+        (dir, name): (&Rc<Node>, &[u8]),
         node: &Rc<Node>,
         out: &abi::EntryOut,
+        asked: Asked,
         now: Instant,
     ) {
         let until = self.deadline(now, (out.entry_valid, out.entry_valid_nsec));
-        self.put(dir, name, node, until);
+        self.put(dir, name, node, (until, asked.epoch));
     }
 
     /// `d_drop`, where the name still stands for this.
@@ -198,13 +250,18 @@ impl Cache {
     }
 
     /// `d_move` and, in an exchange, the other way too.
-    pub(crate) fn rename(&mut self, from: (&Node, &[u8]), to: (&Node, &[u8]), exchange: bool) {
+    pub(crate) fn rename(
+        &mut self,
+        from: (&Rc<Node>, &[u8]),
+        to: (&Rc<Node>, &[u8]),
+        exchange: bool,
+    ) {
         let (old, new) = (self.take_name(from.0, from.1), self.take_name(to.0, to.1));
         if let Some(old) = old {
-            self.put(to.0, to.1, &old.node, old.until.get());
+            self.put(to.0, to.1, &old.node, (old.until.get(), old.epoch));
         }
         if let Some(new) = new.filter(|_| exchange) {
-            self.put(from.0, from.1, &new.node, new.until.get());
+            self.put(from.0, from.1, &new.node, (new.until.get(), new.epoch));
         }
     }
 
@@ -221,6 +278,7 @@ impl Cache {
         self.nodes.retain(|id, node| {
             let stays = *id == abi::ROOT_ID || Rc::strong_count(node) > 1;
             if !stays {
+                self.evictions += u64::from(self.counts_evictions);
                 evicted.push((*id, node.looks.get()));
             }
             stays
@@ -249,34 +307,39 @@ mod tests {
     #[test]
     fn validity_is_rounded_up_to_ticks_twice() {
         let mut cache = Cache::new(Span::millis(10));
-        let node = cache.take(&told(7, 1, 11), 0, Instant(25 * MS));
+        let asked = cache.asked().to_change();
+        let node = cache.take(&told(7, 1, 11), asked, Instant(25 * MS));
         assert!(cache.is_believed(&node, Instant(25 * MS)));
         assert!(cache.is_believed(&node, Instant(50 * MS - 1)), "24 ms in place of 11");
         assert!(!cache.is_believed(&node, Instant(50 * MS)));
-        let node = cache.take(&told(7, 1, 0), 0, Instant(25 * MS));
+        let node = cache.take(&told(7, 1, 0), asked, Instant(25 * MS));
         assert!(!cache.is_believed(&node, Instant(25 * MS)));
     }
 
     #[test]
     fn an_answer_to_an_older_question_changes_nothing_but_the_first() {
         let (mut cache, now) = (Cache::new(Span::millis(4)), Instant(100 * MS));
-        let old = cache.version();
-        let node = cache.take(&told(7, 1, 20), cache.version(), now);
-        let asked = cache.version();
-        cache.learn(&node, (told(7, 3, 20).attr, (0, 0)), 0, now);
+        let old = cache.asked();
+        let node = cache.take(&told(7, 1, 20), cache.asked(), now);
+        let asked = cache.asked();
+        cache.learn(&node, (told(7, 3, 20).attr, (0, 0)), asked.to_change(), now);
         cache.take(&told(7, 2, 20), asked, now);
         assert_eq!(Cache::attr(&node).size, 3);
         let first = cache.take(&told(8, 2, 20), old, now);
         assert!(cache.is_believed(&first, now), "nothing guards an inode's first answer");
+        cache.evictions += 1;
+        let late = cache.take(&told(9, 2, 20), old, now);
+        assert!(!cache.is_believed(&late, now), "but that of one that may have been dropped");
     }
 
     #[test]
     fn what_is_used_stays_and_the_rest_is_forgotten_with_its_count() {
         let (mut cache, now) = (Cache::new(Span::millis(4)), Instant(0));
         let root = cache.root();
-        let node = cache.take(&told(7, 1, 20), 0, now);
-        cache.tell((&root, b"name"), &node, &told(7, 1, 20), now);
-        cache.take(&told(7, 1, 20), 0, now);
+        let asked = cache.asked();
+        let node = cache.take(&told(7, 1, 20), asked, now);
+        cache.tell((&root, b"name"), &node, &told(7, 1, 20), asked, now);
+        cache.take(&told(7, 1, 20), asked, now);
         assert_eq!(cache.drop_names(|| true), 1);
         assert_eq!(cache.evict(), []);
         drop(node);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fusedev::{Body, Op, Reply, abi};
 use types::Errno;
 
-use crate::cache::{Cache, Node};
+use crate::cache::{Asked, Cache, Node};
 use crate::walk::{Held, Trust};
 use crate::{Kernel, Who};
 
@@ -99,11 +99,12 @@ impl Kernel {
         let args =
             abi::CreateIn { flags: O_RDWR | O_CREAT | O_EXCL, mode, umask: 0, open_flags: 0 };
         let op = Op::Create { name: Bytes::copy_from_slice(name), args };
+        let asked = self.0.cache.borrow().asked();
         let (out, open) = match self.ask(who, dir.id, op).await? {
             Body::Create(out, open) => (out, open),
             other => panic!("a new file was due: {other:?}"),
         };
-        self.instantiate((&dir, name), &out);
+        self.instantiate((&dir, name), &out, asked);
         drop(alone);
         let (fh, lock_owner) = (open.fh, 0);
         self.ask_nothing(who, out.nodeid, Op::Flush { fh, lock_owner }).await?;
@@ -113,10 +114,10 @@ impl Kernel {
     }
 
     /// `d_instantiate` of what was made: nothing can be newer than its attributes.
-    fn instantiate(&self, (dir, name): (&Rc<Node>, &[u8]), out: &abi::EntryOut) {
+    fn instantiate(&self, (dir, name): (&Rc<Node>, &[u8]), out: &abi::EntryOut, asked: Asked) {
         let (mut cache, now) = (self.0.cache.borrow_mut(), self.0.env.now());
-        let node = cache.take(out, 0, now);
-        cache.tell((dir, name), &node, out, now);
+        let node = cache.take(out, asked.to_change(), now);
+        cache.tell((dir, name), &node, out, asked, now);
         Cache::distrust(dir);
     }
 
@@ -165,8 +166,9 @@ impl Kernel {
         }
         let _inode = found.0.lock.clone().write_owned().await;
         let op = Op::Link { oldnodeid: found.0.id, newname: Bytes::copy_from_slice(name) };
+        let asked = self.0.cache.borrow().asked();
         match self.ask(who, dir.id, op).await? {
-            Body::Entry(out) => self.instantiate((&dir, name), &out),
+            Body::Entry(out) => self.instantiate((&dir, name), &out, asked),
             other => panic!("an entry was due: {other:?}"),
         }
         Ok(())
@@ -240,7 +242,9 @@ impl Kernel {
         match reply? {
             Body::Attr(out) => {
                 let told = (out.attr, (out.attr_valid, out.attr_valid_nsec));
-                self.0.cache.borrow_mut().learn(node, told, 0, self.0.env.now());
+                let mut cache = self.0.cache.borrow_mut();
+                let asked = cache.asked().to_change();
+                cache.learn(node, told, asked, self.0.env.now());
                 Ok(())
             }
             other => panic!("attributes were due: {other:?}"),
@@ -258,8 +262,9 @@ impl Kernel {
             return Err(Errno::EEXIST);
         }
         let op = Op::Mkdir { name: Bytes::copy_from_slice(name), mode, umask: 0 };
+        let asked = self.0.cache.borrow().asked();
         match self.ask(who, dir.id, op).await? {
-            Body::Entry(out) => self.instantiate((&dir, name), &out),
+            Body::Entry(out) => self.instantiate((&dir, name), &out, asked),
             other => panic!("an entry was due: {other:?}"),
         }
         Ok(())

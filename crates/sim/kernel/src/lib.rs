@@ -19,14 +19,17 @@
 //! - A call that meets ESTALE is tried once more and asks for everything then.
 //! - What nobody uses may be forgotten at any time.
 //!
-//! - A notification about an inode makes every answer under way too old for it.
+//! - A notification about an inode makes every answer under way too old for it. One about a name
+//!   waits for the directory's lock; from Linux 6.19 on it looks for the name before. A new epoch
+//!   makes all names old, those whose answers are under way too.
 //!
-//! Not modelled: pages (files are opened for direct I/O), ACLs, symbolic links, notifications
-//! about names, negative names (the handler tells none).
+//! Not modelled: pages (files are opened for direct I/O), ACLs, symbolic links, negative names (the
+//! handler tells none).
 
 mod cache;
 mod calls;
 mod listing;
+mod told;
 mod walk;
 
 use std::cell::{Cell, RefCell};
@@ -36,11 +39,12 @@ use std::sync::Arc;
 
 use env::Env;
 use env_sim::Rng;
-use fusedev::{Body, Direct, Handler, Header, Notice, Notifier, Op, Reply};
+use fusedev::{Body, Direct, Handler, Header, Notifier, Op, Reply, abi};
 use tokio::sync::{Mutex, oneshot};
 use types::{Errno, Span};
 
 use cache::Cache;
+use told::Ear;
 
 pub use calls::{Found, Stat};
 pub use listing::Listed;
@@ -73,6 +77,29 @@ pub struct Traits {
     pub late_max: Span,
     /// Listings ask for attributes.
     pub plus: bool,
+    pub version: Version,
+}
+
+/// Which Linux it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// 6.1 to 6.13: no epochs; the first answer about an inode is always believed.
+    Old,
+    /// 6.16 to 6.18.
+    Epochs,
+    /// 6.19 and later: a notification looks for a name before it has the directory's lock.
+    LooksFirst,
+}
+
+impl Version {
+    /// The minor version of its protocol.
+    #[must_use]
+    pub fn minor(self) -> u32 {
+        match self {
+            Version::Old => abi::EVICTIONS_MINOR - 1,
+            Version::Epochs | Version::LooksFirst => abi::EPOCH_MINOR,
+        }
+    }
 }
 
 impl Traits {
@@ -83,7 +110,9 @@ impl Traits {
         let tick = Span::millis(*rng.pick(&[1, 4, 10]));
         let left = Span(slack.0.saturating_sub(2 * tick.0 + tick.0 / 2));
         let late_max = *rng.pick(&[Span::ZERO, Span(left.0 / 8), left, left]);
-        Traits { tick, late_max, plus: rng.chance(500_000) }
+        let plus = rng.chance(500_000);
+        let version = *rng.pick(&[Version::Old, Version::Epochs, Version::LooksFirst]);
+        Traits { tick, late_max, plus, version }
     }
 }
 
@@ -114,14 +143,9 @@ impl Kernel {
         rng: Rng,
     ) -> Kernel {
         let cache = Rc::new(RefCell::new(Cache::new(traits.tick)));
-        let told = cache.clone();
-        let notifier = Notifier::direct(Rc::new(move |notice| match notice {
-            Notice::InvalInode { nodeid, offset, .. } => {
-                assert!(offset < 0, "files have no pages here");
-                told.borrow_mut().invalidate(nodeid)
-            }
-            Notice::InvalEntry { .. } => panic!("names end with their time"),
-        }));
+        cache.borrow_mut().counts_evictions = traits.version != Version::Old;
+        let ear = Ear { env: env.clone(), cache: cache.clone(), version: traits.version };
+        let notifier = Notifier::direct(Rc::new(ear));
         Kernel(Rc::new(Inner {
             env: env.clone(),
             device: Direct::new(handler(notifier)),

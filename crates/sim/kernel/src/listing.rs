@@ -6,7 +6,7 @@ use fusedev::{Body, Op, abi};
 use types::Errno;
 use zerocopy::FromBytes;
 
-use crate::cache::Node;
+use crate::cache::{Asked, Node};
 use crate::calls::Found;
 use crate::{Kernel, Who};
 
@@ -44,7 +44,7 @@ impl Kernel {
         let (mut pages, mut offset, plus) = (Vec::new(), 0, self.0.traits.plus);
         loop {
             let _shared = dir.lock.clone().read_owned().await;
-            let version = self.0.cache.borrow().version();
+            let asked = self.0.cache.borrow().asked();
             let args = abi::ReadIn { fh, offset, size: PAGE_BYTES, ..Default::default() };
             let page = match self.ask(who, dir.id, Op::Readdir { args, plus }).await? {
                 Body::Dir(page) => page,
@@ -59,7 +59,7 @@ impl Kernel {
                 if told.name == b"." || told.name == b".." {
                     continue;
                 }
-                self.link_told(dir, &told, version);
+                self.link_told(dir, &told, asked);
                 listed.push((told.name, told.dirent.ino));
             }
             if !listed.is_empty() {
@@ -69,14 +69,14 @@ impl Kernel {
     }
 
     /// `fuse_direntplus_link`.
-    fn link_told(&self, dir: &Rc<Node>, told: &Told, version: u64) {
+    fn link_told(&self, dir: &Rc<Node>, told: &Told, asked: Asked) {
         let Some(out) = told.plus.filter(|out| out.nodeid != 0) else { return };
         let (mut cache, now) = (self.0.cache.borrow_mut(), self.0.env.now());
         let known = cache.name(dir, &told.name);
-        let node = cache.take(&out, version, now);
+        let node = cache.take(&out, asked, now);
         match known {
             Some(dentry) if dentry.node.id == out.nodeid => cache.renew(&dentry, &out, now),
-            _ => cache.tell((dir, &told.name), &node, &out, now),
+            _ => cache.tell((dir, &told.name), &node, &out, asked, now),
         }
     }
 }

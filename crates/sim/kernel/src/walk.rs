@@ -72,16 +72,20 @@ impl Kernel {
         trust: Trust,
     ) -> Result<bool, Errno> {
         let now = self.0.env.now();
+        if self.0.cache.borrow().is_of_old(dentry) {
+            self.0.cache.borrow_mut().drop_name(dir, name, dentry);
+            return Ok(false);
+        }
         if trust == Trust::Believed && self.0.cache.borrow().is_fresh(dentry, now) {
             return Ok(true);
         }
-        let version = self.0.cache.borrow().version();
+        let asked = self.0.cache.borrow().asked();
         let answer = self.ask(who, dir.id, lookup(name)).await;
         let now = self.0.env.now();
         let mut cache = self.0.cache.borrow_mut();
         match answer {
             Ok(Body::Entry(out)) if out.nodeid == dentry.node.id => {
-                cache.take(&out, version, now);
+                cache.take(&out, asked, now);
                 cache.renew(dentry, &out, now);
                 return Ok(true);
             }
@@ -100,13 +104,13 @@ impl Kernel {
         dir: &Rc<Node>,
         name: &[u8],
     ) -> Result<Option<Rc<Node>>, Errno> {
-        let version = self.0.cache.borrow().version();
+        let asked = self.0.cache.borrow().asked();
         match self.ask(who, dir.id, lookup(name)).await {
             Ok(Body::Entry(out)) if out.nodeid != 0 => {
                 let now = self.0.env.now();
                 let mut cache = self.0.cache.borrow_mut();
-                let node = cache.take(&out, version, now);
-                cache.tell((dir, name), &node, &out, now);
+                let node = cache.take(&out, asked, now);
+                cache.tell((dir, name), &node, &out, asked, now);
                 Ok(Some(node))
             }
             Ok(Body::Entry(_)) | Err(Errno::ENOENT) => Ok(None),
@@ -152,11 +156,11 @@ impl Kernel {
 
     /// `fuse_do_getattr`: what was answered, which need not be what is remembered.
     pub(crate) async fn fetch(&self, who: Who, node: &Rc<Node>) -> Result<abi::Attr, Errno> {
-        let version = self.0.cache.borrow().version();
+        let asked = self.0.cache.borrow().asked();
         match self.ask(who, node.id, Op::Getattr { fh: None }).await? {
             Body::Attr(out) => {
                 let told = (out.attr, (out.attr_valid, out.attr_valid_nsec));
-                self.0.cache.borrow_mut().learn(node, told, version, self.0.env.now());
+                self.0.cache.borrow_mut().learn(node, told, asked, self.0.env.now());
                 Ok(out.attr)
             }
             other => panic!("attributes were due: {other:?}"),

@@ -225,7 +225,8 @@ impl Changing {
         let UnderWay { grants, id, scope, is_over } = &*self.under_way;
         if grants.bugs.keep_old_beliefs() {
             self.under_way.end();
-            return lease_of(self.since, stat);
+            let recalls = grants.known().recalls;
+            return Lease { recalls, ..lease_of(self.since, stat) };
         }
         is_over.set(true);
         let now = grants.env.now();

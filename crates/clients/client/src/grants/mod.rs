@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::rc::{Rc, Weak};
 
 use endpoint::Remote;
-use env::Env;
+use env::{Env, LocalFuture};
 use ldlm::grants::{Belief, Bits, Cache, CacheConfig, Given, Kind, Number, Question, Stated, Told};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
@@ -38,9 +38,8 @@ pub use recall::Kernel;
 pub use shown::Lru;
 use values::Values;
 
-/// Files of which grants and values are kept by default. Grants that end by time are worth no more
-/// memory.
-const KEPT_MAX: u32 = 16_384;
+/// Files of which grants and values are kept by default: some hundred bytes each.
+const KEPT_MAX: u32 = 131_072;
 
 /// Links, times, mode, owner: what a getattr tells.
 const STAT: Bits = Bits::UPDATE.union(Bits::PERM).union(Bits::LAYOUT);
@@ -59,6 +58,8 @@ pub struct Lease {
     pub attrs: Instant,
     /// That the name stands for this file.
     pub name: Instant,
+    /// How often anything had been called back by then.
+    recalls: u64,
 }
 
 /// What an answer grants of a file, or of a name.
@@ -104,6 +105,8 @@ struct Known {
     shed: Vec<Stated>,
     /// How often the lease had been over.
     lapses: u64,
+    /// How often anything was called back or given up.
+    recalls: u64,
     lru: Lru,
     /// Calls that were answered from here.
     hits: u64,
@@ -120,6 +123,7 @@ impl Default for Known {
             changes: 0,
             shed: Vec::new(),
             lapses: 0,
+            recalls: 0,
             lru: Lru::default(),
             hits: 0,
         }
@@ -174,7 +178,8 @@ impl Known {
             true => self.end_of(fid, gift, bits, since, now),
             false => NEVER,
         };
-        Lease { attrs: end(stat.lease, ATTRS), name: end(stat.name_lease, Bits::LOOKUP) }
+        let (attrs, name) = (end(stat.lease, ATTRS), end(stat.name_lease, Bits::LOOKUP));
+        Lease { attrs, name, recalls: self.recalls }
     }
 
     /// Until when what was just taken holds.
@@ -227,6 +232,7 @@ impl Known {
     /// The MDT was started again or has ended the session: its history may lack changes that are
     /// known here.
     fn forget(&mut self, now: Instant) {
+        self.recalls += 1;
         self.cache.doubt();
         self.cache.lapsed();
         self.cache.restarted(self.seen, now);
@@ -252,7 +258,7 @@ fn lease_of(since: Instant, stat: &Stat) -> Lease {
         Gift::Timed(span) => since + span,
         Gift::None | Gift::Called => NEVER,
     };
-    Lease { attrs: end(stat.lease), name: end(stat.name_lease) }
+    Lease { attrs: end(stat.lease), name: end(stat.name_lease), ..Lease::default() }
 }
 
 /// A question under way; its answer comes to [`Asking::told`].
@@ -302,13 +308,13 @@ impl Asking {
                 known.stands_for((dir, &entry.name), entry.attr.fid());
             }
             let end = known.cache.names_until();
-            return Lease { attrs: end, name: end };
+            return Lease { attrs: end, name: end, recalls: known.recalls };
         }
         let end = |gift| match gift {
             Gift::Timed(span) => self.since + span,
             Gift::None | Gift::Called => NEVER,
         };
-        Lease { attrs: end(attrs), name: end(name) }
+        Lease { attrs: end(attrs), name: end(name), recalls: known.recalls }
     }
 }
 
@@ -341,11 +347,10 @@ impl Grants {
     }
 
     /// The MDT was started again or has ended the session.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn forget(&self) -> Option<LocalFuture<'static, ()>> {
         self.known.borrow_mut().forget(self.env.now());
-        if let Some(kernel) = &*self.kernel.borrow() {
-            kernel.forget_all();
-        }
+        let kernel = self.kernel.borrow().clone();
+        kernel?.forget_all()
     }
 
     /// Something is being asked.
@@ -364,8 +369,9 @@ impl Grants {
 
     /// Attributes of a file that nobody can have changed, if they are known.
     pub(crate) fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
-        let (attr, attrs) = self.known().attributes(fid, self.env.now())?;
-        Some((attr, Lease { attrs, ..Lease::default() }))
+        let mut known = self.known();
+        let (attr, attrs) = known.attributes(fid, self.env.now())?;
+        Some((attr, Lease { attrs, recalls: known.recalls, ..Lease::default() }))
     }
 
     /// Whether nobody can have made this name, of which it is known that there is none.

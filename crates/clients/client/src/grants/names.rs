@@ -66,6 +66,6 @@ impl Known {
             Belief::Until(until) => until,
         };
         let (attr, attrs) = self.attributes(fid, now)?;
-        Some((attr, Lease { attrs, name }))
+        Some((attr, Lease { attrs, name, recalls: self.recalls }))
     }
 }

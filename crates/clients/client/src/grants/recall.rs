@@ -17,19 +17,22 @@ use wire::Opcode;
 use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
 use wire::grants::{self, Callback, VECTOR_MAX};
 
-use super::{Grants, Known};
+use super::{Grants, Known, Lease};
 use crate::client::{Client, Inner};
 
 /// So many grants are given back with one request.
 const SHED_AT: usize = 512;
 
+/// Completes when a kernel has forgotten a file.
+type Forgetting = LocalFuture<'static, ()>;
+
 /// Who keeps what a mount was told of files.
 pub trait Kernel {
     /// It is to believe no attributes of a file any more, nor that its `names` stand for it.
-    /// Nothing: it does not. A time: ask again then (`is_again`), it cannot be sure sooner.
-    fn forget(&self, fid: Fid, names: bool, is_again: bool) -> Option<Instant>;
-    /// The same of all files, as far as it can be told.
-    fn forget_all(&self);
+    /// Nothing: it does not. Else it does not once the future has completed.
+    fn forget(&self, fid: Fid, names: bool) -> Option<Forgetting>;
+    /// The same of all files, but for what it believes for 50 ms at most.
+    fn forget_all(&self) -> Option<Forgetting>;
 }
 
 impl Grants {
@@ -54,13 +57,14 @@ impl Grants {
 
     /// The MDT asks for grants back. Returns what is given up already; of the others
     /// [`Grants::given_up_later`] tells.
-    fn called_back(&self, words: &[GrantWord]) -> (Vec<Ack>, Vec<(Notify, Instant)>) {
+    fn called_back(&self, words: &[GrantWord]) -> (Vec<Ack>, Vec<(Notify, Forgetting)>) {
         let now = self.env.now();
         if self.bugs.keep_called_back() {
             let ack = |word: &GrantWord| Ack { fid: word.fid.into(), number: Number(word.number) };
             return (words.iter().map(ack).collect(), Vec::new());
         }
         let mut known = self.known();
+        known.recalls += 1;
         for word in words {
             let bits = Bits::from_bits_truncate(word.bits.bits() as u8);
             let recall = Recall { fid: word.fid.into(), bits, number: Number(word.number) };
@@ -71,20 +75,18 @@ impl Grants {
             if notify.force {
                 continue; // it ends with its time, and the kernel cannot be told sooner
             }
-            match self.forgets_at(notify, false) {
-                Some(until) => later.push((notify, until)),
+            match self.forgets(notify) {
+                Some(forgetting) => later.push((notify, forgetting)),
                 None => known.cache.notified(notify.fid, notify.number),
             }
         }
         (known.cache.poll_acks(), later)
     }
 
-    /// The kernel is to forget a file; when it has, if it has not.
-    fn forgets_at(&self, notify: Notify, is_again: bool) -> Option<Instant> {
+    /// The kernel is to forget a file; nothing where it has.
+    fn forgets(&self, notify: Notify) -> Option<Forgetting> {
         let kernel = self.kernel.borrow().clone();
-        let names = notify.bits.contains(Bits::LOOKUP);
-        let until = kernel.and_then(|kernel| kernel.forget(notify.fid, names, is_again));
-        until.filter(|until| *until > self.env.now())
+        kernel?.forget(notify.fid, notify.bits.contains(Bits::LOOKUP))
     }
 
     /// The kernel has forgotten what it could not forget at once.
@@ -127,14 +129,10 @@ impl Inner {
         };
         planted::reached("client: a grant was called back");
         let (acks, later) = self.grants.called_back(&words);
-        for (notify, until) in later {
+        for (notify, forgetting) in later {
             let inner = self.clone();
             self.env.spawn("grant given up", async move {
-                let mut until = Some(until);
-                while let Some(end) = until {
-                    inner.env.sleep_until(end).await;
-                    until = inner.grants.forgets_at(notify, true);
-                }
+                forgetting.await;
                 let acks = inner.grants.given_up_later(notify);
                 inner.tell(mdt, Opcode::MdtAck, &acks.into_iter().map(told).collect::<Vec<_>>());
             });
@@ -172,6 +170,13 @@ impl Client {
     /// are answered without a question to the MDT from now on where they are known.
     pub fn serve_kernel(&self, kernel: Rc<dyn Kernel>) {
         *self.0.grants.kernel.borrow_mut() = Some(kernel);
+    }
+
+    /// Whether nothing was called back since the answer that gave this lease. Else the kernel may
+    /// have known nothing of its file then, and was not made to forget.
+    #[must_use]
+    pub fn is_uncalled(&self, lease: Lease) -> bool {
+        self.0.grants.known.borrow().recalls == lease.recalls
     }
 
     /// The kernel believes what it was told of a file until then.

@@ -22,13 +22,13 @@ impl Fs {
     pub(crate) async fn write(&self, header: &Header, args: abi::WriteIn, data: Bytes) -> Reply {
         let file = self.file(args.fh)?;
         if args.write_flags & abi::WRITE_KILL_SUIDGID != 0 {
-            self.drop_privileges(header, header.nodeid, &file).await;
+            Box::pin(self.drop_privileges(header, header.nodeid, &file)).await;
         }
         // A page of a mapping has its place, whatever the handle that the kernel picked does.
         let flags = if args.write_flags & abi::WRITE_CACHE != 0 { 0 } else { args.flags };
         let written = if flags & O_APPEND != 0 {
             let piece = Piece { fh: args.fh, flags, offset: args.offset, data, pid: header.pid };
-            self.appends.write(&file, piece).await?
+            Box::pin(self.appends.write(&file, piece)).await?
         } else {
             if args.write_flags & abi::WRITE_CACHE == 0 {
                 self.appends.finish(file.fid()).await;

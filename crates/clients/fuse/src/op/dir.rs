@@ -20,6 +20,7 @@ use crate::dirs::{Dir, Page};
 use crate::error::errno;
 use crate::fs::Fs;
 use crate::limits::DIR_PAGE_BYTES;
+use crate::news;
 
 /// Offset behind "..": what the cookies are raised by.
 const DOTS: u64 = 2;
@@ -54,7 +55,8 @@ impl Fs {
         let mut out = DirBuf::new(args.size);
         if plus {
             let (page, lease) = self.fetch_leased(&ctx, dir.fid, cookie, args.size).await?;
-            self.fill(&mut out, dir.fid, &page, args.offset, Some((lease, header.pid)));
+            let told = Telling { lease, thread: header.pid, dir: header.nodeid };
+            self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
             return Ok(Body::Dir(out));
         }
         let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
@@ -86,14 +88,7 @@ impl Fs {
 
     /// Entries from `offset` on, as many as fit; with attributes where there is a lease, and a
     /// thread that hears them.
-    fn fill(
-        &self,
-        out: &mut DirBuf,
-        dir: Fid,
-        page: &Page,
-        offset: u64,
-        leased: Option<(Lease, u32)>,
-    ) {
+    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, leased: Option<Telling>) {
         let plus = leased.is_some();
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
@@ -110,7 +105,7 @@ impl Fs {
             if !out.fits(plus, entry.name.len()) {
                 return;
             }
-            let told = leased.map(|(lease, thread)| self.tell(entry, lease, thread));
+            let told = leased.map(|to| self.tell(entry, to));
             let (ino, kind) = ((self.ino)(entry.attr.fid()), entry.attr.file_type() >> 12);
             let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
@@ -120,14 +115,24 @@ impl Fs {
 
 impl Fs {
     /// What the kernel is told of an entry besides its name: nothing unless it is leased.
-    fn tell(&self, entry: &Dirent, lease: Lease, thread: u32) -> abi::EntryOut {
+    fn tell(&self, entry: &Dirent, to: Telling) -> abi::EntryOut {
         if !entry.leased {
             return abi::EntryOut::default();
         }
-        let told = self.entry(&Glance { attr: entry.attr, lease, size_known: true });
-        self.note_told(told.nodeid, told.attr_valid_nsec, thread);
+        let glance = Glance { attr: entry.attr, lease: to.lease, size_known: true };
+        let told = self.entry(&glance, Some((to.dir, &entry.name)));
+        self.note_told(told.nodeid, news::told(&told), to.thread);
         told
     }
+}
+
+/// Who hears attributes along with names.
+#[derive(Clone, Copy)]
+struct Telling {
+    lease: Lease,
+    thread: u32,
+    /// The directory's node id.
+    dir: u64,
 }
 
 /// The page behind the cookie `after`.

@@ -7,8 +7,9 @@ use types::{Errno, Fid};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{Fs, exact};
+use crate::fs::Fs;
 use crate::limits::CALLERS_MAX;
+use crate::tell::exact;
 
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 
@@ -21,7 +22,7 @@ impl Fs {
             self.nodes.borrow_mut().was_cut(header.nodeid);
         }
         if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
-            self.drop_privileges(header, header.nodeid, &file).await;
+            Box::pin(self.drop_privileges(header, header.nodeid, &file)).await;
         }
         Ok(Body::Open(self.open_out(fh)))
     }
@@ -41,7 +42,8 @@ impl Fs {
             return Err(Errno::ESTALE); // the handle is closed in the background
         }
         let fh = self.files.borrow_mut().insert(glance.attr.fid(), file);
-        Ok(Body::Create(self.entry(&glance), self.open_out(fh)))
+        let place = Some((header.nodeid, name));
+        Ok(Body::Create(self.entry(&glance, place), self.open_out(fh)))
     }
 
     /// Whether the caller was told to look again, and found no file again: it would take a second
@@ -62,7 +64,7 @@ impl Fs {
             .await
             .map_err(errno)?;
         let fh = self.files.borrow_mut().insert(attr.fid(), file);
-        Ok(Body::Create(self.entry(&exact(attr)), self.open_out(fh)))
+        Ok(Body::Create(self.entry(&exact(attr), None), self.open_out(fh)))
     }
 
     /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
@@ -72,7 +74,7 @@ impl Fs {
     pub(crate) async fn flush(&self, header: &Header, fh: u64, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
         if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
-            self.unlock(header, fid, LockKind::Posix, lock_owner).await?;
+            Box::pin(self.unlock(header, fid, LockKind::Posix, lock_owner)).await?;
         }
         self.file(fh)?.flush().map(|()| Body::Empty).map_err(errno)
     }
@@ -81,10 +83,12 @@ impl Fs {
         let file = self.files.borrow_mut().remove(args.fh).ok_or(Errno::EBADF)?;
         let mut unlocked = Ok(());
         if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
-            unlocked = self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner).await;
+            let unlock = self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner);
+            unlocked = Box::pin(unlock).await;
         }
         for owner in self.owners_through(file.fid(), args.fh) {
-            unlocked = self.unlock(header, file.fid(), LockKind::Posix, owner).await.and(unlocked);
+            let unlock = self.unlock(header, file.fid(), LockKind::Posix, owner);
+            unlocked = Box::pin(unlock).await.and(unlocked);
         }
         self.appends.finish(file.fid()).await;
         // Closed in any case: a lock that could not be given back goes with the session.

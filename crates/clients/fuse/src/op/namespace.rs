@@ -8,7 +8,8 @@ use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 
 use crate::convert;
 use crate::error::errno;
-use crate::fs::{Fs, Guard, exact};
+use crate::fs::Fs;
+use crate::tell::{Guard, exact};
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 
@@ -20,7 +21,7 @@ impl Fs {
         // Asked when a file handle is opened, of files too that the kernel has forgotten.
         if name == b"." {
             let found = self.client.glance(&ctx, self.fid_of_handle(header.nodeid)?).await;
-            return found.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno);
+            return found.map(|glance| Body::Entry(self.entry(&glance, None))).map_err(errno);
         }
         let parent = self.fid(header.nodeid)?;
         let found = match name {
@@ -32,7 +33,8 @@ impl Fs {
             }
             name => self.client.lookup_glance(&ctx, parent, convert::name(name)?).await,
         };
-        found.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
+        let place = Some((header.nodeid, name)).filter(|_| name != b"..");
+        found.map(|glance| Body::Entry(self.entry(&glance, place))).map_err(errno)
     }
 
     pub(crate) async fn getattr(&self, header: &Header, fh: Option<u64>) -> Reply {
@@ -109,7 +111,8 @@ impl Fs {
             .client
             .symlink_glance(&self.ctx(header, 0), parent, convert::name(name)?, target)
             .await;
-        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
+        made.map(|glance| Body::Entry(self.entry(&glance, Some((header.nodeid, name)))))
+            .map_err(errno)
     }
 
     pub(crate) async fn mknod(
@@ -126,7 +129,8 @@ impl Fs {
             .client
             .mknod_glance(&ctx, parent, convert::name(name)?, mode, u64::from(rdev))
             .await;
-        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
+        made.map(|glance| Body::Entry(self.entry(&glance, Some((header.nodeid, name)))))
+            .map_err(errno)
     }
 
     pub(crate) async fn mkdir(&self, header: &Header, name: &[u8], mode: u32, umask: u32) -> Reply {
@@ -135,13 +139,16 @@ impl Fs {
             .client
             .mkdir_glance(&self.ctx(header, umask), parent, convert::name(name)?, mode & 0o7777)
             .await;
-        made.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
+        made.map(|glance| Body::Entry(self.entry(&glance, Some((header.nodeid, name)))))
+            .map_err(errno)
     }
 
     pub(crate) async fn unlink(&self, header: &Header, name: &[u8]) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let done = self.client.unlink(&self.ctx(header, 0), parent, convert::name(name)?).await;
-        done.map(|()| Body::Empty).map_err(errno)
+        done.map_err(errno)?;
+        self.nodes.borrow_mut().names.remove(&(header.nodeid, name.into()));
+        Ok(Body::Empty)
     }
 
     pub(crate) async fn rmdir(&self, header: &Header, name: &[u8]) -> Reply {
@@ -163,14 +170,22 @@ impl Fs {
         }
         let (from, to) = (self.fid(header.nodeid)?, self.fid(newdir)?);
         let (name, newname) = (convert::name(name)?, convert::name(newname)?);
+        let is_exchange = flags & libc::RENAME_EXCHANGE != 0;
+        let moving =
+            self.moving((header.nodeid, name.into()), (newdir, newname.into()), is_exchange);
         let done = self.client.rename(&self.ctx(header, 0), from, name, to, newname, flags).await;
-        done.map(|()| Body::Empty).map_err(errno)
+        done.map_err(errno)?;
+        moving.done();
+        Ok(Body::Empty)
     }
 
     pub(crate) async fn link(&self, header: &Header, oldnodeid: u64, newname: &[u8]) -> Reply {
         let (fid, parent) = (self.fid(oldnodeid)?, self.fid(header.nodeid)?);
         let name = convert::name(newname)?;
         let linked = self.client.link_glance(&self.ctx(header, 0), fid, parent, name).await;
-        linked.map(|glance| Body::Entry(self.entry(&glance))).map_err(errno)
+        let place = Some((header.nodeid, newname));
+        linked
+            .map(|glance| Body::Entry(self.entry_guarded(&glance, place, Guard::None)))
+            .map_err(errno)
     }
 }

@@ -39,13 +39,14 @@ const SLACK: Span = Span::millis(30);
 impl Stage<'_> {
     pub(super) fn kernel(&mut self) -> Result<(), String> {
         let clients: Vec<_> = (0..MOUNTS).map(|_| self.enter("mount")).collect();
-        let info = InitInfo { minor: 0, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
         let mut mounts = Vec::new();
         for (node, client) in &clients {
             let env = node.env();
             let bugs = self.bugs;
-            let handler = |notifier| fuse::handler(&env, client.clone(), info, notifier, bugs);
             let traits = Traits::draw(SLACK, &mut self.rng);
+            let minor = traits.version.minor();
+            let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
+            let handler = |notifier| fuse::handler(&env, client.clone(), info, notifier, bugs);
             let kernel = Kernel::new(&env, handler, traits, self.rng.fork());
             mounts.push((node.clone(), kernel));
         }

@@ -1,0 +1,181 @@
+//! What the kernel must not believe any more, told of our own accord.
+//!
+//! A notification about a name waits for the directory's lock, which a request may hold that waits
+//! for us: threads of their own tell it ([`crate::teller`]). When the process is killed, its
+//! descriptors are closed, which ends the requests, and so the thread gets the lock and ends too.
+//! The ring ends no request as long as any descriptor is open, so with it nothing is told of names.
+
+use std::io;
+use std::rc::Rc;
+
+use env::LocalFuture;
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::connection::InitInfo;
+use crate::device::Device;
+use crate::teller::Tellers;
+
+/// Whoever plays the kernel.
+pub trait Hears {
+    /// Attributes of `nodeid`, and its pages in `[offset, offset + len)` where `offset` is not
+    /// negative.
+    ///
+    /// # Errors
+    /// NotFound: it does not know the inode.
+    fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()>;
+
+    /// A name in `parent`.
+    ///
+    /// # Errors
+    /// NotFound: it does not know the name.
+    fn inval_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>>;
+
+    /// All names.
+    ///
+    /// # Errors
+    /// It does not know the notification.
+    fn inc_epoch(&self) -> io::Result<()>;
+
+    /// Whether it knows that.
+    fn has_epochs(&self) -> bool;
+}
+
+/// A name in a directory, which is a node id.
+pub type Name = (u64, Rc<[u8]>);
+
+/// Tells the kernel what it must not believe any more.
+#[derive(Clone)]
+pub struct Notifier {
+    to: Kernel,
+}
+
+#[derive(Clone)]
+enum Kernel {
+    Device(Rc<Aside>),
+    Direct(Rc<dyn Hears>),
+}
+
+struct Aside {
+    device: Rc<Device>,
+    /// `None`: names cannot be told.
+    tellers: Option<Tellers>,
+    /// Names may be told all at once.
+    epoch: bool,
+}
+
+impl Notifier {
+    /// Tells `kernel`, which is no device.
+    #[must_use]
+    pub fn direct(kernel: Rc<dyn Hears>) -> Notifier {
+        Notifier { to: Kernel::Direct(kernel) }
+    }
+
+    pub(crate) fn of_device(device: &Rc<Device>, info: InitInfo) -> Notifier {
+        let tellers = match info.tells_names() {
+            true => device.clone_of().and_then(Tellers::new),
+            false => Err(io::Error::other("requests come over io_uring")),
+        };
+        let tellers =
+            tellers.inspect_err(|error| tracing::info!(%error, "names end with their time")).ok();
+        let epoch = info.minor >= abi::EPOCH_MINOR;
+        let aside = Aside { device: device.clone(), tellers, epoch };
+        Notifier { to: Kernel::Device(Rc::new(aside)) }
+    }
+
+    /// Whether [`Notifier::inval_entries`] does anything.
+    #[must_use]
+    pub fn tells_names(&self) -> bool {
+        match &self.to {
+            Kernel::Direct(_) => true,
+            Kernel::Device(aside) => aside.tellers.is_some(),
+        }
+    }
+
+    /// Whether [`Notifier::inc_epoch`] does anything.
+    #[must_use]
+    pub fn has_epochs(&self) -> bool {
+        match &self.to {
+            Kernel::Direct(kernel) => kernel.has_epochs(),
+            Kernel::Device(aside) => aside.epoch,
+        }
+    }
+
+    /// Attributes of a node, and its pages in `[offset, offset + len)` where `offset` is not
+    /// negative. Without a range it waits for nothing.
+    ///
+    /// # Errors
+    /// ENOENT: the kernel does not know it, which is as good.
+    pub fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()> {
+        match &self.to {
+            Kernel::Direct(kernel) => kernel.inval_inode(nodeid, offset, len),
+            Kernel::Device(aside) => {
+                let out = abi::NotifyInvalInodeOut { ino: nodeid, off: offset, len };
+                aside.device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()])
+            }
+        }
+    }
+
+    /// Names, one after the other. Waits for whoever has one of their directories locked; dropped,
+    /// the notifications go on. Returns the outcome of each, ENOENT where the kernel does not know
+    /// the name.
+    pub fn inval_entries(&self, names: &[Name]) -> LocalFuture<'static, Vec<io::Result<()>>> {
+        match &self.to {
+            Kernel::Direct(kernel) => {
+                let (kernel, names) = (kernel.clone(), names.to_vec());
+                Box::pin(async move {
+                    let mut outcomes = Vec::new();
+                    for (parent, name) in names {
+                        outcomes.push(kernel.inval_entry(parent, &name).await);
+                    }
+                    outcomes
+                })
+            }
+            Kernel::Device(aside) => {
+                let count = names.len();
+                let names = names.iter().map(|(parent, name)| (*parent, name.to_vec())).collect();
+                let told = aside.tellers.as_ref().map(|tellers| tellers.tell(names));
+                Box::pin(async move {
+                    let kind = io::ErrorKind::Unsupported;
+                    let failed = || (0..count).map(|_| Err(kind.into())).collect();
+                    let Some(told) = told else { return failed() };
+                    told.await.unwrap_or_else(|_ended| failed())
+                })
+            }
+        }
+    }
+
+    /// All names at once: each is looked up again when it is used next. What is mounted on one of
+    /// them is taken away then, so this is a last resort.
+    ///
+    /// # Errors
+    /// The kernel does not know the notification (before Linux 6.16).
+    pub fn inc_epoch(&self) -> io::Result<()> {
+        match &self.to {
+            Kernel::Direct(kernel) => kernel.inc_epoch(),
+            Kernel::Device(aside) if aside.epoch => aside.device.notify(abi::NOTIFY_INC_EPOCH, &[]),
+            Kernel::Device(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// A kernel that hears everything and does nothing, for tests.
+pub struct Deaf;
+
+impl Hears for Deaf {
+    fn inval_inode(&self, _: u64, _: i64, _: i64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn inval_entry(&self, _: u64, _: &[u8]) -> LocalFuture<'static, io::Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn inc_epoch(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn has_epochs(&self) -> bool {
+        true
+    }
+}

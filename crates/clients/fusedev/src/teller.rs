@@ -1,0 +1,134 @@
+//! Threads that tell the kernel of names, which may wait for a directory's lock.
+//!
+//! ```text
+//!  executor --jobs--> a teller (its own descriptors: only a clone of the device)
+//!     ^                  | may wait, and cannot be killed meanwhile
+//!     +----- relay <-----+ outcomes
+//! ```
+//! - A thread that waits in the kernel keeps the descriptors of its process open. The kernel ends
+//!   the requests that hold the lock only when the descriptor that they were read from is closed,
+//!   so the process could not end. A teller therefore shares no descriptors with the process.
+//! - To wake the executor takes one of those, so another thread does it.
+
+use std::cell::Cell;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use tokio::sync::oneshot;
+use zerocopy::IntoBytes;
+
+use crate::abi;
+use crate::device::Device;
+
+/// Tellers of one mount: so many directories may be locked at a time before other names wait.
+const TELLERS_MAX: usize = 16;
+
+/// What became of each name of a job.
+pub(crate) type Outcomes = Vec<io::Result<()>>;
+
+struct Job {
+    /// Each with the node id of its directory.
+    names: Vec<(u64, Vec<u8>)>,
+    done: oneshot::Sender<Outcomes>,
+}
+
+type Queue = Arc<Mutex<mpsc::Receiver<Job>>>;
+type Relay = mpsc::Sender<(oneshot::Sender<Outcomes>, Outcomes)>;
+
+/// Ends with its threads, once they wait no more.
+pub(crate) struct Tellers {
+    /// Nothing is read from it. Open for as long as a teller may begin.
+    device: Device,
+    jobs: mpsc::Sender<Job>,
+    queue: Queue,
+    relay: Relay,
+    /// Jobs that are not done.
+    pending: Arc<AtomicUsize>,
+    tellers: Cell<usize>,
+}
+
+impl Tellers {
+    /// `device`: a clone that is not used for anything else.
+    ///
+    /// # Errors
+    /// There is no thread for it.
+    pub(crate) fn new(device: Device) -> io::Result<Tellers> {
+        let (jobs, queue) = mpsc::channel();
+        let (relay, relayed) = mpsc::channel::<(oneshot::Sender<Outcomes>, Outcomes)>();
+        std::thread::Builder::new().name("fuse relay".to_owned()).spawn(move || {
+            for (done, outcomes) in relayed {
+                let _ = done.send(outcomes); // whoever asked may have gone
+            }
+        })?;
+        let queue = Arc::new(Mutex::new(queue));
+        let (pending, tellers) = (Arc::default(), Cell::new(0));
+        Ok(Tellers { device, jobs, queue, relay, pending, tellers })
+    }
+
+    /// Tells the kernel to forget names, in this order; also where nobody awaits the outcome.
+    pub(crate) fn tell(&self, names: Vec<(u64, Vec<u8>)>) -> oneshot::Receiver<Outcomes> {
+        let (done, outcomes) = oneshot::channel();
+        let pending = self.pending.fetch_add(1, Ordering::Relaxed) + 1;
+        let tellers = self.tellers.get();
+        if pending > tellers && tellers < TELLERS_MAX {
+            match self.start() {
+                Ok(()) => self.tellers.set(tellers + 1),
+                Err(error) => tracing::warn!(%error, "no thread that tells the kernel of names"),
+            }
+        }
+        let _ = self.jobs.send(Job { names, done }); // the queue is ours
+        outcomes
+    }
+
+    fn start(&self) -> io::Result<()> {
+        let (queue, relay, pending) =
+            (self.queue.clone(), self.relay.clone(), self.pending.clone());
+        let (fd, (begun, has_begun)) = (self.device.as_raw_fd(), mpsc::channel());
+        std::thread::Builder::new().name("fuse teller".to_owned()).spawn(move || {
+            let alone = leave_descriptors(fd);
+            let is_alone = alone.is_ok();
+            let _ = begun.send(alone);
+            if is_alone {
+                work(fd, &queue, &relay, &pending);
+            }
+        })?;
+        has_begun.recv().map_err(io::Error::other)?
+    }
+}
+
+/// This thread has no descriptor any more but one.
+fn leave_descriptors(but: RawFd) -> io::Result<()> {
+    let but = u32::try_from(but).map_err(io::Error::other)?;
+    let close = |first: u32, last: u32, flags: u32| {
+        // SAFETY: the call has no pointers. It closes descriptors of a table that it makes for this
+        // thread alone, and nothing that runs on this thread has any but `but`.
+        match unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    close(but + 1, u32::MAX, libc::CLOSE_RANGE_UNSHARE)?;
+    if but > 0 { close(0, but - 1, libc::CLOSE_RANGE_UNSHARE) } else { Ok(()) }
+}
+
+fn work(fd: RawFd, queue: &Queue, relay: &Relay, pending: &AtomicUsize) {
+    // SAFETY: the descriptor stays open in this thread's own table until the thread ends, and is
+    // not closed by this.
+    let device = ManuallyDrop::new(Device { fd: unsafe { OwnedFd::from_raw_fd(fd) } });
+    loop {
+        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { names, done }) = job else { return };
+        let outcomes = names.iter().map(|(parent, name)| forget(&device, *parent, name)).collect();
+        pending.fetch_sub(1, Ordering::Relaxed);
+        let _ = relay.send((done, outcomes)); // the mount may be gone
+    }
+}
+
+fn forget(device: &Device, parent: u64, name: &[u8]) -> io::Result<()> {
+    let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
+    let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
+    device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
+}
