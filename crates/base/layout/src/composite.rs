@@ -22,7 +22,7 @@ mod map;
 mod record;
 mod template;
 
-use types::Extent;
+use types::{Extent, Fid};
 
 pub use error::ComponentError;
 pub use map::{At, Part, Parts};
@@ -114,6 +114,9 @@ pub struct Composite {
     pub last_id: u32,
     /// In the order of the file.
     pub components: Vec<Component>,
+    /// The object at the MDT, where that is not the file's own: the file took over the layout of
+    /// another one.
+    pub mdt_object: Option<Fid>,
 }
 
 impl Composite {
@@ -130,6 +133,9 @@ impl Composite {
                 return Err(ComponentError::Gap { start, end: at });
             }
             at = component.extent.end();
+        }
+        if self.mdt_object.is_some() && self.components[0].place != Place::Mdt {
+            return Err(ComponentError::MdtNotFirst);
         }
         let mut ids: Vec<u32> = self.components.iter().map(|component| component.id).collect();
         ids.sort_unstable();
@@ -181,7 +187,7 @@ impl Composite {
             let had_none = matches!(was.place, Place::Wanted(_)) && now.is_instantiated();
             now == was || (had_none && (now.id, now.extent) == (was.id, was.extent))
         };
-        self.last_id == before.last_id
+        (self.last_id, self.mdt_object) == (before.last_id, before.mdt_object)
             && self.components.len() == before.components.len()
             && self.components.iter().zip(&before.components).all(fits)
     }

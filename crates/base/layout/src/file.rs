@@ -118,6 +118,25 @@ impl FileLayout {
         Some(renewed)
     }
 
+    /// The same under this generation; none where it cannot have that.
+    #[must_use]
+    pub fn at_generation(&self, generation: u32) -> Option<FileLayout> {
+        let mut renewed = self.clone();
+        match &mut renewed.shape {
+            Shape::Plain(layout) => layout.generation = u16::try_from(generation).ok()?,
+            Shape::Composite(composite, _) => composite.generation = generation,
+        }
+        Some(renewed)
+    }
+
+    /// The same objects, as those of `file`.
+    #[must_use]
+    pub fn of_file(&self, file: Fid) -> FileLayout {
+        let Shape::Composite(composite, _) = &self.shape else { return self.clone() };
+        let mdt_object = self.mdt_object().filter(|object| *object != file);
+        FileLayout::composite(file, Composite { mdt_object, ..composite.clone() })
+    }
+
     /// Whether the stripes of `before` that are here too have the same objects.
     #[must_use]
     pub fn keeps(&self, before: &FileLayout) -> bool {
@@ -158,6 +177,14 @@ impl FileLayout {
         first.is_some_and(|first| first.place == Place::Mdt)
     }
 
+    /// The object of the bytes at the MDT: the file's own, or that of the file whose layout it took
+    /// over.
+    #[must_use]
+    pub fn mdt_object(&self) -> Option<Fid> {
+        let named = self.as_composite().and_then(|composite| composite.mdt_object);
+        self.is_at_mdt().then_some(named.unwrap_or(self.file))
+    }
+
     /// Object of stripe `stripe`, which must be below [`FileLayout::stripes`], and the OST that has
     /// it, or the place for data of an MDT.
     #[must_use]
@@ -168,7 +195,10 @@ impl FileLayout {
         let within = self.within(stripe).expect("a stripe is below the count");
         match within.layout {
             Some(layout) => layout.object(within.stripe),
-            None => (self.file, OstIndex(types::DOM_FIRST)),
+            None => {
+                let object = self.mdt_object().expect("a stripe without striping is at the MDT");
+                (object, OstIndex(types::DOM_FIRST))
+            }
         }
     }
 
@@ -185,11 +215,10 @@ impl FileLayout {
         self.objects().map(|(_, _, ost)| ost.0)
     }
 
-    /// Whether the file has these objects: those of a base, or the one with its inode.
+    /// Whether the file has these objects: those of a base, or the one at the MDT.
     #[must_use]
     pub fn has_base(&self, base: Fid) -> bool {
-        self.stripings().any(|layout| layout.base == base)
-            || (self.is_at_mdt() && base == self.file)
+        self.stripings().any(|layout| layout.base == base) || self.mdt_object() == Some(base)
     }
 
     /// Whether it has this object on this OST.
@@ -200,7 +229,7 @@ impl FileLayout {
                 && layout.base.stripe(object.ver) == object
         };
         self.stripings().any(is_it)
-            || (self.is_at_mdt() && (object, ost) == (self.file, types::DOM_FIRST))
+            || (self.mdt_object() == Some(object) && ost == types::DOM_FIRST)
     }
 
     /// The pieces of `extent` that have a place, in file order.

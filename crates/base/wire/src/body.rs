@@ -32,10 +32,14 @@
 mod fid;
 #[macro_use]
 mod layout;
+mod grants;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use self::fid::WireFid;
+pub use self::grants::{
+    BODIES as GRANT_BODIES, CallbackRep, GrantAck, GrantSize, GrantWord, GrantsReq,
+};
 use crate::Attr;
 pub use crate::flags::{
     BatchFlags, CloseFlags, CreateFlags, Disposition, GrantBits, GrantsFlags, IoFlags, LockFlags,
@@ -309,6 +313,24 @@ bodies! {
         /// Zero.
         reserved2: u64,
     }
+    /// Value of `lustre.lov.swap`: a file and one without a name, which the caller has open for
+    /// writing, take over each other's objects.
+    SwapReq (48) {
+        /// The file without a name.
+        other: WireFid,
+        /// Its handle.
+        handle: u64,
+        /// Generation of the file's layout, else EAGAIN.
+        generation: u32,
+        /// The same of the other one.
+        other_generation: u32,
+        /// Generation of both afterwards.
+        next: u32,
+        /// Zero.
+        reserved: u32,
+        /// Zero.
+        reserved2: u64,
+    }
     /// Space; reply to MdtStatfs and OstStatfs.
     StatfsRep (64) {
         /// Bytes of a block.
@@ -435,7 +457,7 @@ bodies! {
         claim: Claim,
     }
     /// Reply to read, write and punch; one element of a glimpse's reply (buffer 1: array).
-    OstAttr (64) {
+    OstAttr (72) {
         /// 1: the object exists.
         exists: u32,
         /// Read: bytes returned.
@@ -458,6 +480,8 @@ bodies! {
         ctime_nsec: u32,
         /// The lowest layout version under which it may be used; `u32::MAX`: it was destroyed.
         layout_version: u32,
+        /// Answer to a glimpse or a read: transno of the last change of its bytes.
+        changed: u64,
     }
     /// Set an object's size.
     OstPunchReq (96) {
@@ -672,77 +696,6 @@ bodies! {
         outcome: u32,
         /// Zero.
         reserved: u32,
-    }
-    /// Head of a vector of grants, which is buffer 1 ([`crate::grants`]): of a callback, and of
-    /// what a client tells of its grants.
-    GrantsReq (16) {
-        /// Elements of buffer 1.
-        count: u32,
-        /// What it says of the whole.
-        flags: GrantsFlags,
-        /// Zero.
-        reserved: u64,
-    }
-    /// Reply to a callback, its errors too: the session that it is an answer in. Buffer 1: of a
-    /// recall the [`GrantAck`]s that are ready at once, of a glimpse [`GrantSize`]s.
-    CallbackRep (16) {
-        /// Session of the client with the target.
-        session: u64,
-        /// The target, as in request headers.
-        target: u32,
-        /// Elements of buffer 1.
-        count: u32,
-    }
-    /// Of one file: what is recalled, granted, held, or asked for.
-    GrantWord (32) {
-        /// FID of the file.
-        fid: WireFid,
-        /// Number of the gift or recall; they rise.
-        number: u64,
-        /// Recall: all that is asked back and not acknowledged. Shed, restate: what is held.
-        bits: GrantBits,
-        /// Zero.
-        reserved: u16,
-        /// Zero.
-        reserved2: u32,
-    }
-    /// An acknowledgement: all bits of that recall are given up.
-    GrantAck (48) {
-        /// FID of the file.
-        fid: WireFid,
-        /// Number of the recall.
-        number: u64,
-        /// What is kept.
-        kept: GrantBits,
-        /// Zero.
-        reserved: u16,
-        /// With OPEN given up: handles that are open for reading,
-        readers: u32,
-        /// for writing,
-        writers: u32,
-        /// and to run the file.
-        runners: u32,
-        /// Zero.
-        reserved2: u64,
-    }
-    /// Answer to a glimpse, of one file.
-    GrantSize (64) {
-        /// FID of the file.
-        fid: WireFid,
-        /// 1: the client writes it, and the rest counts.
-        known: u32,
-        /// Nanoseconds of mtime.
-        mtime_nsec: u32,
-        /// Bytes.
-        size: u64,
-        /// Units of 512 bytes.
-        blocks: u64,
-        /// Last write, seconds since 1970.
-        mtime: i64,
-        /// The open-for-write count under which the size is known.
-        write_epoch: u64,
-        /// Zero.
-        reserved: u64,
     }
 }
 

@@ -70,6 +70,11 @@ impl Inode {
         }
     }
 
+    /// One that no handle of the file shares.
+    pub(crate) fn apart(fid: Fid) -> Inode {
+        Inode::new(fid)
+    }
+
     /// Where its bytes are, if it has a layout.
     pub(crate) fn layout(&self) -> Option<Rc<FileLayout>> {
         self.layout.borrow().clone()

@@ -55,7 +55,7 @@ pub const LEASE_LOOK: Span = Span::millis(100);
 /// Pause of a lock request that found no place to wait at the MDT.
 pub const LOCK_POLL: Span = Span::millis(20);
 
-/// Entries of a glimpse request: 24 bytes each, 64 bytes each in the reply, which stays within one
+/// Entries of a glimpse request: 24 bytes each, 72 bytes each in the reply, which stays within one
 /// frame.
 pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
@@ -84,6 +84,15 @@ pub const COPY_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of a copy in memory at a time: enough for a few requests in flight to each side.
 pub const COPY_PIECE_BYTES: u64 = 8 << 20;
+
+/// How long a migration lets others wait, where what they write can be copied so fast.
+pub const MIGRATE_PAUSE: Span = Span::millis(200);
+
+/// Rounds of a migration: what others still change by then is copied while they wait.
+pub const MIGRATE_ROUNDS_MAX: u32 = 5;
+
+/// Pieces of [`COPY_PIECE_BYTES`] that a migration reads and writes side by side.
+pub const MIGRATE_PIECES: usize = 4;
 
 /// Files and directories of which lost work is remembered until somebody has heard of it: 32 bytes
 /// each. Of more of them every handle of the mount hears.

@@ -67,7 +67,7 @@ pub(crate) fn resolve(
         }
         attr.set_ctime(attr.ctime().max(written));
     }
-    Found { there, lost }
+    Found { there, lost, is_destroyed: false }
 }
 
 /// Stripes of a file, of the first 64.
@@ -77,6 +77,8 @@ pub(crate) struct Found {
     pub(crate) there: u64,
     /// Their object should be there.
     pub(crate) lost: u64,
+    /// An object was destroyed: the file has others, or is gone.
+    pub(crate) is_destroyed: bool,
 }
 
 /// What is known of one object.

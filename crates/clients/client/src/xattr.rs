@@ -14,6 +14,10 @@ use crate::inode::Stat;
 use crate::namespace::split_nul;
 use crate::{Ctx, Error, Result};
 
+/// The layout of a file or directory.
+pub(crate) const LOV: &[u8] = b"lustre.lov";
+/// Gives a file the objects of another one. [`Client::migrate`] is what uses it.
+pub(crate) const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// Takes components away from a file.
 pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 /// Longest name of an attribute (XATTR_NAME_MAX).
@@ -56,6 +60,9 @@ impl Client {
         flags: u32,
     ) -> Result<()> {
         check(name, "setxattr")?;
+        if name == LOV_SWAP {
+            return Err(Error::local(Errno::EOPNOTSUPP, "setxattr").about(fid));
+        }
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
         }
@@ -67,7 +74,7 @@ impl Client {
                 let cut = async move { inner.cut_components(&ctx, fid, value).await };
                 self.0.run("component-del", cut).await
             }
-            set => set,
+            set => set.map(drop),
         }
     }
 
@@ -146,11 +153,11 @@ impl Inner {
         body: SetxattrReq,
         name: &[u8],
         value: Bytes,
-    ) -> Result<()> {
+    ) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
         let done = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
-        done.map(|_| ()).map_err(|error| error.about(fid))
+        done.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }
 

@@ -140,6 +140,7 @@ fn prepare(
     let replies = target::replies(&*view, TargetKind::Mdt, last_transno)?.kept;
     let state = State {
         first_file: files.first(),
+        swapped: std::collections::BTreeSet::new(),
         number,
         hash_key,
         opens: Opens::new(epoch),

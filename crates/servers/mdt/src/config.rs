@@ -174,6 +174,8 @@ planted::bugs! {
         replay_draws_new_objects,
         /// A component that has its objects gets others when a client asks that does not know.
         give_objects_twice,
+        /// A file takes over another one's objects although one of the layouts has changed.
+        swap_without_check,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

@@ -33,6 +33,8 @@ pub(crate) enum Effect {
     DestroyLogged,
     /// A client holds a lease from then on.
     Leased { fid: Fid, client: ClientId, from: Instant },
+    /// A file took over objects of these ids from another one.
+    Swapped { bases: Vec<Fid>, other: Fid },
     /// Leases on names of one directory hold for the other.
     NamesMoved { from: Fid, to: Fid, at: Instant },
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
@@ -66,6 +68,9 @@ pub(crate) struct State {
     /// was never written: the mark of an open or a truncate may have been lost with the client that
     /// wrote.
     pub(crate) first_file: Fid,
+    /// Ids that files of earlier runs gave to others in this run: who reads all layouts one after
+    /// the other may miss them.
+    pub(crate) swapped: BTreeSet<(u64, u32)>,
 }
 
 impl State {
@@ -105,6 +110,10 @@ impl State {
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,
                 Effect::Leased { fid, client, from } => self.grants.give(fid, client, from),
+                Effect::Swapped { bases, other } if other < self.first_file => {
+                    self.swapped.extend(bases.iter().map(|base| (base.seq, base.oid)));
+                }
+                Effect::Swapped { .. } => {} // ids of this run are not swept
                 Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
                 Effect::Settles { fid, at } => self.grants.settle(fid, at),
             }

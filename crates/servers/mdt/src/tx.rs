@@ -313,6 +313,18 @@ impl<'a> Tx<'a> {
         inode.stripes &= left;
     }
 
+    /// Two files have these layouts from now on: what was known of the objects of one is known of
+    /// the other's.
+    pub(crate) fn swap_layouts(
+        &mut self,
+        (one, of_one): (&mut Inode, &FileLayout),
+        (other, of_other): (&mut Inode, &FileLayout),
+    ) {
+        self.put_layout(one, of_one);
+        self.put_layout(other, of_other);
+        std::mem::swap(&mut one.stripes, &mut other.stripes);
+    }
+
     /// The objects of `base` on these OSTs are to be destroyed.
     pub(crate) fn log_destroy(&mut self, number: u64, base: Fid, osts: Vec<u32>) {
         let record = DestroyRecord { base, osts };
@@ -340,7 +352,7 @@ impl<'a> Tx<'a> {
             && written
             && let Some(layout) = self.layout(inode)?
         {
-            for record in destroys_of(fid, &layout).into_iter().take(log) {
+            for record in destroys_of(&layout).into_iter().take(log) {
                 self.set.put(Table::Destroys, (number + logged).to_be_bytes(), record.encode());
                 logged += 1;
             }
@@ -385,10 +397,10 @@ impl<'a> Tx<'a> {
 }
 
 /// One record for the objects of each component.
-fn destroys_of(file: Fid, layout: &FileLayout) -> Vec<DestroyRecord> {
-    let with_inode = DestroyRecord { base: file, osts: vec![types::DOM_FIRST] };
+fn destroys_of(layout: &FileLayout) -> Vec<DestroyRecord> {
+    let at_mdt = |base| DestroyRecord { base, osts: vec![types::DOM_FIRST] };
     let of = |one: &layout::Layout| DestroyRecord { base: one.base, osts: one.osts.clone() };
-    let first = layout.is_at_mdt().then_some(with_inode);
+    let first = layout.mdt_object().map(at_mdt);
     first.into_iter().chain(layout.stripings().map(of)).collect()
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use endpoint::{Call, Endpoint};
-use layout::STRIPE_COUNT_MAX;
+use layout::{FileLayout, STRIPE_COUNT_MAX};
 use osd::{Table, View, WriteSet};
 use service::Target;
 use target::{Decided, OpError};
@@ -25,7 +25,7 @@ use wire::{Opcode, encode_body};
 use zerocopy::FromBytes;
 
 use crate::engine::Engine;
-use crate::named::names_base;
+use crate::named::{layout_of, names_base};
 use crate::record::DestroyRecord;
 use crate::target::Mdt;
 
@@ -125,6 +125,7 @@ impl Engine {
         let view = self.store.meta().running()?;
         let mut state = self.state.borrow_mut();
         let mut found = Vec::new();
+        let nameless = nameless(&*view)?;
         for one in listed.iter().filter(|one| one.store == state.number) {
             let (object, file) = (Fid::from(one.object), Fid::from(one.parent));
             let base = object.stripe(0);
@@ -132,7 +133,11 @@ impl Engine {
             if !ids.may_have_given(base) {
                 return Ok(Err(UnnamedError::Younger { object }));
             }
-            if object.ver < u32::from(STRIPE_COUNT_MAX) && is_unnamed(&*view, file, base)? {
+            let is_theirs = || nameless.iter().any(|layout| layout.has_base(base));
+            if object.ver < u32::from(STRIPE_COUNT_MAX)
+                && is_unnamed(&*view, file, base)?
+                && !is_theirs()
+            {
                 found.push(Unnamed { object, file, size: one.size });
             }
         }
@@ -149,6 +154,21 @@ impl Engine {
         }
         Ok(Ok(found))
     }
+}
+
+/// Layouts of files without a name: their objects may have been made for the file that will take
+/// them over.
+fn nameless(view: &dyn View) -> Decided<Vec<FileLayout>> {
+    let mut files = Vec::new();
+    view.scan(Table::Orphans, &[0], &mut |key, _| {
+        files.extend(Fid::from_key(key));
+        true
+    })?;
+    let mut layouts = Vec::new();
+    for file in files {
+        layouts.extend(layout_of(view, file)?);
+    }
+    Ok(layouts)
 }
 
 /// A record whose file cannot be read is no reason to destroy anything.

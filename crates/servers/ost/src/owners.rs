@@ -70,8 +70,8 @@ pub(crate) fn is_foreign(record: Option<&ObjectRecord>, store: u64) -> bool {
     store != 0 && owner.is_some_and(|owner| owner.store != store)
 }
 
-/// Record of an object once `claimed` has changed it at `mtime`: the first owner stays, and what it
-/// was told of layouts.
+/// Record of an object once `claimed` has changed it at `mtime`: the first owner stays, what it
+/// was told of layouts, and its last change but this one.
 pub(crate) fn record_after(
     view: &dyn View,
     object: Fid,
@@ -80,8 +80,10 @@ pub(crate) fn record_after(
 ) -> Result<ObjectRecord, StoreError> {
     let before = object_record(view, object)?;
     let owner = before.and_then(|record| record.owner()).unwrap_or(claimed);
-    let layout_version = before.map_or(0, |record| record.layout_version());
-    Ok(ObjectRecord::new(owner, mtime).since_version(layout_version))
+    let record = ObjectRecord::new(owner, mtime);
+    Ok(before.map_or(record, |before| {
+        record.since_version(before.layout_version()).changed_by(before.changed())
+    }))
 }
 
 fn known(record: &ObjectRecord) -> Option<Known> {

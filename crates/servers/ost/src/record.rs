@@ -1,7 +1,7 @@
 //! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type,
 //! version, length} first.
 
-use types::{ClientId, Fid, Timespec};
+use types::{ClientId, Fid, Timespec, Transno};
 use wire::body::WireFid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -33,7 +33,8 @@ pub(crate) struct Owner {
 }
 
 /// An object, by its FID in `Table::Objects`. Version 1 ended before `store`, version 2 before
-/// `layout_version`. There may be one of an object that is not there yet.
+/// `layout_version`, version 3 before `changed`. There may be one of an object that is not
+/// there yet.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -48,6 +49,7 @@ pub(crate) struct ObjectRecord {
     store: u64,
     layout_version: u32,
     reserved: u32,
+    changed: u64,
 }
 
 /// A tombstone, by the object's FID in `Table::Tombstones`.
@@ -64,7 +66,7 @@ pub(crate) struct TombstoneRecord {
     pub(crate) number: u64,
 }
 
-const _: () = assert!(size_of::<ObjectRecord>() == 48);
+const _: () = assert!(size_of::<ObjectRecord>() == 56);
 const _: () = assert!(size_of::<TombstoneRecord>() == 16);
 
 impl ObjectRecord {
@@ -72,7 +74,7 @@ impl ObjectRecord {
         let length = size_of::<ObjectRecord>() as u16;
         ObjectRecord {
             kind: TYPE_OBJECT,
-            version: 3,
+            version: 4,
             length,
             mtime_nsec: mtime.nsec,
             parent: owner.parent.into(),
@@ -80,7 +82,18 @@ impl ObjectRecord {
             store: owner.store,
             layout_version: 0,
             reserved: 0,
+            changed: 0,
         }
+    }
+
+    /// The same, changed last by this transno.
+    pub(crate) fn changed_by(self, transno: Transno) -> ObjectRecord {
+        ObjectRecord { changed: transno.0, ..self }
+    }
+
+    /// Transno of the last change of its bytes; none where that was before version 4.
+    pub(crate) fn changed(&self) -> Transno {
+        Transno(self.changed)
     }
 
     /// The same, used under a layout of this version or a later one.
@@ -148,10 +161,11 @@ mod tests {
     #[test]
     fn bytes_on_disk_are_what_they_were() {
         let owner = Owner { parent: Fid { seq: 1, oid: 2, ver: 3 }, store: 6 };
-        let record = ObjectRecord::new(owner, Timespec::new(4, 5)).since_version(7);
+        let record = ObjectRecord::new(owner, Timespec::new(4, 5));
+        let record = record.since_version(7).changed_by(Transno(8));
         let bytes = [
-            1, 3, 48, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
-            0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+            1, 4, 56, 0, 5, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 0,
+            0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(record.as_bytes(), bytes);
         let mut version_1 = bytes[..32].to_vec();
@@ -162,6 +176,10 @@ mod tests {
         (version_2[1], version_2[2]) = (2, 40);
         let old = ObjectRecord::decode(&version_2).expect("ours");
         assert_eq!((old.owner(), old.layout_version()), (Some(owner), 0), "any layout");
+        let mut version_3 = bytes[..48].to_vec();
+        (version_3[1], version_3[2]) = (3, 48);
+        let old = ObjectRecord::decode(&version_3).expect("ours");
+        assert_eq!((old.layout_version(), old.changed()), (7, Transno::NONE));
         assert_eq!(
             TombstoneRecord::new(6).as_bytes(),
             [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use osd::{StoreError, Table, View, WriteSet};
 use service::{Incoming, Session};
 use target::Decided;
-use types::{Errno, TargetKind};
+use types::{Errno, TargetKind, Transno};
 use wire::Reply;
 
 use crate::limits::{DIRTY_DATA_BYTES_MAX, DIRTY_RECORD_BYTES_MAX};
@@ -21,11 +21,13 @@ impl Ost {
         &self,
         incoming: &Incoming,
         reply: &mut Reply,
-        decide: impl Fn(&dyn View) -> Result<WriteSet, StoreError>,
+        decide: impl Fn(&dyn View, Transno) -> Result<WriteSet, StoreError>,
     ) -> Result<(), Errno> {
         let applied = self.persist(|| {
-            let mut set = decide(&*self.store.meta().running()?)?;
+            let view = self.store.meta().running()?;
             let transno = self.exports.next_transno(incoming);
+            let mut set = decide(&*view, transno)?;
+            drop(view);
             let (key, value) = self.exports.record(incoming, transno, reply);
             assert_eq!(reply.transno(), transno, "a reply carries the transno of its change");
             let value = target::reply_record(TargetKind::Ost, transno, value);

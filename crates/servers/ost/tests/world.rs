@@ -300,8 +300,8 @@ fn what_is_written_is_read_glimpsed_and_counted() {
     let attrs: Vec<OstAttr> = answer
         .reply
         .buf(1)
-        .chunks_exact(64)
-        .map(|piece| OstAttr::read_from_bytes(piece).expect("64 bytes"))
+        .chunks_exact(size_of::<OstAttr>())
+        .map(|piece| OstAttr::read_from_bytes(piece).expect("its size"))
         .collect();
     assert_eq!(
         attrs.iter().map(|attr| (attr.exists, attr.size)).collect::<Vec<_>>(),

@@ -8,7 +8,7 @@
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It is told what happened the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **layouts**: see the modules.
+//!   **layouts**, **migrations**: see the modules.
 
 mod damaged;
 mod dead;
@@ -18,6 +18,7 @@ mod killed;
 mod layouts;
 mod leases;
 mod lost;
+mod migrations;
 mod told;
 
 use std::cell::RefCell;
@@ -67,6 +68,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Damaged => stage.damaged(),
         Script::Kernel => stage.kernel(),
         Script::Layouts => stage.layouts(),
+        Script::Migrations => stage.migrations(),
     };
     Report {
         seed,

@@ -87,6 +87,7 @@ planted! {
     mdt.give_objects_twice in shared;
     mdt.replay_draws_new_objects in storm;
     mdt.truncate_without_objects in calm;
+    mdt.swap_without_check in migrations;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;
@@ -102,6 +103,7 @@ planted! {
     client.keep_old_beliefs in leases;
     client.keep_called_back in leases;
     client.cut_without_lock in shared;
+    client.migrate_without_last_pass in migrations;
     fuse.believe_whole_leases in kernel;
     fuse.keep_called_back in kernel;
     fuse.acknowledge_early in kernel;

@@ -36,6 +36,8 @@ pub enum Script {
     Kernel,
     /// Components are taken from a file that others have open.
     Layouts,
+    /// A file moves into other objects while others use it.
+    Migrations,
 }
 
 /// Where servers keep what they have.
@@ -283,6 +285,13 @@ impl Scenario {
         Scenario { name: "layouts", script: Some(Script::Layouts), ..Scenario::calm() }
     }
 
+    /// A file that moves into other objects while others use it.
+    #[must_use]
+    pub fn migrations() -> Scenario {
+        let script = Some(Script::Migrations);
+        Scenario { name: "migrations", script, ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -347,10 +356,30 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 22] = [
-        "calm", "storm", "kills", "sick", "slow", "swaps", "share", "late", "resend", "dead",
-        "lost", "told", "killed", "leases", "shared", "fence", "damaged", "kernel", "hostile",
-        "hard", "dom", "layouts",
+    pub const NAMES: [&str; 23] = [
+        "calm",
+        "storm",
+        "kills",
+        "sick",
+        "slow",
+        "swaps",
+        "share",
+        "late",
+        "resend",
+        "dead",
+        "lost",
+        "told",
+        "killed",
+        "leases",
+        "shared",
+        "fence",
+        "damaged",
+        "kernel",
+        "hostile",
+        "hard",
+        "dom",
+        "layouts",
+        "migrations",
     ];
 
     #[must_use]
@@ -378,6 +407,7 @@ impl Scenario {
             "hard" => Scenario::hard(),
             "dom" => Scenario::dom(),
             "layouts" => Scenario::layouts(),
+            "migrations" => Scenario::migrations(),
             _ => return None,
         })
     }

@@ -32,6 +32,7 @@ const FIXED: &[(&str, u64)] = &[
     ("hard", 40),
     ("dom", 60),
     ("layouts", 40),
+    ("migrations", 40),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

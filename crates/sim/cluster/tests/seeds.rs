@@ -141,6 +141,11 @@ fn nobody_writes_or_reads_a_component_that_went() {
 }
 
 #[test]
+fn a_file_that_moves_keeps_what_is_written_and_leaves_no_object() {
+    run_seeds(&Scenario::migrations());
+}
+
+#[test]
 fn late_writes_of_a_client_that_was_given_up_change_nothing() {
     run_seeds(&Scenario::fence());
 }

@@ -6,6 +6,7 @@ mod find;
 mod getname;
 mod getstripe;
 mod ids;
+mod migrate;
 mod pool;
 mod setstripe;
 mod targets;
@@ -34,6 +35,8 @@ pub struct Args {
 enum Command {
     /// Create a file with a layout, or set a directory's default.
     Setstripe(setstripe::Args),
+    /// Move the bytes of files into other objects, while others use them.
+    Migrate(migrate::Args),
     /// Show layouts.
     Getstripe(getstripe::Args),
     /// Show space or inodes of each target.
@@ -63,6 +66,7 @@ enum Command {
 pub fn run(args: Args) -> Result<(), Failed> {
     match args.command {
         Command::Setstripe(args) => setstripe::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Getstripe(args) => getstripe::run(&args),
         Command::Df(args) => df::run(&args),
         Command::Path2fid(args) => ids::path2fid(&args),

@@ -23,6 +23,6 @@ pub mod say;
 pub mod server;
 
 pub use proto::{
-    Ask, Device, Export, Failure, Leaving, Name, Object, Outcome, PoolChange, Pools, Reply, Room,
-    Space, Target, Unnamed, Value, Who,
+    Ask, Device, Export, Failure, Leaving, Migration, Name, Object, Outcome, PoolChange, Pools,
+    Reply, Room, Space, Target, Unnamed, Value, Who,
 };

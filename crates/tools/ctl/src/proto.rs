@@ -79,6 +79,21 @@ pub enum Ask {
         /// What `lustre.lov` would be set to.
         striping: Vec<u8>,
     },
+    /// Begins to move a file into other objects (clients only). It is given up where nobody asks
+    /// for its state any more.
+    Migrate {
+        /// From the root of the file system.
+        path: String,
+        /// What `lustre.lov` would be set to.
+        striping: Vec<u8>,
+        /// It ends where somebody changes the file meanwhile.
+        gives_way: bool,
+    },
+    /// How far a migration is (clients only).
+    MigrationState {
+        /// Its number.
+        number: u64,
+    },
     /// Paths of a FID (clients only).
     Fid2path {
         fid: String,
@@ -121,8 +136,8 @@ pub enum Ask {
 }
 
 impl Ask {
-    /// Whether it changes the daemon itself or has it write a file. (Making a file in the mount is
-    /// checked by the servers, as for everybody.)
+    /// Whether it changes the daemon itself or has it write a file. (Making or
+    /// migrating a file in the mount is checked by the servers, as for everybody.)
     #[must_use]
     pub fn changes(&self) -> bool {
         matches!(
@@ -168,6 +183,8 @@ pub enum Reply {
     Unnamed(Unnamed),
     /// To [`Ask::ExportMeta`] and [`Ask::ExportState`].
     Export(Export),
+    /// To [`Ask::Migrate`] and [`Ask::MigrationState`].
+    Migration(Migration),
 }
 
 /// What to do with a pool of OSTs.
@@ -234,6 +251,22 @@ pub struct Export {
     pub bytes: u64,
     pub is_done: bool,
     /// Why there is none; it is done then.
+    pub failure: Option<Failure>,
+}
+
+/// How far a migration is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migration {
+    pub number: u64,
+    /// Bytes that were copied, some more than once.
+    pub copied: u64,
+    /// Bytes of the file.
+    pub size: u64,
+    pub rounds: u32,
+    /// How long others had to wait for its end.
+    pub pause_ms: u64,
+    pub is_done: bool,
+    /// Why the file is where it was; it is done then.
     pub failure: Option<Failure>,
 }
 

@@ -9,6 +9,7 @@ mod flags;
 pub(crate) mod kept;
 mod leaving;
 pub(crate) mod logs;
+mod migrations;
 mod options;
 mod params;
 pub mod remount;

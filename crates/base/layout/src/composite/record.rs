@@ -4,15 +4,15 @@
 //! layout:
 //! 0 type u8 (3) | 1 version u8 | 2 length u16, of the whole record | 4 generation u32
 //! 8 last id u32 | 12 components u32 | then each component:
-//!   0 id u32 | 4 place u32 (1 MDT, 2 wanted, 3 objects) | 8 start u64 | 16 end u64
-//!   24 a template's record (wanted) or a layout's (objects)
+//!   0 id u32 | 4 place u32 (1 MDT, 2 wanted, 3 objects, 4 MDT) | 8 start u64 | 16 end u64
+//!   24 a template's record (wanted), a layout's (objects), or the FID of the object (4)
 //! template:
 //! 0 type u8 (4) | 1 version u8 | 2 length u16 | 4 zero u64 | 12 components u32 | then each:
 //!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted) | 8 zero u64 | 16 end u64 | 24 a template's record
 //! ```
 //! Little-endian. A longer record's tail is ignored; a shorter one is refused.
 
-use types::Extent;
+use types::{Extent, Fid};
 
 use super::{
     Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
@@ -29,6 +29,9 @@ const COMPONENT_BYTES: usize = 24;
 const AT_MDT: u32 = 1;
 const WANTED: u32 = 2;
 const OBJECTS: u32 = 3;
+/// At the MDT, in an object that is not the file's own.
+const MDT_OBJECT: u32 = 4;
+const FID_BYTES: usize = 16;
 
 impl Composite {
     /// As a record. The layout has passed [`Composite::check`].
@@ -41,7 +44,10 @@ impl Composite {
         out.extend((self.components.len() as u32).to_le_bytes());
         for component in &self.components {
             let (place, nested) = match &component.place {
-                Place::Mdt => (AT_MDT, Vec::new()),
+                Place::Mdt => match self.mdt_object {
+                    None => (AT_MDT, Vec::new()),
+                    Some(object) => (MDT_OBJECT, fid_bytes(object)),
+                },
                 Place::Wanted(template) => (WANTED, template.encode()),
                 Place::Objects(layout) => (OBJECTS, layout.encode()),
             };
@@ -60,14 +66,15 @@ impl Composite {
     /// From the bytes of a record, whose type, version and bounds are checked.
     pub fn decode(record: &[u8]) -> Result<Composite, ComponentError> {
         let (head, mut rest) = head(record, KIND)?;
-        let mut components = Vec::new();
+        let (mut components, mut mdt_object) = (Vec::new(), None);
         for _ in 0..head.components {
-            let (component, tail) = component(rest)?;
+            let (component, object, tail) = component(rest)?;
             components.push(component);
+            mdt_object = mdt_object.or(object);
             rest = tail;
         }
         let Head { generation, last_id, .. } = head;
-        let composite = Composite { generation, last_id, components };
+        let composite = Composite { generation, last_id, components, mdt_object };
         composite.check().map(|()| composite)
     }
 }
@@ -141,8 +148,13 @@ fn head(record: &[u8], want: u8) -> Result<(Head, &[u8]), ComponentError> {
     Ok((Head { generation: word(4), last_id: word(8), components: word(12) }, rest))
 }
 
-/// The component that these bytes begin with, and what follows it.
-fn component(bytes: &[u8]) -> Result<(Component, &[u8]), ComponentError> {
+fn fid_bytes(fid: Fid) -> Vec<u8> {
+    [&fid.seq.to_le_bytes()[..], &fid.oid.to_le_bytes(), &fid.ver.to_le_bytes()].concat()
+}
+
+/// The component that these bytes begin with, its object at the MDT if that is named, and what
+/// follows it.
+fn component(bytes: &[u8]) -> Result<(Component, Option<Fid>, &[u8]), ComponentError> {
     let short = |need| LayoutError::Short { have: bytes.len(), need };
     let head: &[u8; COMPONENT_BYTES] = bytes.first_chunk().ok_or(short(COMPONENT_BYTES))?;
     let rest = &bytes[COMPONENT_BYTES..];
@@ -150,14 +162,23 @@ fn component(bytes: &[u8]) -> Result<(Component, &[u8]), ComponentError> {
     let long = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| head[at + byte]));
     let (start, end) = (long(8), long(16));
     let extent = Extent::new(start, end).ok_or(ComponentError::Gap { start: end, end: start })?;
+    let mut object = None;
     let (place, nested) = match word(4) {
         AT_MDT => (Place::Mdt, 0),
+        MDT_OBJECT => {
+            let need = COMPONENT_BYTES + FID_BYTES;
+            let fid: &[u8; FID_BYTES] = rest.first_chunk().ok_or(short(need))?;
+            let half = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| fid[at + byte]));
+            let seq = u64::from_le_bytes(std::array::from_fn(|byte| fid[byte]));
+            object = Some(Fid { seq, oid: half(8), ver: half(12) });
+            (Place::Mdt, FID_BYTES)
+        }
         WANTED => (Place::Wanted(Template::decode(rest)?), nested_bytes(rest)),
         OBJECTS => (Place::Objects(Layout::decode(rest)?), nested_bytes(rest)),
         other => return Err(ComponentError::Id(other)),
     };
     let rest = rest.get(nested..).ok_or(short(COMPONENT_BYTES + nested))?;
-    Ok((Component { id: word(0), extent, place }, rest))
+    Ok((Component { id: word(0), extent, place }, object, rest))
 }
 
 /// Length that a nested record, which was decoded, says of itself.

@@ -79,7 +79,7 @@ impl CompositeTemplate {
         last_id: u32,
         default: &Template,
     ) -> Result<Composite, ComponentError> {
-        let first = Composite { generation: 0, last_id, components: Vec::new() };
+        let first = Composite { generation: 0, last_id, components: Vec::new(), mdt_object: None };
         self.components.iter().try_fold(first, |mut made, wanted| {
             let start = made.components.last().map_or(at, |last| last.extent.end());
             let gap = ComponentError::Gap { start: wanted.end, end: start };

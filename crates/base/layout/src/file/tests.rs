@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::composite::tests::{any_file, objects_for};
+use crate::composite::{CompositeTemplate, TemplateComponent, Wanted};
 use crate::{STRIPE_SIZE_UNIT, Template};
 
 const FILE: Fid = Fid { seq: 0x2_0000_0400, oid: 7, ver: 0 };
@@ -23,6 +24,34 @@ fn a_plain_layout_is_mapped_as_by_itself() {
     assert!(
         file.has_object(layout.base.stripe(1), 1) && !file.has_object(layout.base.stripe(1), 2)
     );
+}
+
+#[test]
+fn a_layout_that_is_taken_over_keeps_its_objects() {
+    let template = CompositeTemplate {
+        components: vec![
+            TemplateComponent { end: 1 << 16, wanted: Wanted::Mdt },
+            TemplateComponent { end: END_OF_FILE, wanted: Wanted::Striped(Template::default()) },
+        ],
+    };
+    let mut made = template.resolve(&Template::default()).expect("a layout");
+    made.instantiate(1, Layout::plain(Fid::new(0x400, 9), 1 << 20, 1)).expect("it had none");
+    let (before, other) = (FileLayout::composite(FILE, made), Fid::new(FILE.seq, 8));
+    let taken = before.of_file(other);
+    assert!(taken.objects().eq(before.objects()));
+    assert!(taken.has_base(FILE) && !taken.has_base(other));
+    assert!(taken.has_object(FILE, types::DOM_FIRST));
+    assert_eq!(taken.mdt_object(), Some(FILE));
+    let record = taken.encode();
+    let read = crate::Striping::decode(other, &record);
+    assert_eq!(read, Ok(crate::Striping::Layout(taken.clone())));
+    for len in 0..record.len() {
+        assert!(crate::Striping::decode(other, &record[..len.max(1)]).is_err(), "{len}");
+    }
+    assert_eq!(taken.of_file(FILE), before, "and back");
+    let far = before.at_generation(70_000).expect("32 bits");
+    assert_eq!((far.generation(), plain(1).generation), (70_000, 0));
+    assert_eq!(FileLayout::from(plain(1)).at_generation(70_000), None, "16 bits");
 }
 
 proptest! {

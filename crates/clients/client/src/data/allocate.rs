@@ -84,6 +84,17 @@ async fn allocate_locked(
     send(open, layout, mode, &shares, now).await
 }
 
+/// The same change of a range by a layout that is not the file's yet, stamped with `mtime`.
+pub(super) async fn reshape(
+    open: &Rc<Open>,
+    layout: &FileLayout,
+    mode: u32,
+    extent: Extent,
+    mtime: Timespec,
+) -> Result<()> {
+    send(open, layout, mode, &shares(layout, extent), mtime).await
+}
+
 /// What the range is in each object that it touches.
 fn shares(layout: &FileLayout, extent: Extent) -> Vec<Share> {
     let share = |stripe| {

@@ -62,14 +62,14 @@ impl Inner {
             let body = SetxattrReq { fid: fid.into(), refused: next, ..SetxattrReq::default() };
             match self.set_attribute(ctx, body, LOV_DEL, value.clone()).await {
                 Err(error) if error.errno() == Errno::EAGAIN => {}
-                done => return done,
+                done => return done.map(drop),
             }
         }
         Err(refused(Errno::EBUSY))
     }
 
     /// The objects from `first` on are used under a layout of `version` or later.
-    async fn raise(
+    pub(super) async fn raise(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,

@@ -114,14 +114,34 @@ impl Inner {
         untouched == Some(true)
     }
 
-    /// Puts the true size into what the MDT said of a dirty file.
+    /// Puts the true size into what the MDT said of a dirty file. Where its objects went meanwhile,
+    /// the file has others, or is gone.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
-        let Some(layout) = &stat.layout else { return Ok(()) };
-        let found =
-            self.resolve_attr(ctx, &mut stat.attr, stat.mtime_set, stat.stripes, layout).await?;
-        stat.stripes |= found.there;
-        stat.lost = found.lost != 0;
-        Ok(())
+        for _ in 0..limits::LAYOUTS_TRIED_MAX {
+            let Some(layout) = stat.layout.clone() else { return Ok(()) };
+            let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
+            let mut attr = stat.attr;
+            let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
+            if found.is_destroyed && self.follow(ctx, stat, &layout).await {
+                continue;
+            }
+            stat.attr = attr;
+            stat.stripes |= found.there;
+            stat.lost = found.lost != 0;
+            return Ok(());
+        }
+        Err(Error::local(Errno::EBUSY, "ost_glimpse").about(stat.attr.fid()))
+    }
+
+    /// Whether the file has another layout by now.
+    async fn follow(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat, layout: &FileLayout) -> bool {
+        let Ok(now) = self.stat(ctx, stat.attr.fid(), 0).await else { return false };
+        if now.layout.as_ref().is_none_or(|now| now.generation() == layout.generation()) {
+            return false;
+        }
+        (stat.attr, stat.layout, stat.epoch) = (now.attr, now.layout, now.epoch);
+        (stat.mtime_set, stat.stripes) = (now.mtime_set, now.stripes);
+        true
     }
 
     /// The same where the modification time was set by hand at `mtime_set`, and the objects of
@@ -180,7 +200,8 @@ pub(crate) fn settle(
 ) -> Found {
     let objects: Vec<_> =
         (0..layout.stripes()).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
-    size::resolve(attr, mtime_set, must_exist, layout, &objects)
+    let is_destroyed = objects.iter().any(|object| object.layout_version == u32::MAX);
+    Found { is_destroyed, ..size::resolve(attr, mtime_set, must_exist, layout, &objects) }
 }
 
 /// One object, as a batch names it.

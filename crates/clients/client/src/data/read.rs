@@ -73,7 +73,7 @@ async fn read_newest(
 }
 
 /// What `layout` has of `extent`.
-async fn read_under(
+pub(super) async fn read_under(
     open: &Rc<Open>,
     layout: &Rc<FileLayout>,
     extent: Extent,

@@ -34,7 +34,7 @@ fn refused(open: &Open) -> Error {
     Error::local(Errno::ENXIO, "seek").about(open.inode.fid)
 }
 
-async fn seek_under(
+pub(super) async fn seek_under(
     open: &Rc<Open>,
     layout: &Rc<FileLayout>,
     what: SeekFor,

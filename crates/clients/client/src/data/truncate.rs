@@ -152,7 +152,7 @@ impl Inner {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one punch is the product of all of them")]
-    async fn punch(
+    pub(super) async fn punch(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,

@@ -40,7 +40,7 @@ pub(super) async fn write_tried(
     loop {
         let layout = layout_for_write(open, extent.end()).await?;
         match write_under(open, &layout, flags, extent, &data).await {
-            Err(error) => tries.again(open, &layout, error).await?,
+            Err(error) => Box::pin(tries.again(open, &layout, error)).await?, // rare and large
             done => return done,
         }
     }
@@ -69,16 +69,44 @@ async fn write_under(
         mtime: open.inode.stamp(open.inner.env.wall()),
     };
     let written = match write.send().await {
-        Err(error) if error.errno() == Errno::ENOSPC && open.inner.make_room(&open.ctx).await => {
-            write.send().await?
+        Err(error)
+            if error.errno() == Errno::ENOSPC
+                && Box::pin(open.inner.make_room(&open.ctx)).await =>
+        {
+            Box::pin(write.send()).await?
         }
         done => done?,
     };
     if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
-        open.inner.sync_mdt(&open.ctx, open.inode.fid).await?;
+        Box::pin(open.inner.sync_mdt(&open.ctx, open.inode.fid)).await?;
         open.inode.mdt_synced.set(true);
     }
     Ok(written)
+}
+
+/// Writes all of `data` by a layout that is not the file's yet, stamped with `mtime`.
+pub(super) async fn write_copy(
+    open: &Rc<Open>,
+    layout: &Rc<FileLayout>,
+    extent: Extent,
+    data: &Bytes,
+    mtime: Timespec,
+) -> Result<()> {
+    let change = Change::begin(&open.inode, extent);
+    change.turn().await;
+    let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime };
+    let mut written = write.send().await;
+    let is_full = |written: &Result<usize>| match written {
+        Ok(written) => *written < data.len(),
+        Err(error) => error.errno() == Errno::ENOSPC,
+    };
+    if is_full(&written) && open.inner.make_room(&open.ctx).await {
+        written = write.send().await;
+    }
+    if is_full(&written) {
+        return Err(Error::local(Errno::ENOSPC, "migrate").about(open.inode.fid));
+    }
+    written.map(drop)
 }
 
 struct Write<'w> {

@@ -138,7 +138,14 @@ impl Client {
         }
         let found = self.0.glimpse(ctx, &questions).await?;
         for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(found) {
-            settle(&mut attrs[index], stat.mtime_set, stat.stripes, &question.layout, &objects);
+            let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
+            let attr = &mut attrs[index];
+            if settle(attr, mtime_set, must_exist, &question.layout, &objects).is_destroyed {
+                match self.getattr(ctx, attr.fid(), None).await {
+                    Ok(now) => *attr = now,
+                    Err(error) => tracing::debug!(%error, "a listed file went"),
+                }
+            }
         }
         Ok(())
     }

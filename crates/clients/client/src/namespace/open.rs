@@ -15,7 +15,7 @@ use crate::client::{Client, Inner};
 use crate::file::{File, Open};
 use crate::grants::Scope;
 use crate::inode::Stat;
-use crate::{Ctx, Glance, Lease, Result, flags, limits};
+use crate::{Ctx, Error, Glance, Lease, Result, flags, limits};
 
 impl Client {
     /// Opens `name` in `parent`, making it if it is not there (with O_EXCL it must not be).
@@ -40,7 +40,10 @@ impl Client {
         let inode = &file.0.inode;
         if let Some(layout) = inode.layout().filter(|_| !glance.size_known) {
             let (mtime_set, stripes) = (inode.mtime_set(), inode.stripes());
-            self.0.resolve_attr(ctx, &mut attr, mtime_set, stripes, &layout).await?;
+            let found = self.0.resolve_attr(ctx, &mut attr, mtime_set, stripes, &layout).await?;
+            if found.is_destroyed {
+                attr = self.getattr(ctx, attr.fid(), None).await?;
+            }
         }
         *file.0.attr.borrow_mut() = attr;
         Ok((attr, file))
@@ -103,6 +106,21 @@ impl Client {
         mode: u32,
         open_flags: u32,
     ) -> Result<(Attr, File)> {
+        self.tmpfile_as(ctx, dir, mode, open_flags, None).await
+    }
+
+    /// The same with a striping.
+    pub(crate) async fn tmpfile_as(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        mode: u32,
+        open_flags: u32,
+        striping: Option<&Asked>,
+    ) -> Result<(Attr, File)> {
+        let bad = |error: layout::ComponentError| Error::local(error.errno(), "create");
+        striping.map_or(Ok(()), |striping| striping.check().map_err(bad))?;
+        let record = striping.map_or_else(Vec::new, Asked::encode);
         let body = CreateReq {
             parent: dir.into(),
             mode: S_IFREG | mode & !S_IFMT,
@@ -113,7 +131,7 @@ impl Client {
         };
         let make = || {
             let call = self.0.call(ctx, Opcode::MdtCreate, &body);
-            let call = call.name(b"").name(b"").keep(Keep::Open);
+            let call = call.name(b"").name(b"").name(&record).keep(Keep::Open);
             self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags)
         };
         let mut made = make().await;
@@ -186,7 +204,7 @@ impl Inner {
                 heard,
             }));
             if stat.disposition.contains(Disposition::TRUNCATE) {
-                inner.truncate_opened(&file.0.ctx, &stat).await?;
+                Box::pin(inner.truncate_opened(&file.0.ctx, &stat)).await?; // rare and large
                 file.0.wrote.set(flags::can_write(open_flags));
             }
             Ok((file, lease))

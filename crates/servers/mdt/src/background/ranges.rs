@@ -68,7 +68,8 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     }
     planted::reached("mdt: ids that a restart burnt were swept");
     mdt.commit().await?;
-    let held = held(mdt, &burnt).await?;
+    let mut held = held(mdt, &burnt).await?;
+    held.live.extend(mdt.engine.state.borrow().swapped.iter().copied());
     let bugs = &mdt.engine.config.bugs;
     let spared = |is_blind| if is_blind { BTreeSet::new() } else { held.live.clone() };
     let objects: Rc<[ObjectRange]> =
@@ -125,8 +126,8 @@ async fn pending(mdt: &Mdt, key: &[u8]) -> Decided<Burnt> {
     })
 }
 
-/// Reads all layouts, a piece at a time. What comes meanwhile has ids of this run, what goes is
-/// only kept for longer.
+/// Reads all layouts, a piece at a time. What comes meanwhile has ids of this run, or was swapped;
+/// what goes is only kept for longer.
 async fn held(mdt: &Mdt, burnt: &Pending) -> Decided<Held> {
     let mut held = Held::default();
     let mut from = vec![0];
@@ -147,10 +148,10 @@ fn read_some(mdt: &Mdt, burnt: &Pending, from: &[u8], held: &mut Held) -> Decide
     view.scan(Table::Layouts, from, &mut |key, value| {
         let file = Fid::from_key(key);
         match file.map(|file| (file, Striping::decode(file, value))) {
-            Some((file, Ok(Striping::Layout(layout)))) => {
+            Some((_, Ok(Striping::Layout(layout)))) => {
                 let bases = layout.stripings().map(|one| one.base);
                 let live = bases.filter(|base| burnt.objects.holds(*base));
-                let data = (layout.is_at_mdt() && burnt.files.holds(file)).then_some(file);
+                let data = layout.mdt_object().filter(|object| burnt.files.holds(*object));
                 held.live.extend(live.chain(data).map(|id| (id.seq, id.oid)));
                 held.osts.extend(layout.osts());
             }

@@ -20,6 +20,7 @@ mod readdir;
 mod rename;
 mod setattr;
 mod statfs;
+mod swap;
 mod sync;
 mod tmpfile;
 mod unlink;

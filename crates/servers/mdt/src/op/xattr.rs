@@ -15,7 +15,7 @@ use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
-use super::{components, why};
+use super::{components, swap, why};
 use crate::acl::Acl;
 use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -27,9 +27,10 @@ use crate::record::{
 
 const LUSTRE_LOV: &[u8] = b"lustre.lov";
 const TRUSTED_LOV: &[u8] = b"trusted.lov";
-/// They are set only: a file's components change by them.
+/// They are set only: a file's layout changes by them.
 const LOV_ADD: &[u8] = b"lustre.lov.add";
 const LOV_DEL: &[u8] = b"lustre.lov.del";
+const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// It is read only: which defaults and pools decide.
 const LOV_WHY: &[u8] = b"lustre.lov.why";
 const CREATE: u32 = 1;
@@ -141,7 +142,7 @@ fn names(op: &Op<'_, '_>, inode: &Inode) -> Decided<Vec<Vec<u8>>> {
 pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetxattrReq = op.request.body();
     let (name, value) = (op.request.buf(1), op.request.buf(2));
-    if matches!(&name[..], LOV_ADD | LOV_DEL) {
+    if matches!(&name[..], LOV_ADD | LOV_DEL | LOV_SWAP) {
         return set_components(op, &body, &name, &value);
     }
     let space = space(&name)?;
@@ -295,6 +296,7 @@ fn set_components(
     check_write(op, &inode, Space::Layout)?;
     match name {
         LOV_ADD => components::add(op, inode, value),
+        LOV_SWAP => swap::swap(op, inode, value),
         _ => components::delete(op, inode, value, body.refused),
     }
 }

@@ -21,7 +21,7 @@ pub(super) const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
 const NAMES: [&[u8]; 12] =
     [b"a", b"b", b"c", b"a", b"b", b"c", b"", b".", b"..", b"x/y", b"nul\0", &[b'n'; 256]];
-const XATTRS: [&[u8]; 8] = [
+const XATTRS: [&[u8]; 9] = [
     b"user.a",
     b"trusted.a",
     b"security.capability",
@@ -29,6 +29,7 @@ const XATTRS: [&[u8]; 8] = [
     b"system.posix_acl_default",
     b"lustre.lov",
     b"trusted.lov",
+    b"lustre.lov.swap",
     b"user.",
 ];
 const MODES: [u32; 6] =
@@ -289,7 +290,7 @@ fn value(choices: &mut Choices<'_>) -> Bytes {
         ],
         1 => layout::lov::encode_dir(&layout::Template { stripe_count: 2, ..Default::default() }),
         2 => Vec::new(),
-        _ => vec![7; 40],
+        _ => vec![7; 48],
     };
     if choices.byte() < 64 && !value.is_empty() {
         let at = usize::from(choices.byte()) % value.len();

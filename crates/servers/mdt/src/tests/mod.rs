@@ -14,4 +14,5 @@ mod recovery;
 mod rig;
 mod script;
 pub(crate) mod store;
+mod swap;
 mod unnamed;

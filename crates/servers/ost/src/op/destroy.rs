@@ -34,7 +34,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     for (piece, some) in objects.chunks(DESTROY_OBJECTS_AT_ONCE).enumerate() {
         let (_held, set) = remove(ost, incoming, some).await?;
         if piece == last {
-            ost.transact(incoming, &mut reply, |_| Ok(set.clone())).await?;
+            ost.transact(incoming, &mut reply, |_, _| Ok(set.clone())).await?;
         } else {
             ost.apply(&set).await?; // without a transno
         }

@@ -18,7 +18,7 @@ use ldlm::Mode;
 use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
-use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec};
+use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec, Transno};
 use wire::body::{Claim, ObjectRange, OstAttr};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -142,6 +142,7 @@ fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
     let layout_version = record.map_or(0, |record| record.layout_version());
     let Some(attr) = attr else { return OstAttr { layout_version, ..OstAttr::default() } };
     let mtime = record.map_or(attr.mtime, |record| record.mtime());
+    let changed = record.map_or(0, |record| record.changed().0);
     OstAttr {
         exists: 1,
         size: attr.size,
@@ -153,6 +154,7 @@ fn reply_attr(attr: Option<ObjAttr>, record: Option<ObjectRecord>) -> OstAttr {
         ctime: attr.ctime.sec,
         ctime_nsec: attr.ctime.nsec,
         layout_version,
+        changed,
         ..OstAttr::default()
     }
 }
@@ -187,10 +189,10 @@ impl Ost {
         let mtime = self.change_time(incoming, told.mtime);
         let body = reply_attr(attr, Some(ObjectRecord::new(told.owner, mtime)));
         let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
-        let record = |view: &dyn View| {
+        let record = |view: &dyn View, transno: Transno| {
             let mut set = WriteSet::new();
             if attr.is_some() {
-                let record = record_after(view, object, told.owner, mtime)?;
+                let record = record_after(view, object, told.owner, mtime)?.changed_by(transno);
                 set.put(Table::Objects, object.to_key(), record.as_bytes());
             }
             Ok(set)
@@ -228,7 +230,7 @@ impl Ost {
     async fn repeat_answer(&self, incoming: &Incoming) -> Result<Reply, Errno> {
         let first: OstAttr = wire::decode_body(&incoming.request.replay_buf(0).unwrap_or_default());
         let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&first)]);
-        self.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+        self.transact(incoming, &mut reply, |_, _| Ok(WriteSet::new())).await?;
         Ok(reply)
     }
 

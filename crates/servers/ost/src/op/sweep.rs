@@ -77,7 +77,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     }
     // Whoever asks waits for the commit of this, and with it of all that was destroyed before.
     let mut reply = destroy::reply(incoming, count);
-    ost.transact(incoming, &mut reply, |_| Ok(WriteSet::new())).await?;
+    ost.transact(incoming, &mut reply, |_, _| Ok(WriteSet::new())).await?;
     Ok(reply)
 }
 

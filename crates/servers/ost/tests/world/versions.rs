@@ -103,3 +103,27 @@ fn only_the_file_of_an_object_tells_it() {
     assert_eq!(any, Err(Errno::EINVAL), "any layout");
     assert_eq!(world.outcomes(&remote, 0), [Ok(()); 5]);
 }
+
+fn last_change(world: &World, remote: &Rc<Remote>) -> u64 {
+    let answer = world.call(remote, batch(Opcode::OstGlimpse, &ALL)).expect("glimpses");
+    decode_body::<OstAttr>(&answer.reply.buf(1)).changed
+}
+
+#[test]
+fn an_object_says_which_change_was_its_last() {
+    let world = World::plain();
+    let (remote, other) = (world.remote(1), world.remote(2));
+    assert_eq!(last_change(&world, &other), 0, "there is none");
+    let changes = [write(0, b"data", PLAIN), punch(9, true), fallocate_call(0, 0, 99)];
+    for change in changes {
+        let done = world.call(&remote, change).expect("changes");
+        assert_eq!(last_change(&world, &other), done.reply.transno().0);
+    }
+    let last = last_change(&world, &other);
+    world.call(&other, raise(5, CLAIM)).expect("told");
+    world.call(&other, Call { ..calls(5).remove(0) }).expect("reads");
+    assert_eq!(last_change(&world, &other), last, "its bytes are the same");
+    world.power_cut(3);
+    world.start();
+    assert_eq!(last_change(&world, &remote), last, "replayed, or durable");
+}

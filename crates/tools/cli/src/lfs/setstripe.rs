@@ -12,7 +12,8 @@ use ctl::{Ask, Reply, Target};
 use layout::Template;
 use types::Errno;
 
-use self::parts::{Named, Parts};
+use self::parts::Named;
+pub(super) use self::parts::Parts;
 use super::pool;
 use crate::failure::First;
 use crate::{Failed, lov, mountpoint};
@@ -78,24 +79,15 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    let wrong =
-        |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
-    let (value, stripings) = match (&args.copy, &args.yaml) {
-        (Some(from), _) => (change::copied(from)?, Vec::new()),
-        (None, from) => {
-            let (asked, stripings) = match from {
-                Some(from) => (change::written(from)?, Vec::new()),
-                None => args.parts.asked().map_err(&wrong)?,
-            };
-            let value = layout::lov::encode_any_dir(&asked);
-            (value.map_err(|error| wrong(error.to_string()))?, stripings)
-        }
+    let Args { parts, copy, yaml, .. } = args;
+    let wish = Wish {
+        deletes: args.delete,
+        ..Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?
     };
-    let wish = Wish { value, stripings, deletes: args.delete };
     let mut first = First::default();
     for path in &args.paths {
         let done = match (args.component_add, args.component_del) {
-            (true, _) => check(path, &wish).and_then(|()| change::add(path, &wish.value)),
+            (true, _) => wish.check(path, COMMAND).and_then(|()| change::add(path, &wish.value)),
             (_, true) => change::delete(path, args.component_id, args.component_flags.as_deref()),
             _ => set(path, &wish),
         };
@@ -107,11 +99,45 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 }
 
 /// What is to be set, or that the default of a directory is to be removed.
-struct Wish {
+pub(super) struct Wish {
     /// Of `lustre.lov`.
-    value: Vec<u8>,
+    pub(super) value: Vec<u8>,
     stripings: Vec<Named>,
     deletes: bool,
+}
+
+impl Wish {
+    /// What the options say, or the file that they name.
+    pub(super) fn of(
+        parts: &Parts,
+        copy: Option<&Path>,
+        yaml: Option<&Path>,
+        command: &str,
+    ) -> Result<Wish, Failed> {
+        let wrong =
+            |text: String| Failed::new(Errno::EINVAL.raw(), format!("error: {command}: {text}"));
+        let (value, stripings) = match (copy, yaml) {
+            (Some(from), _) => (change::copied(from, command)?, Vec::new()),
+            (None, from) => {
+                let (asked, stripings) = match from {
+                    Some(from) => (change::written(from, command)?, Vec::new()),
+                    None => parts.asked().map_err(&wrong)?,
+                };
+                let value = layout::lov::encode_any_dir(&asked);
+                (value.map_err(|error| wrong(error.to_string()))?, stripings)
+            }
+        };
+        Ok(Wish { value, stripings, deletes: false })
+    }
+
+    /// The servers would refuse an OST or a pool that does not exist, without saying which.
+    pub(super) fn check(&self, path: &Path, command: &str) -> Result<(), Failed> {
+        for Named { template, pool: named } in &self.stripings {
+            check_osts(path, template, command)?;
+            pool::check(path, template, named)?;
+        }
+        Ok(())
+    }
 }
 
 fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
@@ -133,7 +159,7 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
     }
     match found {
         Ok(found) => {
-            check(path, wish)?;
+            wish.check(path, COMMAND)?;
             if found.is_file() && lov::read(path).map_err(fail)?.is_some() {
                 return Err(set_already(&shown));
             }
@@ -144,31 +170,22 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
     }
 }
 
-/// The servers would refuse an OST or a pool that does not exist, without saying which.
-fn check(path: &Path, wish: &Wish) -> Result<(), Failed> {
-    for Named { template, pool: named } in &wish.stripings {
-        check_osts(path, template)?;
-        pool::check(path, template, named)?;
-    }
-    Ok(())
-}
-
 /// The OSTs that a striping names exist.
-fn check_osts(path: &Path, template: &Template) -> Result<(), Failed> {
+fn check_osts(path: &Path, template: &Template, command: &str) -> Result<(), Failed> {
     let start = u32::try_from(template.start).ok();
     let named: Vec<u32> = template.osts.iter().copied().chain(start).collect();
     if named.is_empty() {
         return Ok(());
     }
-    let mount = mountpoint::of(Some(path), COMMAND)?;
-    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, COMMAND)? else {
+    let mount = mountpoint::of(Some(path), command)?;
+    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, command)? else {
         return Ok(());
     };
     match unknown(&named, &targets) {
         None => Ok(()),
         Some(index) => {
             let text = format!(
-                "error: {COMMAND}: OST index {index} does not exist in {}: see lfs osts",
+                "error: {command}: OST index {index} does not exist in {}: see lfs osts",
                 mount.fsname()
             );
             Err(Failed::new(Errno::EINVAL.raw(), text))
@@ -207,7 +224,7 @@ fn create(path: &Path, wish: &Wish) -> Result<(), Failed> {
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
     let parent =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    check(parent, wish)?;
+    wish.check(parent, COMMAND)?;
     let striping = wish.value.clone();
     let mount = mountpoint::of(Some(parent), COMMAND)?;
     let dir = mountpoint::inside(&mount, parent, COMMAND)?;

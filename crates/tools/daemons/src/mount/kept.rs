@@ -18,6 +18,7 @@ use service::Node;
 use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr};
 
 use super::leaving::Leaving;
+use super::migrations::Migrations;
 use super::{Options, params};
 use crate::lst;
 use crate::machine::Machine;
@@ -168,6 +169,7 @@ fn control(
         id,
         nid: options.mount.nid,
         leaving: leaving.clone(),
+        migrations: Migrations::new(client.clone()),
     };
     let mut control = ctl::server::serve(
         client.env(),
@@ -188,6 +190,7 @@ struct Control {
     id: ClientId,
     nid: Option<types::Nid>,
     leaving: Rc<Leaving>,
+    migrations: Rc<Migrations>,
 }
 
 impl ctl::server::Answers for Control {
@@ -221,6 +224,14 @@ impl ctl::server::Answers for Control {
         let leaving = self.leaving.clone();
         match ask {
             Ask::Leaving => Box::pin(async move { Ok(Reply::Leaving(leaving.report().await)) }),
+            Ask::Migrate { path, striping, gives_way } => {
+                let (migrations, ctx) = (self.migrations.clone(), Ctx { creds, ..Ctx::root() });
+                Box::pin(async move { migrations.begin(ctx, path, &striping, gives_way) })
+            }
+            Ask::MigrationState { number } => {
+                let state = self.migrations.state(number, &creds);
+                Box::pin(async move { state })
+            }
             Ask::GiveUp => Box::pin(async move { Ok(Reply::Leaving(leaving.give_up().await)) }),
             ask => Box::pin(special(self.client.clone(), ask, creds)),
         }

@@ -1,0 +1,243 @@
+//! `lfs migrate`: moves the bytes of files into other objects while others read and write them. The
+//! daemon of the mount does it; this asks how far it is. Silent on success without `-v`.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use ctl::{Ask, Migration, Reply};
+use types::Errno;
+
+use super::setstripe::{Parts, Wish};
+use crate::failure::First;
+use crate::{Failed, mountpoint, size};
+
+const COMMAND: &str = "lfs migrate";
+/// Between questions how far it is.
+const ASKED_EVERY: Duration = Duration::from_millis(100);
+/// The first ones come sooner: small files are moved at once.
+const ASKED_FIRST: Duration = Duration::from_millis(5);
+
+/// Arguments of `lfs migrate`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless somebody writes f"
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    parts: Parts,
+    /// Others wait at the end, while what they changed last is copied (as without -b and -n).
+    #[arg(short = 'b', long)]
+    block: bool,
+    /// Nobody waits for the copy: it is given up where somebody changes the file.
+    #[arg(short = 'n', long, conflicts_with = "block")]
+    non_block: bool,
+    /// Say what was done.
+    #[arg(short = 'v', long)]
+    verbose: bool,
+    /// Ask for what this file or directory has.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern"]
+    )]
+    copy: Option<PathBuf>,
+    /// Ask for what `lfs getstripe -y` printed into this file.
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "copy"]
+    )]
+    yaml: Option<PathBuf>,
+    /// Move directories to other MDTs (not yet).
+    #[arg(short = 'm', long = "mdt-index", value_name = "INDEX", hide = true)]
+    mdts: Option<String>,
+    /// Files to move.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    if args.mdts.is_some() {
+        let text = format!("error: {COMMAND}: moving files to another MDT (-m) is not there yet");
+        return Err(Failed::new(Errno::EOPNOTSUPP.raw(), text));
+    }
+    let Args { parts, copy, yaml, .. } = args;
+    let wish = Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?;
+    let mut first = First::default();
+    for path in &args.paths {
+        if let Err(failed) = migrate(path, &wish, args) {
+            first.note(&failed);
+        }
+    }
+    first.end()
+}
+
+fn migrate(path: &Path, wish: &Wish, args: &Args) -> Result<(), Failed> {
+    let shown = path.display().to_string();
+    let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    if found.is_dir() {
+        let text = format!(
+            "error: {COMMAND}: '{shown}' is a directory: only -m moves directories, and that is not there yet"
+        );
+        return Err(Failed::new(Errno::EISDIR.raw(), text));
+    }
+    if !found.is_file() {
+        let text = format!("error: {COMMAND}: '{shown}' is no regular file");
+        return Err(Failed::new(Errno::EINVAL.raw(), text));
+    }
+    wish.check(path, COMMAND)?;
+    let whole = std::fs::canonicalize(path);
+    let whole = whole.map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let mount = mountpoint::of(Some(&whole), COMMAND)?;
+    let inside = mountpoint::inside(&mount, &whole, COMMAND)?;
+    let begin = Ask::Migrate {
+        path: inside,
+        striping: wish.value.clone(),
+        gives_way: args.non_block && !args.block,
+    };
+    let began = Instant::now();
+    let mut state = ask(&mount, &begin)?;
+    let mut bar = Bar::new(&shown, began);
+    while !state.is_done {
+        let is_young = began.elapsed() < ASKED_EVERY;
+        std::thread::sleep(if is_young { ASKED_FIRST } else { ASKED_EVERY });
+        state = ask(&mount, &Ask::MigrationState { number: state.number })?;
+        bar.show(&state);
+    }
+    bar.clear();
+    if let Some(failure) = state.failure {
+        return Err(failed(&shown, &failure));
+    }
+    if args.verbose {
+        println!("{}", summary(&shown, &state, began.elapsed()));
+    }
+    Ok(())
+}
+
+fn ask(mount: &mountpoint::Mount, question: &Ask) -> Result<Migration, Failed> {
+    match mountpoint::ask(mount, question, COMMAND)? {
+        Reply::Migration(state) => Ok(state),
+        _ => Err(Failed::of(Errno::EPROTO, COMMAND, "the daemon of the mount")),
+    }
+}
+
+fn failed(shown: &str, failure: &ctl::Failure) -> Failed {
+    let is = |errno: Errno| failure.errno == errno.raw();
+    let why = if is(Errno::EBUSY) {
+        "somebody changed it meanwhile"
+    } else if is(Errno::ENODATA) {
+        "the layout that is asked for ends before the file does"
+    } else {
+        &failure.text
+    };
+    Failed::new(failure.errno, format!("error: {COMMAND}: '{shown}': {why}"))
+}
+
+/// `f: 1.0G in 3 rounds, 512.0M/s; others waited 12 ms at the end`.
+fn summary(shown: &str, state: &Migration, took: Duration) -> String {
+    let Migration { copied, rounds, pause_ms, .. } = state;
+    let rounds = match rounds {
+        1 => "1 round".to_owned(),
+        rounds => format!("{rounds} rounds"),
+    };
+    let (bytes, rate) = (human(*copied), human(rate(*copied, took)));
+    format!("{shown}: {bytes} in {rounds}, {rate}/s; others waited {pause_ms} ms at the end")
+}
+
+fn human(bytes: u64) -> String {
+    size::human(bytes, 1_024)
+}
+
+fn rate(bytes: u64, took: Duration) -> u64 {
+    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
+    u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
+}
+
+/// A line on a terminal that says how far it is.
+struct Bar<'a> {
+    shown: &'a str,
+    began: Instant,
+    is_on: bool,
+    drawn: usize,
+}
+
+impl Bar<'_> {
+    fn new(shown: &str, began: Instant) -> Bar<'_> {
+        Bar { shown, began, is_on: std::io::stderr().is_terminal(), drawn: 0 }
+    }
+
+    fn show(&mut self, state: &Migration) {
+        if self.is_on {
+            let line = progress(self.shown, state, self.began.elapsed());
+            self.draw(&line);
+        }
+    }
+
+    fn clear(&mut self) {
+        if self.drawn > 0 {
+            self.draw("");
+            self.draw("");
+        }
+    }
+
+    fn draw(&mut self, line: &str) {
+        let mut out = std::io::stderr().lock();
+        let _nobody_looks = write!(out, "\r{line:<width$}", width = self.drawn);
+        let _nobody_looks = out.flush();
+        self.drawn = line.len();
+    }
+}
+
+/// `f: 45% of 1.0G, round 1, 512.0M/s`.
+fn progress(shown: &str, state: &Migration, took: Duration) -> String {
+    let Migration { copied, size, rounds, .. } = *state;
+    let share = (u128::from(copied) * 100).checked_div(u128::from(size)).unwrap_or(0);
+    let rate = human(rate(copied, took));
+    let size = human(size);
+    format!("{shown}: {share}% of {size}, round {rounds}, {rate}/s")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, clap::Error> {
+        Line::try_parse_from(line.split_whitespace()).map(|line| line.args)
+    }
+
+    #[test]
+    fn options_are_those_of_setstripe_and_two_more() {
+        let args = parse("migrate -n -E 1m -c 1 -E -1 -c 4 f g").expect("fits");
+        assert!(args.non_block && args.paths.len() == 2);
+        for wrong in ["migrate -b -n f", "migrate -c 2 --copy g f", "migrate -c 2"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let moved = run(&parse("migrate -m 1 f").expect("known")).expect_err("not yet");
+        assert!(moved.text.contains("-m"), "{}", moved.text);
+    }
+
+    #[test]
+    fn it_says_how_far_it_is_and_what_was_done() {
+        let state = Migration {
+            copied: 512 << 20,
+            size: 1 << 30,
+            rounds: 1,
+            pause_ms: 12,
+            ..Migration::default()
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(progress("f", &state, second), "f: 50% of 1.0G, round 1, 512.0M/s");
+        let done = "f: 512.0M in 1 round, 512.0M/s; others waited 12 ms at the end";
+        assert_eq!(summary("f", &state, second), done);
+        assert_eq!(progress("f", &Migration::default(), second), "f: 0% of 0, round 0, 0/s");
+    }
+}
