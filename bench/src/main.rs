@@ -60,6 +60,8 @@ fn main() -> Result<()> {
         parts.iter().for_each(|part| println!("{:<14} {}", part.name, part.about));
         return Ok(());
     }
+    let is_named = std::env::var_os("NACRE_BIN").is_some();
+    ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
     let machine = Machine::look()?;
     let store = Store::open(&machine.commit, scale.name)?;
     measure(&args, scale, &parts, &machine, &store)?;

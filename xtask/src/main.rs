@@ -89,12 +89,12 @@ fn dispatch(args: &[String]) -> Result<()> {
     }
 }
 
-/// `cargo xtask bench`: builds the binary under test, then runs the crate in `bench/`.
+/// `cargo xtask bench`: builds the binary under test, then runs the crate in `bench/` with it.
 fn bench(args: &[String]) -> Result<()> {
     run::run("cargo", &["build", "--release", "--quiet", "-p", "nacre"], &[])?;
     let mut words = vec!["run", "--quiet", "--release", "-p", "figures", "--"];
     words.extend(args.iter().map(String::as_str));
-    run::run("cargo", &words, &[])
+    run::run("cargo", &words, &[("NACRE_BIN", "target/release/nacre")])
 }
 
 #[cfg(test)]
