@@ -1,5 +1,5 @@
-//! A fresh ext4 with a journal on a loop device with direct I/O: what servers and the comparison
-//! share.
+//! A fresh ext4 with a journal on a loop device with direct I/O. The servers and the comparison
+//! directory share it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

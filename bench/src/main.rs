@@ -1,10 +1,12 @@
-//! `cargo xtask bench`: one run of every benchmark, each in turns with its limit on this machine.
+//! `cargo xtask bench`: one run of every benchmark. Each benchmark alternates with its limit on the
+//! same machine.
 //!
-//! A run is a list of parts ([`plan`]). A part measures on one file system that lives for the
-//! whole run ([`bed`]): `nacre up --separate` on a fresh ext4 with a journal, and a directory of
-//! that same ext4 to compare with. What a part saw is written as JSON at once, so that a run that
-//! was stopped goes on where it was, as long as the commit is the same. Tables and plots are made
-//! from the JSON alone.
+//! A run is a list of parts ([`plan`]). Parts that measure a mount share one file system that lives
+//! for the whole run ([`bed`]): `nacre up --separate` on a fresh ext4 with a journal. A directory
+//! of that same ext4 is the comparison. A part that needs a file system of its own starts it on
+//! that ext4 too. Each part writes its results as JSON when it ends, so a run that was stopped
+//! continues where it ended if the commit is the same. Tables and plots are made from the JSON
+//! alone.
 
 mod bed;
 mod disk;

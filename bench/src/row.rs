@@ -1,4 +1,4 @@
-//! What a benchmark saw: rows of values, ours and the limit's, in turns.
+//! Benchmark results: rows of values, ours and the limit's, measured in turns.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! How long the phases of a run last.
+//! Durations of a run's phases.
 
 /// How much of everything a run does.
 #[derive(Clone, Copy, Debug)]

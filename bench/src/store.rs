@@ -1,4 +1,4 @@
-//! Results of a run, kept per commit: `target/bench/COMMIT-SCALE/PART.json`.
+//! Results of a run, stored per commit: `target/bench/COMMIT-SCALE/PART.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

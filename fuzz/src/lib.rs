@@ -1,11 +1,11 @@
 //! Fuzz targets: every decoder of bytes that another process, a disk or a person wrote.
 //!
-//! A target is a list of valid inputs (seeds) and a check. The check takes any bytes, panics where
-//! an invariant is broken, and returns whether the decoder accepted them. Where a decoder has an
-//! encoder, the check decodes, encodes and decodes again.
+//! A target is a list of valid inputs (seeds) and a check. The check takes any bytes, panics if an
+//! invariant is broken, and returns whether the decoder accepted them. If a decoder has an encoder,
+//! the check decodes, encodes and decodes again.
 //!
-//! - `cargo test -p fuzz` checks the seeds, the kept corpus (`src/__fuzz__/TARGET/corpus`), random
-//!   bytes and mutations of seeds and corpus, within the bounds in `run.rs`.
+//! - `cargo test -p fuzz` checks the seeds, the stored corpus (`src/__fuzz__/TARGET/corpus`),
+//!   random bytes and mutations of seeds and corpus, within the bounds in `run.rs`.
 //! - `cargo xtask fuzz [TARGET] [--hours N]` lets libFuzzer search with coverage.
 //!
 //! A failure prints the shrunk input and a `BOLERO_RANDOM_SEED` that repeats it.

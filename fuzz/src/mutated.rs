@@ -1,4 +1,4 @@
-//! Inputs near valid ones.
+//! Mutations of valid inputs.
 
 use bolero::{Driver, ValueGenerator};
 

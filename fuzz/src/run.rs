@@ -1,4 +1,4 @@
-//! What every target does, and its bounds.
+//! The common loop of every target, and its bounds.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What administrators write to the request scheduler: rules, policies, tunables.
+//! Administrators' settings for the request scheduler: rules, policies, tunables.
 
 use nrs::{Dequeued, Head, HeadKind, Moment, Request, ServiceHeads};
 use types::{CptIndex, Instant, Nid, Span};

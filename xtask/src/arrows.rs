@@ -1,4 +1,4 @@
-//! The arrows of ARCHITECTURE.md, held against `cargo metadata`: who may depend on whom.
+//! The arrows of ARCHITECTURE.md, compared with `cargo metadata`: which crates may depend on which.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
 //! `cargo xtask asan`: AddressSanitizer over the unit tests of the crates that hold `unsafe` code.
 //!
-//! The sanitizer is a flag of unstable compilers: `RUSTC_BOOTSTRAP` makes the stable one take it.
-//! The standard library is as it is shipped, so what it does by itself is not watched. LMDB's C
-//! code is: its compiler gets the same flag.
+//! The sanitizer is a flag of unstable compilers; `RUSTC_BOOTSTRAP` makes the stable one accept it.
+//! The standard library is not instrumented, so its own accesses are not checked. LMDB's C code is,
+//! because its compiler gets the same flag.
 
 use anyhow::Result;
 

@@ -1,7 +1,8 @@
 //! `cargo xtask chaos --minutes N [--seed S]`: two mounts and five servers under drawn faults, in a
 //! lane of their own. The program is `tests/mounted/examples/chaos.rs`.
 //!
-//! Ctrl-C ends it early, with a verdict of what was seen: the program hears it, and this one waits.
+//! Ctrl-C ends it early, with a verdict on the run so far: the program handles the signal, and this
+//! command waits.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The stages of `cargo xtask check`, each timed; what a stage prints stays visible.
+//! The stages of `cargo xtask check`, each timed. The output of a stage stays visible.
 
 use std::fs;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz [TARGET ...] [--hours N]`: libFuzzer with coverage, through cargo-bolero.
 //!
-//! A target is a folder `__fuzz__/TEST` beside the source file of its test, with the kept corpus in
-//! it; a `::` in the name of the test is `__` there. Seeds and kept corpus are where the search
-//! starts. Inputs that reach something new go to `target/fuzz/corpus`. An input that fails goes to
+//! A target is a folder `__fuzz__/TEST` beside the source file of its test, and holds the stored
+//! corpus. A `::` in the test's name is `__` there. The search starts from seeds and stored corpus.
+//! Inputs that reach new code go to `target/fuzz/corpus`. An input that fails goes to
 //! `__fuzz__/TEST/crashes`, where `cargo test` repeats it.
 
 use std::collections::BTreeSet;

@@ -1,13 +1,14 @@
-//! A program in namespaces of its own: addresses, processes and mounts that it makes are its alone,
-//! and end with it.
+//! Runs a program in namespaces of its own (a lane). The addresses, processes and mounts that it
+//! creates are visible only to it, and end with it.
 //!
 //! `unshare` starts this program again as the first process of a new process namespace, with a new
-//! network and a new mount namespace. That process starts the program, waits for it, and compares
-//! what is left: processes, mounts, files in the scratch directory. When it ends, the kernel ends
-//! every process of the namespace, consoles and daemonised mounts too, and with the last process
-//! the mounts and the addresses go. So two programs in lanes, of one check or of two, do not meet.
+//! network namespace and a new mount namespace. That process starts the program, waits for it, and
+//! checks for leftovers: processes, mounts, files in the scratch directory. When it ends, the
+//! kernel ends every process of the namespace, consoles and daemonised mounts too. With the last
+//! process the mounts and the addresses go. So two programs in lanes do not meet, whether of one
+//! check or of two.
 //!
-//! Not separate per lane, because the kernel has one of each: loop devices and FUSE's parameters
+//! Loop devices and FUSE's parameters are not separate per lane, because the kernel has one of each
 //! ([`crate::leftovers`]).
 
 use std::collections::BTreeSet;

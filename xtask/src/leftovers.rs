@@ -1,5 +1,5 @@
-//! What a check must not leave on a machine and cannot keep in a lane: loop devices, and FUSE's
-//! parameters.
+//! State that a check must not leave on a machine and cannot isolate in a lane: loop devices, and
+//! FUSE's parameters.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! One door to everything that keeps Nacre honest: `cargo xtask check` is what CI runs.
+//! The entry to all development commands. `cargo xtask check` is what CI runs.
 
 mod arrows;
 mod asan;

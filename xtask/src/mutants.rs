@@ -1,7 +1,7 @@
-//! `cargo xtask mutants`: small changes of the code that some test ought to notice.
+//! `cargo xtask mutants`: small code changes that some test should detect.
 //!
-//! The tests of a crate are run against each change of it. Changes that no test notices are kept in
-//! [`LIST`], so that a run names what has come since. cargo-mutants makes the changes.
+//! The tests of a crate run against each change of it. Undetected changes are stored in [`LIST`],
+//! so that a run names the new ones. cargo-mutants makes the changes.
 
 use std::collections::BTreeSet;
 use std::fs;

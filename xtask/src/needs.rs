@@ -1,4 +1,4 @@
-//! What the check needs on a machine, looked for before anything else, and installed where that is
+//! The check's requirements on a machine. They are checked before anything else, and installed if
 //! possible.
 
 use std::os::unix::fs::FileTypeExt;

@@ -1,10 +1,10 @@
-//! `cargo xtask newcomer`: a bare Debian 12 in a directory, with what the README names, runs the
-//! README's two commands on a clone of this tree.
+//! `cargo xtask newcomer`: runs the README's two commands on a clone of this tree, in a bare Debian
+//! 12 in a directory, with the packages that the README names.
 //!
 //! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
 //! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a
-//! process namespace, so mounts and processes end with it, however it ends; the directory is
-//! removed.
+//! process namespace, so mounts and processes end with the command, however it ends. The directory
+//! is removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Planted bugs and marks of rare branches are for simulation: no binary for use contains them.
+//! Checks that release binaries contain no planted bugs and no marks of rare branches, which are
+//! for simulation only.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the README promises a newcomer: packages to install, and two commands.
+//! The README's promises to a newcomer: packages to install, and two commands.
 
 use std::fs;
 

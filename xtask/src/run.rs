@@ -1,4 +1,5 @@
-//! Running other programs: the command is shown, its output passes through, its failure is ours.
+//! Runs other programs. The command is shown, its output passes through, and its failure is an
+//! error.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Rules that no compiler and no lint checks: the arrows, and one file here for each rule.
+//! Rules that no compiler and no lint checks: the arrows, and one file here per rule.
 
 mod asserts;
 mod columns;

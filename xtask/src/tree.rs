@@ -1,4 +1,4 @@
-//! The hash of what is checked, committed or not: seeds are drawn from it.
+//! The hash of the checked tree, committed or not. Seeds are drawn from it.
 
 use std::path::Path;
 use std::process::Command;

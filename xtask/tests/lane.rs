@@ -1,4 +1,4 @@
-//! A lane tells what its program left behind, also after a failure, and ends what hangs.
+//! A lane reports its program's leftovers, also after a failure, and ends processes that hang.
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Results as Markdown tables, a value per cell or a median with its range.
+//! Results as Markdown tables. A cell holds one value, or a median with its range.
 
 use crate::machine::Machine;
 use crate::plan;

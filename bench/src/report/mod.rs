@@ -1,4 +1,4 @@
-//! Tables, plots and one JSON file from the results of a run.
+//! Makes tables, plots and one JSON file from the results of a run.
 
 pub(crate) mod markdown;
 mod plot;

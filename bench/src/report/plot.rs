@@ -1,4 +1,4 @@
-//! A bar per row: the median ratio, its range as a line, its bound as a mark.
+//! One bar per row: the median ratio, its range as a line, its bound as a mark.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;

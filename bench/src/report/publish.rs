@@ -1,4 +1,5 @@
-//! The figures of a whole run in the documents: between two marks, from one commit.
+//! Writes the figures of a whole run into the documents, between two marks. All figures are from
+//! one commit.
 //!
 //! ```text
 //! <!-- figures: whole -->        every part, written into bench/README.md

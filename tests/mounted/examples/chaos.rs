@@ -1,4 +1,5 @@
-//! `cargo xtask chaos` runs this in namespaces of its own: `--minutes N --seed S --out DIR`.
+//! `cargo xtask chaos` runs this program in namespaces of its own:
+//! `--minutes N --seed S --out DIR`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

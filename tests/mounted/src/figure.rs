@@ -1,4 +1,4 @@
-//! What a test measured, for the tables of `bench/README.md`.
+//! A test's measured values, for the tables of `bench/README.md`.
 
 use std::fs::OpenOptions;
 use std::io::Write;

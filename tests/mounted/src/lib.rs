@@ -1,9 +1,9 @@
-//! A whole file system under test: `nacre up --separate` on a scratch directory, with hands to
+//! A whole file system under test: `nacre up --separate` on a scratch directory, with functions to
 //! kill, cut and watch it.
 //!
 //! Everything here is real: processes, sockets, files, a FUSE mount. A fixture cleans up when
-//! dropped, also when the test panics. Where FUSE or root is missing the fixture fails: a skipped
-//! test is no test.
+//! dropped, also when the test panics. If FUSE or root is missing, the fixture fails, because a
+//! skipped test proves nothing.
 
 pub mod chaos;
 pub mod cut;

@@ -1,4 +1,4 @@
-//! Steady load on a mount whose every answer is checked and timed.
+//! Steady load on a mount. Every answer is checked and timed.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

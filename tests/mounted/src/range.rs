@@ -1,5 +1,5 @@
-//! Ranges, files without names, and nodes: what the standard library does not offer, safely by
-//! `rustix`.
+//! Ranges, files without names, and nodes: calls that the standard library does not offer, made
+//! safely with `rustix`.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! Workloads that remember what was acknowledged, to be run while servers die, and checked
+//! Workloads that remember acknowledged work. They run while servers die and are checked
 //! afterwards.
 
 use std::collections::BTreeMap;

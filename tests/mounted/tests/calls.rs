@@ -1,4 +1,4 @@
-//! What each call promises, on one mount and between two mounts with daemons of their own
+//! The promises of each call, on one mount and between two mounts with daemons of their own
 //! (docs/semantics.md).
 
 use std::collections::BTreeSet;

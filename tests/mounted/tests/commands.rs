@@ -1,5 +1,5 @@
-//! `lfs`, `lctl` and the native example against a running file system: what they print and how they
-//! end.
+//! `lfs`, `lctl` and the native example against a running file system: their output and exit
+//! status.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A running OST holds 50,000 throttled requests of 1,000 sessions, each over TCP connections of
-//! its own, and other clients do not notice. The million of 20,000 sessions is simulated:
-//! `service/tests/crowd.rs`.
+//! its own, and other clients are not affected. The million requests of 20,000 sessions are
+//! simulated: `service/tests/crowd.rs`.
 
 use std::fs;
 use std::net::Ipv4Addr;

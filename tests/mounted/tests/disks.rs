@@ -1,5 +1,5 @@
-//! Disks that are not mounted when `up` starts: what is known is never formatted again, and what is
-//! there serves.
+//! Disks that are not mounted when `up` starts: known targets are never formatted again, and
+//! existing targets serve.
 
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! Data on the MDT, on a mount: small files lie beside their inodes and on no OST, grow out of
-//! there and go with their names; a killed MDT loses nothing that was synced, and the place for
-//! data is no OST to anybody.
+//! Data on the MDT, on a mount: small files lie beside their inodes and on no OST, move to OSTs
+//! when they grow, and are removed with their names. A killed MDT loses no synced data. The data
+//! target is not presented as an OST.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

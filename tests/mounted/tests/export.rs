@@ -1,5 +1,5 @@
-//! An MDT whose disk is lost, made again of an export: what was there then is there, what came
-//! later is listed, and nobody reads another file's bytes.
+//! An MDT whose disk is lost and that is recreated from an export: everything in the export is
+//! there, later work is listed, and no client reads another file's bytes.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
-//! CRR-N on the real thing: ten mounts with NIDs of their own, `dd` writers on each, one OST slower
+//! CRR-N on a real system: ten mounts with NIDs of their own, `dd` writers on each, one OST slower
 //! than the machine.
 //!
-//! With `NACRE_FULL=1` the windows are long enough for the figures published in `bench/README.md`;
-//! otherwise only the direction is held. Every row is printed.
+//! With `NACRE_FULL=1` the windows are long enough for the figures published in `bench/README.md`.
+//! Otherwise only the direction is checked. Every row is printed.
 
 use std::collections::BTreeMap;
 use std::fs;

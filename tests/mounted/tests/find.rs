@@ -1,4 +1,5 @@
-//! `lfs find`, `lfs getname`, `lfs check`, and what scripts read of them and of the others.
+//! `lfs find`, `lfs getname`, `lfs check`, and the output that scripts parse from these and the
+//! other commands.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};

@@ -1,6 +1,6 @@
-//! Stores that versions 1 and 2 wrote open for ever: `fixtures/store-v*.tar.gz` are the data
-//! directories of a file system of two OSTs, one stopped in order, one whose processes were all
-//! killed while a client worked.
+//! Stores that versions 1 and 2 wrote must always open. `fixtures/store-v*.tar.gz` are the data
+//! directories of a file system of two OSTs: one that was stopped in order, and one whose processes
+//! were all killed while a client worked.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,4 +1,4 @@
-//! Full and read-only disks: the caller hears of it before anything is acknowledged, and deletes
+//! Full and read-only disks: the caller gets the error before anything is acknowledged, and deletes
 //! work.
 
 use std::fs::{self, File};

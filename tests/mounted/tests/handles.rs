@@ -1,4 +1,4 @@
-//! File handles, as NFS servers keep them, over the life of mounts (docs/posix.md).
+//! File handles, as NFS servers store them, across mounts (docs/posix.md).
 
 use std::fs;
 use std::io;

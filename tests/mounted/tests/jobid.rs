@@ -1,4 +1,4 @@
-//! Jobs of a mount's callers as the servers count them: `jobid_var` and `jobid_name` are set while
+//! Jobs of a mount's callers in the servers' counters. `jobid_var` and `jobid_name` are set while
 //! mounted.
 
 use std::collections::BTreeMap;

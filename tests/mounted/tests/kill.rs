@@ -1,4 +1,4 @@
-//! kill -9 of every kind of server under acknowledged and unsynced work: no error, nothing lost, a
+//! kill -9 of every kind of server under acknowledged and unsynced work: no error, no loss, a
 //! bounded pause.
 
 use std::fs::{self, File, OpenOptions};

@@ -1,5 +1,4 @@
-//! What one mount's kernel may believe for a moment is never what another mount has changed
-//! already.
+//! One mount's kernel never uses cached state that another mount has already changed.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,4 +1,5 @@
-//! The life of `nacre up` and of targets: exit codes, ends, locks on storage, many on one machine.
+//! The life of `nacre up` and of targets: exit codes, ends, locks on storage, several file systems
+//! on one machine.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! Objects that an OST has lost (a disk taken back from an old copy): their files say so, and
-//! nothing else suffers.
+//! Objects that an OST has lost (a disk replaced by an old copy): their files report it, and
+//! nothing else is affected.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

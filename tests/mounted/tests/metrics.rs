@@ -1,4 +1,4 @@
-//! Partitions, the rotor and the metrics of real processes.
+//! CPU partitions, the rotor and the metrics of real processes.
 
 use std::fs::File;
 use std::io::{Read, Write};

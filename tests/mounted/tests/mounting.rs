@@ -1,6 +1,6 @@
 //! Ways to mount: `mount -t nacre`, fstab, and an ordinary user with `fusermount3`. Each runs in a
-//! mount namespace of its own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts stay
-//! as they are.
+//! mount namespace of its own, so that the machine's `/sbin`, `/dev/fuse` and list of mounts do not
+//! change.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddrV4, TcpListener, TcpStream};

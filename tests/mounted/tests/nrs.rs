@@ -1,5 +1,5 @@
-//! The request scheduler of a running OST: what Lustre's own tests check of each policy, hot swaps,
-//! rates.
+//! The request scheduler of a running OST: the checks of Lustre's own tests for each policy, hot
+//! swaps, rates.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;

@@ -1,5 +1,5 @@
-//! Which parameters servers and a mount have and which can be set, against the kept list. `cargo
-//! xtask tidy` holds that list against `docs/operations.md`.
+//! The parameters of servers and of a mount, and which of them can be set, compared with the stored
+//! list. `cargo xtask tidy` compares that list with `docs/operations.md`.
 
 use std::collections::BTreeSet;
 use std::fs;

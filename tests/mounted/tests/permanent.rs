@@ -1,5 +1,4 @@
-//! `lctl set_param -P`: kept by the MGS, taken over by nodes that live, that start again and that
-//! come.
+//! `lctl set_param -P`: stored by the MGS, applied by running, restarted and new nodes.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Pools of OSTs, as an administrator makes them and users ask for them.
+//! Pools of OSTs, created by an administrator and requested by users.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
-//! The rest of what a program can ask of a local file system: every case runs on the local file
-//! system, which says what is right, then on a mount, on striped files, and on a mount that behaves
-//! as on Linux 6.1; all must see the same.
+//! The remaining calls of a local file system. Every case runs on the local file system, which
+//! defines the right result. Then it runs on a mount, on striped files, and on a mount that behaves
+//! as on Linux 6.1. All must give the same result.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! What is not promised (docs/semantics.md), and what holds beside it: calls that are refused, and
-//! those that go on without their caller.
+//! Calls that are not promised (docs/semantics.md), and the guarantees that still hold: calls that
+//! are refused, and calls that continue without their caller.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! Several machines, as `docs/operations.md` tells an administrator: its own lines, each in the
-//! network and mount namespaces of its machine.
+//! Several machines, set up with the command lines of `docs/operations.md`, each in the network and
+//! mount namespaces of its machine.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

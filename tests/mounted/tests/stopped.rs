@@ -1,4 +1,4 @@
-//! An OST that does not answer holds up those who need it, and nobody else (docs/semantics.md).
+//! An OST that does not answer delays only calls that need it (docs/semantics.md).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

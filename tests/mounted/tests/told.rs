@@ -1,5 +1,5 @@
-//! Clients that were given up hear of it, by each handle (docs/semantics.md). A client is given up
-//! because its daemon stands still.
+//! Evicted clients report it, by each handle (docs/semantics.md). A client is evicted because its
+//! daemon is stopped.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! An unmount waits until what was acknowledged is durable, and says what it gives up.
+//! An unmount waits until acknowledged work is durable, and reports the work that it gives up.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,4 @@
-//! Crates in which a broken invariant must stop the process have asserts that run in release.
+//! Crates in which a broken invariant must stop the process use asserts that run in release.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
 //! Comments and prose are at most 100 columns wide, as code is by rustfmt. Tables, code blocks and
-//! lines with an address of the web are as wide as they must be.
+//! lines with a web address may be wider.
 
 use anyhow::Result;
 

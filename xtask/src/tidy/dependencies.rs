@@ -1,8 +1,8 @@
 //! Crates from outside: the licence is allowed, the source is crates.io, and each is there in one
 //! version.
 //!
-//! `cargo deny check` asks the same of the whole lock file, and for advisories, which needs a
-//! network (`deny.toml`).
+//! `cargo deny check` checks the same for the whole lock file. It also checks for advisories, which
+//! needs a network (`deny.toml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

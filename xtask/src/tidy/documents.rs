@@ -1,4 +1,4 @@
-//! Documents that a reader looks for first must exist.
+//! Documents that readers look for first must exist.
 
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
 //! `docs/operations.md` lists every parameter that exists.
 //!
-//! Which exist is kept in a file that a test compares with a running file system, its servers and a
-//! mount (`tests/mounted/tests/params.rs`; `NACRE_UPDATE=1` writes it anew).
+//! The list of existing parameters is a file. A test compares the file with a running file system,
+//! its servers and a mount (`tests/mounted/tests/params.rs`; `NACRE_UPDATE=1` rewrites it).
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,9 @@
-//! Comments and documents name only what a reader has: no section of a specification that is not in
-//! the repository, no number of a decision or a requirement kept elsewhere, no path of a machine.
+//! Comments and documents refer only to things that a reader has. They name no section of a
+//! specification that is not in the repository, no number of a decision or a requirement kept
+//! elsewhere, and no path of a machine.
 //!
-//! A reference is replaced by the sentence that it stands for, by a file under `docs/`, or by its
-//! public source: a ticket, a paper, an RFC, a file of Lustre.
+//! Such a reference is replaced by the sentence that it stands for, by a file under `docs/`, or by
+//! its public source: a ticket, a paper, an RFC, a file of Lustre.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! Files have at most so many lines: above that, a second thing lives in them.
+//! The size limit of files. A longer file holds a second subject.
 
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
 //! Cost of mapping: ten components of 200 stripes each, read through once in extents of 64 MiB.
 //!
-//! Under `valgrind --tool=callgrind` the instructions of `main`, divided by the pieces that it
-//! prints, are those of one.
+//! To get the cost of one piece, run this under `valgrind --tool=callgrind` and divide the
+//! instructions of `main` by the number of pieces that it prints.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What is asked for, of either sort: the striping of files to come, or their components.
+//! Requested layouts for new files, of either sort: one striping, or several components.
 
 use crate::composite::{Component, CompositeTemplate, Place, TemplateComponent, Wanted};
 use crate::{ComponentError, FileLayout, LayoutError, Template};

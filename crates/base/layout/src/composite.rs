@@ -1,20 +1,20 @@
-//! Composite layouts: a file's bytes in components, each with a striping of its own (Lustre:
-//! progressive file layouts, LU-8998; data on MDT, LU-3285).
+//! Composite layouts: a file is divided into components, and each component has its own striping
+//! (Lustre: progressive file layouts, LU-8998; data on MDT, LU-3285).
 //!
 //! ```text
 //!  0      64K          64M                      end of file
 //!  | Mdt  | 1 stripe   | 8 stripes, no objects yet  ->
 //! ```
-//! A component that is only wanted has no objects: it reads as zeros, and gets them with the first
-//! write into it or behind it. Offsets in objects are computed from the file's offset, not from the
-//! component's start, so that components can be made, cut and added without moving data.
+//! A component that is only wanted has no objects and reads as zeros. It gets its objects with the
+//! first write into it or beyond it. Offsets in objects are computed from the file's offset, not
+//! from the component's start, so that components can be made, cut and added without moving data.
 //!
 //! Invariants ([`Composite::check`])
-//! - Components cover the file from 0 without holes and without overlap, in order.
+//! - Components cover the file from offset 0 in order, without holes or overlap.
 //! - Borders are multiples of [`STRIPE_SIZE_UNIT`] and of the stripe size of the component that
-//!   ends there, so that no stripe crosses one.
-//! - Only the first component is at the MDT.
-//! - Ids are never given twice in the life of a file.
+//!   ends there, so no stripe crosses a border.
+//! - Only the first component can be at the MDT.
+//! - An id is never reused during the life of a file.
 //! - The layout fits into an extended attribute in Lustre's form.
 
 mod error;

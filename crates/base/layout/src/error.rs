@@ -1,4 +1,4 @@
-//! What is no layout, and the checks that say so.
+//! Errors of layouts, and the checks that return them.
 
 use types::{Errno, TARGET_INDEX_MAX};
 

@@ -1,13 +1,14 @@
-//! What a file has: one striping or several components, with all its objects under one numbering.
+//! The layout of a file: one striping or several components, with all its objects under one
+//! numbering.
 //!
-//! Stripes are numbered through the components that have objects, in the order of the file: those
-//! of the first one from 0, and so on. A component gets objects only after all before it, so a
-//! stripe keeps its number while components are made and added.
+//! Stripes are numbered through the components that have objects, in file order, from 0 on. A
+//! component gets objects only after all components before it, so a stripe keeps its number while
+//! components are made and added.
 //!
 //! Invariants
-//! - The pieces of an extent cover what of it has a place, exactly once and in file order.
+//! - The pieces of an extent cover all of it that has a place, exactly once and in file order.
 //! - [`FileLayout::file_size`] of the object sizes that [`FileLayout::object_size`] gives is the
-//!   file size again, where the components up to it have objects.
+//!   file size again, if the components up to it have objects.
 
 use types::{Extent, Fid, OstIndex};
 

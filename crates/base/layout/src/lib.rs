@@ -1,9 +1,9 @@
 //! Layouts: which byte of a file lives at which offset of which object.
 //!
-//! [`FileLayout`] is what a file has: one striping ([`Layout`]), or several components, each with
-//! its own ([`composite`]). [`Asked`] is what `setstripe` asks for and a directory hands on to new
-//! files. All have a record form, the same in messages and on disk; [`lov`] is Lustre's binary
-//! form, as the `lustre.lov` attribute shows it.
+//! A file has a [`FileLayout`]: one striping ([`Layout`]), or several components, each with its own
+//! ([`composite`]). [`Asked`] is a layout that `setstripe` requests, or that a directory hands on
+//! to new files. All of them have a record form, which is the same in messages and on disk. [`lov`]
+//! is Lustre's binary form, as the `lustre.lov` attribute shows it.
 //!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 

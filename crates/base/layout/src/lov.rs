@@ -1,4 +1,4 @@
-//! Lustre's binary layouts, as the `lustre.lov` attribute shows and takes them (Lustre:
+//! Lustre's binary layouts, as the `lustre.lov` attribute shows and accepts them (Lustre:
 //! `lov_user_md` in `lustre_user.h`).
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!  v3 (0x0BD30BD0): the same, 32 pool 16 | 48 stripes        specific list (0x0BD50BD0): as v3
 //!  stripe: 0 object FID 16 | 16 generation u32 | 20 OST index u32
 //! ```
-//! Written little-endian; a byte-swapped magic on input means that every number is swapped.
+//! The output is little-endian. A byte-swapped magic on input means that every number is swapped.
 
 pub mod composite;
 

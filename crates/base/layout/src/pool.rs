@@ -1,4 +1,4 @@
-//! Names of pools of OSTs.
+//! Names of OST pools.
 
 use crate::POOL_BYTES;
 

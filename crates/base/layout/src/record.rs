@@ -8,7 +8,7 @@
 //! template (type 2): 4 stripe size u32 | 8 stripe count i32 | 12 start i32 | 16 OSTs u32 | 20 zero u32
 //!                    24 pool 16 | 40 OST index u32 each
 //! ```
-//! Little-endian. A longer record's tail is ignored; a shorter one is refused.
+//! Numbers are little-endian. The tail of a longer record is ignored; a shorter record is refused.
 
 use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};

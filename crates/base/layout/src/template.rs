@@ -1,4 +1,4 @@
-//! What is asked for: the striping of files to come.
+//! The requested striping of new files.
 
 use crate::{LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, error};
 

@@ -1,8 +1,9 @@
-//! One text against one shell pattern: `*`, `?`, `[a-z]`, `[!x]`.
+//! Matches one text against one shell pattern: `*`, `?`, `[a-z]`, `[!x]`.
 //!
 //! Invariants
 //! - Matching takes at most pattern length times text length steps, whatever the pattern.
-//! - A `[` without its `]` is a letter. A `]` that comes first in a set is a member of it.
+//! - A `[` without its `]` is an ordinary character. A `]` that comes first in a set is a member of
+//!   the set.
 
 /// What a backslash in a pattern means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! The parameter tree of a node, and the shell patterns that select from it.
 //!
 //! A name is a dotted path (`ost.OSS.ost_io.threads_max`), spelled as Lustre spells it. A leaf of
-//! [`ParamTree`] has a reader and, where it can be changed, a writer. A [`Pattern`] is a shell glob
-//! per part of the path; [`glob`] is one such glob over bytes.
+//! [`ParamTree`] has a reader and, if it can be changed, a writer. A [`Pattern`] has one shell glob
+//! for each part of the path; [`glob`] is one such glob over bytes.
 //!
-//! Pure: the tree knows no socket and no file.
+//! Pure: the tree uses no socket and no file.
 
 #![warn(missing_docs)]
 

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! - Matching takes at most pattern length times name length steps, whatever the pattern.
-//! - Braces expand to at most [`ALTERNATIVES_MAX`] patterns; more is an error, not memory.
+//! - Braces expand to at most [`ALTERNATIVES_MAX`] patterns. A pattern with more is refused, so it
+//!   cannot take memory.
 
 use crate::glob::{self, Backslash};
 

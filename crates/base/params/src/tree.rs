@@ -1,8 +1,8 @@
-//! The tree: values are made when a caller asks for them.
+//! The parameter tree. A value is computed when a caller asks for it.
 //!
-//! Patterns are shell globs per part: `*`, `?`, `[a-z]`, `[!x]` and `{a,b}`; `/` is accepted for
-//! `.`. **A writer that refuses changes nothing** and says why; the error names the parameter and
-//! the value.
+//! Patterns have one shell glob for each part of the name: `*`, `?`, `[a-z]`, `[!x]` and `{a,b}`;
+//! `/` is accepted for `.`. **A writer that refuses a value changes nothing** and gives the reason;
+//! the error names the parameter and the value.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

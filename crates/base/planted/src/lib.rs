@@ -1,15 +1,15 @@
-//! What simulation plants in the code: bugs that it must find, marks of rare branches that it must
+//! Simulation's hooks in the code: bugs that it must find, and marks of rare branches that it must
 //! reach.
 //!
-//! - [`bugs!`] makes a crate's switches. Each breaks one promise at one place; a switch that no run
-//!   notices is a promise that no run tests.
-//! - [`reached`] counts a rare branch. Seeds that never get there test the branch in name only.
+//! - [`bugs!`] defines a crate's switches. Each switch breaks one promise at one place. If no run
+//!   notices a switch, no run tests that promise.
+//! - [`reached`] counts a rare branch. If no seed gets there, the branch is tested in name only.
 //!
-//! Without the feature `on` every switch is `false` at compile time and a mark is nothing, so that
-//! an optimised binary contains neither the code of a bug nor its name. Only simulation and tests
-//! turn the feature on.
+//! Without the feature `on`, every switch is `false` at compile time and a mark does nothing, so
+//! that an optimised binary contains neither the code of a bug nor its name. Only simulation and
+//! tests turn the feature on.
 //!
-//! Counters belong to a thread, as a simulated world does. Nothing reads them but the harness.
+//! Counters belong to a thread, because a simulated world does too. Only the harness reads them.
 
 #![warn(missing_docs)]
 

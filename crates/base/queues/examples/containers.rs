@@ -1,8 +1,9 @@
-//! What each container costs beside its like in the standard library: `cargo run --release -p
+//! Cost of each container beside its counterpart in the standard library: `cargo run --release -p
 //! queues --example containers [CONTAINER]`.
 //!
-//! A step is a pair: one entry comes and one leaves, at a constant depth, for 0.3 s, the best of
-//! three. Figures are nanoseconds of CPU time of the thread, keys and chance included.
+//! A step is a pair: one entry comes and one leaves, at a constant depth. A run takes 0.3 s, and
+//! the best of three counts. Figures are nanoseconds of the thread's CPU time, including the making
+//! of keys and random numbers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};

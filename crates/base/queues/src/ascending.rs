@@ -1,12 +1,12 @@
-//! A map for numbers that are given out one after another: xids of requests under way.
+//! A map for numbers that are handed out one after another, such as the xids of requests under way.
 //!
 //! Invariants
-//! - Keys rise from front to back; front and back hold values.
-//! - At most half of the places, and [`HOLES_MIN`] more, are holes of removed entries.
+//! - Keys rise from front to back; the front and the back hold values.
+//! - At most half of the places, plus [`HOLES_MIN`], are holes of removed entries.
 //!
-//! A key is put behind the last one, and is mostly removed near the front, so that both take a few
-//! instructions where a tree takes a hundred. Any other order works too; a key put in the middle
-//! moves those behind it.
+//! A key usually goes in behind the last one and comes out near the front. Both take a few
+//! instructions where a tree takes a hundred. Any other order works too; a key inserted in the
+//! middle moves those behind it.
 
 use std::collections::VecDeque;
 

@@ -1,15 +1,15 @@
-//! Lists of ids in blocks: an entry costs little more than four bytes, one that leaves touches
-//! nothing but its block's bits.
+//! Lists of ids in blocks: an entry costs little more than four bytes, and an entry that leaves
+//! touches only its block's bits.
 //!
 //! ```text
 //! ring -> last block <-> first block <-> ...      block  [ which of its 64 are there | neighbours ]   [ ids ]
 //! ```
-//! Links through the things listed would cost two cache lines of neighbours each time one comes or
-//! leaves. The ids stand apart from the bits: those who leave in another order than they came touch
-//! one line of bits in many blocks.
+//! Links through the listed things would cost two cache lines of neighbours for each entry that
+//! comes or leaves. The ids are kept apart from the bits: entries that leave in a different order
+//! than they came touch one line of bits in each of many blocks.
 //!
 //! Invariants
-//! - Entries stand in the order in which they were appended.
+//! - Entries are in the order in which they were appended.
 //! - A block that is not the only one of its ring has an entry.
 
 use crate::slab::{Beside, NIL, Slab, Vacant};

@@ -1,4 +1,5 @@
-//! An indexed 4-ary min-heap: keys inline, entries named by handles, any entry can leave or move.
+//! An indexed 4-ary min-heap: keys are inline, handles name entries, and any entry can leave or
+//! move.
 //!
 //! ```text
 //! entries    [ key | handle ]   heap order: entry i is not above its children 4i+1 .. 4i+4
@@ -11,8 +12,9 @@
 //! Invariants
 //! - No entry is smaller than its parent.
 //! - `positions[entry.handle]` is the index of that entry.
-//! - The entries' array is given back by chunks: it has room for at most four times what is used
-//!   and four chunks more. Handles are given back when the heap is empty.
+//! - The memory of the entries' array is released by chunks. The array has room for at most four
+//!   times what is used, and four chunks more. The memory of handles is released when the heap is
+//!   empty.
 //!
 //! Equal keys leave in no particular order: a key that must be fair carries an arrival number.
 

@@ -1,8 +1,9 @@
-//! Finds a place of a slab by its key: a hash table that grows by one bucket at a time (linear
+//! Finds a place of a slab by its key. The hash table grows by one bucket at a time (linear
 //! hashing, Litwin 1980), so that no insertion ever rehashes the table. The chains run through the
 //! values of the slab.
 //!
-//! The order of buckets shows nowhere: the table is asked for keys, never walked.
+//! The order of the buckets is never visible, because callers only look keys up and never walk the
+//! table.
 
 use crate::limits::BUCKETS_CHUNK;
 use crate::slab::{NIL, Slab, Vacant};

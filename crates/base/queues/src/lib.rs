@@ -1,8 +1,8 @@
-//! Containers with bounded steps, for queues of any length: `README.md` has the table of them and
-//! what each costs.
+//! Containers with bounded steps, for queues of any length. The table in `README.md` lists them
+//! with the cost of each.
 //!
-//! No step copies or rehashes what a container holds, and memory comes and goes in chunks. Every
-//! run of the same calls gives the same order.
+//! No step copies or rehashes the contents of a container, and memory is taken and released in
+//! chunks. Every run of the same calls gives the same order.
 
 #![warn(missing_docs)]
 

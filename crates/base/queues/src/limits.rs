@@ -1,4 +1,4 @@
-//! Sizes of what the containers allocate, and where each comes from.
+//! Sizes of the containers' allocations, and where each comes from.
 
 /// Bytes allocated at once. A queue that grows to millions never copies what it holds: it gets one
 /// more chunk, which the allocator maps without touching it. 128 KiB go back to the kernel in some

@@ -1,8 +1,9 @@
-//! Things at `u32` places, in chunks: growth copies nothing, a freed place is the next one taken.
+//! Values at `u32` places, in chunks: growth copies nothing, and a freed place is the next one
+//! taken.
 //!
 //! Invariants
-//! - A vacant place is in the chain of vacant ones exactly once, or not below `touched`.
-//! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks: it gives back one per visit, so that no
+//! - A vacant place is in the chain of vacant places exactly once, or it is not below `touched`.
+//! - An empty slab keeps at most [`CHUNKS_IDLE`] chunks. It releases one per visit, so that no
 //!   visit is long.
 
 use crate::limits::{BESIDE_LEAD, CHUNK_BYTES, CHUNK_LEAD, CHUNKS_IDLE, CHUNKS_LISTED, SLAB_LEAD};

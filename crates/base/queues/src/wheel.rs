@@ -8,11 +8,13 @@
 //! An entry goes down a level when the present reaches its slot, so at most ten times in its life.
 //!
 //! Invariants
-//! - No entry leaves before its time, and none later than the first look at least a tick after it.
-//! - Everything in a lower level is due before anything in a higher one: the earliest entry is in
-//!   the first occupied slot of the lowest occupied level.
-//! - Entries of one tick leave in the order they were inserted: a slot is emptied downwards when
-//!   the present reaches it, before anything of its ticks can be inserted on a lower level.
+//! - No entry leaves before its time. It leaves no later than the first look that comes at least a
+//!   tick after its time.
+//! - Everything in a lower level is due before anything in a higher one, so the earliest entry is
+//!   in the first occupied slot of the lowest occupied level.
+//! - Entries of one tick leave in the order in which they were inserted: when the present reaches a
+//!   slot, the slot is emptied downwards before anything of its ticks can be inserted on a lower
+//!   level.
 
 use types::{Instant, Span};
 

@@ -1,5 +1,5 @@
-//! Counters and the tables that show them: one value, from which Lustre's text and a monitor's
-//! metrics are both made.
+//! Counters and the tables that show them. Lustre's text and a monitor's metrics are both made from
+//! one value.
 
 use std::fmt;
 

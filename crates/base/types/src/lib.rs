@@ -1,7 +1,7 @@
-//! The words that every part of Nacre shares: ids, addresses, times and errors, one newtype each.
+//! The types that every part of Nacre shares: ids, addresses, times and errors, one newtype each.
 //!
-//! Nothing here decides or performs anything. A value that exists is valid: parsing is where bad
-//! input stops.
+//! Nothing here decides or performs anything. A value that exists is valid, because parsing rejects
+//! bad input.
 
 #![warn(missing_docs)]
 

@@ -9,8 +9,9 @@
 //! net     = ("tcp" | "o2ib" | "lo") [ NUMBER ]
 //! ```
 //! Invariants
-//! - A list matches exactly the NIDs that it enumerates, where it can be enumerated.
-//! - A list prints as it was written, one space between items, and parses back to an equal one.
+//! - A list that can be enumerated matches exactly the NIDs that it enumerates.
+//! - A list prints as it was written, with one space between items, and parses back to an equal
+//!   list.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Text that somebody else wrote, as logs, parameters and terminals show it.
+//! Text from outside, as logs, parameters and terminals show it.
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Chance from a seed: the same seed, the same numbers, in every version.
+//! Random numbers from a seed: the same seed gives the same numbers in every version.
 
 /// SplitMix64 (Steele, Lea, Flood 2014). Its whole state is one word; no secret may hang on it.
 #[derive(Clone, Copy, Debug)]

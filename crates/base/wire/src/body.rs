@@ -1,6 +1,7 @@
-//! Bodies: the fixed struct in buffer 0 of each request and reply, and what the other buffers are.
+//! Bodies: the fixed struct in buffer 0 of each request and reply, and the contents of the other
+//! buffers.
 //!
-//! Every struct is little-endian, without padding, and grows at its end only. Each set of flags has
+//! Every struct is little-endian, has no padding, and grows only at its end. Each set of flags has
 //! a type of its own; numbered values are constants beside the struct that they belong to.
 //!
 //! # Buffers of an MDT's replies
@@ -12,8 +13,8 @@
 //! | getattr, lookup, create, open, setattr, link, close, setxattr, removexattr, layout | [`AttrRep`] of the file | layout record (file), default template (directory), or empty |
 //! | unlink, rename | [`AttrRep`] of the file that lost or changed its name | empty |
 //!
-//! Behind those of a create and an unlink may stand buffer 2, [`DirRep`]: the directory after it,
-//! where it is leased.
+//! The reply to a create or an unlink may also have buffer 2, [`DirRep`]: the directory after the
+//! operation, if it is leased.
 //!
 //! | operation | buffer 0 | buffer 1 |
 //! |---|---|---|
@@ -26,8 +27,8 @@
 //! | sync | `SyncRep` | |
 //! | lock, unlock | `LockRep` | |
 //!
-//! `listxattr` tells `lustre.lov` (and `trusted.lov` to root) where there is a layout or a default,
-//! and `getxattr` and `setxattr` take those names with the binary value of `lustre.lov`.
+//! `listxattr` lists `lustre.lov` (and `trusted.lov` to root) if there is a layout or a default.
+//! `getxattr` and `setxattr` accept those names with the binary value of `lustre.lov`.
 
 mod fid;
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Rare control messages, encoded with postcard: what the MGS knows of a file system.
+//! Rare control messages, encoded with postcard: the MGS's knowledge of a file system.
 
 use std::collections::BTreeMap;
 

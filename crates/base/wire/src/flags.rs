@@ -1,7 +1,8 @@
-//! Sets of flags in messages: each is a type of its own, so that the bits of two sets do not mix.
+//! Sets of flags in messages. Each set is a type of its own, so that the bits of two sets do not
+//! mix.
 //!
-//! Decoding keeps bits that this version does not know, and `!` keeps them too: a later version may
-//! give them a meaning.
+//! Decoding keeps bits that this version does not know, and so does `!`, because a later version
+//! may give them a meaning.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

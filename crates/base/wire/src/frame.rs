@@ -1,11 +1,11 @@
-//! Frames: what an LND carries. 32 bytes of header, then the payload.
+//! Frames, which LNDs carry: 32 bytes of header, then the payload.
 //!
 //! ```text
 //!  0        4      5       6          8         12        16              24              32
 //!  | magic  | kind | flags | reserved | length  | crc32c  |  id           | reserved      | payload ...
 //! ```
-//! `length` counts the payload. `crc32c` covers header (with this field zero) and, unless flag
-//! `NO_DATA_CRC` is set on a bulk frame, the payload.
+//! `length` counts the payload. `crc32c` covers the header (with this field zero) and the payload.
+//! It leaves the payload out on a bulk frame with the flag `NO_DATA_CRC`.
 
 use std::fmt;
 

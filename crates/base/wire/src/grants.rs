@@ -1,12 +1,12 @@
-//! Vectors of grants: what a target asks its client to give back, and what a client tells of its
-//! grants. Elements are [`GrantWord`], [`GrantAck`] and [`GrantSize`].
+//! Vectors of grants: those that a target asks its client to give back, and a client's statements
+//! about its grants. Elements are [`GrantWord`], [`GrantAck`] and [`GrantSize`].
 //!
 //! ```text
 //! request: | GrantsReq | elements ... |        reply of a callback: | CallbackRep | elements ... |
 //! ```
-//! Callbacks are requests in the other direction of a session's link: `session`, `instance`,
-//! `target` and `epoch` in their header are the session's own, and `xid` counts the target's
-//! callbacks in it.
+//! Callbacks are requests in the other direction of a session's link. In their header, `session`,
+//! `instance`, `target` and `epoch` are the session's own, and `xid` counts the target's callbacks
+//! in the session.
 
 use bytes::Bytes;
 use zerocopy::{FromBytes, Immutable, IntoBytes};

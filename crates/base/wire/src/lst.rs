@@ -1,7 +1,7 @@
-//! Control messages of the LNet self-test, encoded with postcard: what a console tells a node, and
-//! what a node tells.
+//! Control messages of the LNet self-test, encoded with postcard: a console's requests to a node,
+//! and the node's answers.
 //!
-//! [`Control`] is buffer 0 of [`crate::Opcode::LstControl`], [`Told`] buffer 0 of its reply.
+//! [`Control`] is buffer 0 of [`crate::Opcode::LstControl`], and [`Told`] is buffer 0 of its reply.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Operation codes, a row each: number, name, the kind of target, and whether it is executed
-//! exactly once. A number is never reused.
+//! Operation codes, one row each: number, name, the kind of target, and whether the operation is
+//! executed exactly once. A number is never reused.
 
 use types::TargetKind;
 

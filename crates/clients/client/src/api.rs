@@ -1,4 +1,4 @@
-//! Values that calls take and return.
+//! Argument and result types of the calls.
 
 use layout::{Asked, FileLayout};
 use types::{Fid, TargetId, Timespec};

@@ -1,10 +1,10 @@
-//! Access times of open files: which reads count, what a stat shows of them before the close tells
-//! the MDT.
+//! Access times of open files: which reads count, and what a stat shows before the close sends the
+//! time to the MDT.
 //!
 //! Invariants
-//! - A time is pending from the read that counts until the MDT has heard it, or somebody here has
-//!   set another by hand.
-//! - While it is pending, a stat at this client shows it.
+//! - A time is pending from the read that counts until the MDT has it, or until this client sets
+//!   another time by hand.
+//! - While a time is pending, a stat at this client shows it.
 //!
 //! Pure: time comes in as an argument. Lustre: `ll_inode_info.lli_atime` with `atime_diff`.
 

@@ -1,4 +1,4 @@
-//! The client: what all parts share, and how a request is asked.
+//! The client: the state that all parts share, and how a request is sent.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What a mount is told, and what every call is told.
+//! Configuration of a mount, and the context of a call.
 
 use endpoint::{EndpointConfig, ImportConfig};
 use types::{ClientId, Creds, FsName, NidAddr, Span};

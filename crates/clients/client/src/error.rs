@@ -1,5 +1,4 @@
-//! What went wrong: the errno for the application, the target and the stage for whoever reads the
-//! log.
+//! Errors: the errno for the application, and the target and the stage for the reader of the log.
 
 use std::fmt;
 

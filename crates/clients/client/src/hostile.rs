@@ -1,4 +1,4 @@
-//! Fuzz target: typed replies of hostile servers. Any bytes give a value or an error.
+//! Fuzz target: typed replies of hostile servers. Any bytes decode to a value or an error.
 
 use bytes::Bytes;
 use types::Timespec;

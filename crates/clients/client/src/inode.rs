@@ -1,4 +1,4 @@
-//! What the handles of one file share at this client.
+//! State that the handles of one file share at this client.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Several futures at once, with a bound on how many are under way.
+//! Runs several futures at once, with a bound on the number under way.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -9,11 +9,12 @@
 //! ```
 //!
 //! # Use
-//! [`Client::mount`] takes an environment ([`env::Env`]) and a [`MountConfig`] and gives a
-//! [`Client`]: a cheap handle that lives on one executor thread. Files are named by FID:
-//! [`Client::lookup`] or [`Client::lookup_path`] find one from names, [`Client::create`] and
-//! [`Client::open`] give a [`File`] to read, write and close. Each call carries a [`Ctx`] that says
-//! on whose behalf it is; the servers check permissions. `examples/hello.rs` is a whole program.
+//! [`Client::mount`] takes an environment ([`env::Env`]) and a [`MountConfig`] and returns a
+//! [`Client`], a cheap handle that lives on one executor thread. Calls name files by FID.
+//! [`Client::lookup`] or [`Client::lookup_path`] find a FID by name; [`Client::create`] and
+//! [`Client::open`] return a [`File`] to read, write and close. Each call carries a [`Ctx`], which
+//! identifies the user on whose behalf it runs. The servers check permissions. `examples/hello.rs`
+//! is a whole program.
 //!
 //! ```no_run
 //! # async fn example(env: env::Env, config: client::MountConfig) -> client::Result<()> {
@@ -32,14 +33,14 @@
 //! ```
 //!
 //! # Promises
-//! - Nothing is believed from one call to the next except where it cannot be wrong ([`Lease`]):
-//!   when a write has returned, a read anywhere sees it.
-//! - A call whose server is away waits, for ever unless the mount is soft; [`Client::waiting_on`]
-//!   tells for whom. What was acknowledged survives the restart of any server.
-//! - Dropping a call's future takes a change back: it is not sent again, and its server drops it
-//!   unless it has begun. Operations of several steps (append, truncate,
-//!   open, close) run to their end in the background then: nothing is left half done, no handle
-//!   leaks.
+//! - The client reuses nothing from an earlier call unless it cannot be wrong ([`Lease`]). When a
+//!   write has returned, a read on any client sees it.
+//! - A call whose server is away waits, without limit unless the mount is soft.
+//!   [`Client::waiting_on`] names the servers. Acknowledged work survives the restart of any
+//!   server.
+//! - Dropping a call's future withdraws a change: the client does not send it again, and its server
+//!   drops it unless it has begun. Operations of several steps (append, truncate, open, close) then
+//!   run to their end in the background. No operation is left half done, and no handle leaks.
 //! - Errors carry the errno for the application, and name the target and the operation ([`Error`]).
 //!
 //! Lustre: `llite` without the kernel, `lmv`, `lov`, `mdc` and `osc`.

@@ -1,4 +1,4 @@
-//! Mounting and unmounting: the configuration from the MGS, and its refresh in the background.
+//! Mounting and unmounting: the configuration from the MGS, and its background refresh.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

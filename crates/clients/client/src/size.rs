@@ -1,20 +1,21 @@
-//! Rules of size: what a file's size is, and when a closing client may say so.
+//! Rules of size: where a file's size comes from, and when a closing client may state it.
 //!
-//! - NEVER_WRITTEN and CLEAN: the MDT's word is exact.
-//! - DIRTY: the objects alone give size and blocks; the MDT's word is not used. Truncate keeps this
-//!   true: under the file's lock it cuts every object, and makes the one that holds the last byte
-//!   when the file grows.
-//! - Where an object is lost that must exist, the file is at least as long as the MDT knew it last:
-//!   only a truncate makes a file shorter, and the MDT hears of that.
-//! - Times: the objects' last write is the file's, unless the MDT's time was set by hand (utimes,
-//!   truncate) after it. Writers stamp their writes later than what they know to be set, and a
-//!   setter tells its own clock, so that clocks that differ put nothing of one client out of order.
+//! - NEVER_WRITTEN and CLEAN: the MDT's value is exact.
+//! - DIRTY: the objects alone give size and blocks, and the MDT's value is not used. Truncate keeps
+//!   this true. Under the file's lock it cuts every object, and creates the one that holds the last
+//!   byte if the file grows.
+//! - If an object that must exist is lost, the file is at least as long as the MDT's last known
+//!   size. Only a truncate makes a file shorter, and the MDT learns of it.
+//! - Times: the file's modification time is the objects' last write, unless the MDT's time was set
+//!   by hand (utimes, truncate) after it. Writers stamp their writes later than the set time that
+//!   they know, and a setter sends its own clock. So differing clocks do not reorder the operations
+//!   of one client.
 //!
-//! [`WriteView`] is what one client's open-for-write handles know of one file: each object's last
-//! word, and whether a word is old. The last close states the size under the write epoch of the
-//! open; the MDT believes it only if no other handle was open for writing since and nobody
-//! truncated, so that what one handle learnt from its own writes, and asked for the rest, is exact
-//! then.
+//! [`WriteView`] is the knowledge that one client's open-for-write handles share about one file:
+//! each object's last reported attributes, and whether they are stale. The last close states the
+//! size under the write epoch of the open. The MDT accepts it only if no other handle was open for
+//! writing since then and no client truncated the file. In that case the attributes from the
+//! handle's own writes, completed by a glimpse of the other objects, are exact.
 //!
 //! Pure: replies go in, the answer comes out.
 

@@ -1,5 +1,6 @@
-//! Space: bytes are the sum of the OSTs, inodes the MDTs'. A target that is away is not waited for,
-//! so that `df` never hangs: its last word counts, or it is left out.
+//! Space: bytes are the sum of the OSTs, inodes are the MDTs'. The client does not wait for a
+//! target that is away, so that `df` never hangs. It uses the target's last answer or leaves the
+//! target out.
 
 use std::rc::Rc;
 

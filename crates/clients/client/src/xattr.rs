@@ -1,5 +1,5 @@
-//! Extended attributes. The MDT keeps them all; `lustre.lov` and `trusted.lov` are views of the
-//! layout there, in Lustre's binary form ([`layout::lov`]).
+//! Extended attributes. The MDT stores all of them. `lustre.lov` and `trusted.lov` are views of the
+//! layout in Lustre's binary form ([`layout::lov`]).
 
 use std::rc::Rc;
 

@@ -1,15 +1,17 @@
 //! Appends that the kernel cuts into pieces.
 //!
 //! The kernel sends a long O_APPEND write as several WRITEs, one after the other or all at once,
-//! and does not say how long the whole is. Its offsets are what it takes for the end of the file,
-//! so they tell where a piece lies relative to the first one, and nothing else. The first piece
-//! takes the file's lock and finds the end; the lock is given back behind the last piece.
+//! and does not report the length of the whole. The offsets start at the kernel's idea of the end
+//! of the file. They give a piece's position relative to the first piece, and nothing else. The
+//! first piece takes the file's lock and finds the end. The lock is released behind the last piece.
 //!
 //! Invariants
-//! - The kernel locks a file for an append, so pieces that are under way together are of one call.
-//! - A piece is the last one if it is shorter than the kernel cuts them: by more than a page, since
-//!   a buffer that begins within a page fills a page less. Else the caller's system call tells how
-//!   long the whole is, where it can be looked up; where not, the lock is kept for a moment.
+//! - The kernel locks a file for an append, so pieces that are under way together belong to one
+//!   call.
+//! - A piece is the last one if it is shorter than the kernel's piece size by more than a page. The
+//!   margin is needed because a buffer that begins within a page fills a page less.
+//! - Otherwise the length comes from the caller's system call, if it can be looked up. If it
+//!   cannot, the lock is kept for a moment.
 //! - A call whose caller was killed takes no more pieces.
 
 use std::cell::{Cell, RefCell};

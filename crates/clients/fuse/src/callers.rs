@@ -1,5 +1,5 @@
 //! Supplementary groups of callers. The kernel does not send them, so they are read from `/proc`
-//! and believed briefly.
+//! and cached briefly.
 
 use std::collections::BTreeMap;
 

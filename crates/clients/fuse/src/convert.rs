@@ -1,4 +1,4 @@
-//! Between the kernel's structures and the library's.
+//! Conversion between the kernel's structures and the library's.
 
 use client::{Attr, LockConflict, LockKind, LockMode, LockSpec, SetAttr, SetTime, Statfs};
 use fusedev::abi;

@@ -1,7 +1,7 @@
 //! Open directories.
 //!
-//! A handle keeps the page last fetched, because the kernel asks for less at a time than a round
-//! trip should bring. Reading from the start fetches anew.
+//! A handle keeps the last page that it fetched, because the kernel requests less at a time than
+//! one round trip should bring. A read from the start fetches a new page.
 
 use std::cell::RefCell;
 

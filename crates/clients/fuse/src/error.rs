@@ -1,4 +1,4 @@
-//! From a failed call of the client to the kernel's errno.
+//! Maps a failed call of the client to the kernel's errno.
 
 use types::Errno;
 

@@ -1,5 +1,4 @@
-//! The handler: which call of the library answers which request, and what happens to callers that
-//! are killed.
+//! The handler: maps each request to a call of the library, and handles callers that are killed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

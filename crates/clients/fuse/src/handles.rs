@@ -1,4 +1,4 @@
-//! Open handles, by number; the numbers are never given twice.
+//! Open handles, by number. A number is never reused.
 
 use std::collections::{BTreeMap, BTreeSet};
 

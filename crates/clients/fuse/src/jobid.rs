@@ -11,7 +11,7 @@
 //! Schedulers set, for example: SLURM_JOB_ID, PBS_JOBID, LSB_JOBID, JOB_ID (Grid Engine),
 //! LOADL_STEP_ID, ALPS_APP_ID, OMPI_COMM_WORLD, FLUX_JOB_ID, COBALT_JOBID, JSM_NAMESPACE_RANK.
 //!
-//! An environment is read from `/proc` once per process and believed for [`JOBID_AGE`].
+//! An environment is read from `/proc` once per process and cached for [`JOBID_AGE`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

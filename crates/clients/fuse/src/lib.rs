@@ -1,4 +1,4 @@
-//! The FUSE client: the kernel's requests become calls of the native library.
+//! The FUSE client: translates the kernel's requests into calls of the native library.
 //!
 //! ```text
 //!  kernel --- fusedev --- Fs (Handler) --- client::Client
@@ -9,14 +9,15 @@
 //!                          | jobid    labels of the callers' jobs
 //! ```
 //!
-//! - The kernel caches names and attributes only as long as the MDT's short lease on them lasts,
-//!   and no data: files are opened for direct I/O. Changes by other clients wait for the lease, so
-//!   what one client did is seen by the next call on any other.
+//! - The kernel caches names and attributes only under grants of the MDT. A grant ends by time, or
+//!   the MDT calls it back. The kernel caches no data, because files are opened for direct I/O. A
+//!   change by another client waits until the grants that it affects have ended. So the next call
+//!   on any client sees a completed change.
 //! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by
 //!   the servers.
-//! - No request blocks another: each is a future of the one thread.
-//! - A caller that is killed gets out although a server is away; what it had asked for is finished
-//!   behind its back and undone where it would leak (an open handle, a node reference).
+//! - No request blocks another: each is a future on the one thread.
+//! - A killed caller returns even if a server is away. Its request is completed in the background
+//!   and undone where it would leak (an open handle, a node reference).
 //!
 //! Lustre: `llite`.
 

@@ -1,4 +1,4 @@
-//! A mount: from the options to its end.
+//! A mount, from its options to its end.
 
 use std::cell::RefCell;
 use std::io;

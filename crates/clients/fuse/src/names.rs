@@ -1,10 +1,10 @@
-//! Which names the kernel believes, and until when, where it can be made to forget them one by one.
+//! Names that the kernel caches, and until when. The kernel can be told to forget them one by one.
 //!
 //! ```text
 //!  told (LOOKUP, CREATE, READDIRPLUS) --> believed --time, recall, FORGET, own unlink--> gone
 //!                                             own rename: the kernel takes its time along
 //! ```
-//! Names of directories are not kept here: an order to forget one takes away what is mounted on it.
+//! Names of directories are not kept here, because an order to forget one removes the mounts on it.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! Answers that are taken in late. The kernel applies attributes when the thread that asked runs
-//! again, and does not count a change that another thread has made in the directory meanwhile as
-//! newer (`fuse_dir_changed`). So where a thread may still have to take in what a directory was
-//! like, the kernel is told before the change is answered that it was asked too early.
+//! Answers that the kernel applies late. The kernel applies attributes when the requesting thread
+//! runs again. It does not treat a change that another thread has meanwhile made in the directory
+//! as newer (`fuse_dir_changed`). If a thread may still have to apply old attributes of a
+//! directory, the handler notifies the kernel before it answers the change. The notification makes
+//! that thread's answer too old.
 //!
 //! `NOTIFY_INVAL_INODE` without a range takes no lock that a request may hold.
 

@@ -1,7 +1,8 @@
-//! Node ids, the kernel's names for files, and the FIDs that they stand for.
+//! Node ids, which are the kernel's names for files, and their FIDs.
 //!
-//! The id of a file is computed from its FID, so it is the same on every mount, for as long as the
-//! file exists: a file handle (`name_to_handle_at`, an NFS server's) outlives caches and mounts.
+//! The id of a file is computed from its FID, so it is the same on every mount while the file
+//! exists. Therefore a file handle (`name_to_handle_at`, an NFS server's) outlives caches and
+//! mounts.
 //!
 //! ```text
 //!  63            32 31             0
@@ -11,12 +12,12 @@
 //!
 //! Invariants
 //! - A FID that the kernel knows has exactly one node id.
-//! - A node id never names two files: FIDs are never given twice, and numbers of a mount neither.
-//! - A node lives while the kernel holds references to it: each entry it is told counts one, FORGET
-//!   takes them back.
-//! - The root is always there.
-//! - The kernel cuts its pages to any size that it is told. So a size that is not known when it is
-//!   told is the one of before: [`Nodes::tell`].
+//! - A node id never names two files, because neither FIDs nor a mount's own numbers are reused.
+//! - A node lives while the kernel holds references to it: each entry in an answer counts one,
+//!   FORGET drops them.
+//! - The root always exists.
+//! - The kernel truncates its cached pages to any size that it is given. Therefore, if an answer's
+//!   size is not known, the kernel gets the previous size again: [`Nodes::tell`].
 
 use std::collections::BTreeMap;
 

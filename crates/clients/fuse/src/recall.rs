@@ -1,4 +1,4 @@
-//! What another client is about to change: the kernel is made to forget it.
+//! Recalls: makes the kernel forget names and attributes that another client is about to change.
 //!
 //! ```text
 //!  attributes   NOTIFY_INVAL_INODE without a range, which waits for nothing; again while the kernel

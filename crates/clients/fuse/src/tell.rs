@@ -1,7 +1,7 @@
-//! What the kernel is told of files, and for how long it may believe it.
+//! Answers about files, and how long the kernel may cache them.
 //!
-//! It may believe for long what it can be made to forget ([`crate::recall`]); the rest for a
-//! moment only, because whoever wants it back waits for that.
+//! The kernel may cache an answer for long if it can be told to forget it ([`crate::recall`]). It
+//! may cache any other answer only for a moment, because a recall waits for the end of that time.
 
 use client::{Attr, Glance, Lease};
 use fusedev::{Body, abi};

@@ -1,4 +1,4 @@
-//! While the kernel keeps a directory locked it gets its answers, whatever the OSTs do.
+//! Requests under a directory's lock: the kernel gets their answers even if no OST answers.
 
 use std::rc::Rc;
 

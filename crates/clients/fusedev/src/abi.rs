@@ -1,8 +1,8 @@
-//! The kernel's FUSE structures and constants, protocol 7.31 to 7.45, as
-//! `include/uapi/linux/fuse.h` lays them out.
+//! The kernel's FUSE structures and constants, protocol 7.31 to 7.45, laid out as in
+//! `include/uapi/linux/fuse.h`.
 //!
-//! Host byte order, every structure padded to eight bytes. Sizes are checked in the tests against
-//! the header's.
+//! Host byte order. Every structure is padded to eight bytes. The tests compare the sizes with
+//! those of the header.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 

@@ -1,4 +1,4 @@
-//! What `/proc` tells of the thread that waits for an answer.
+//! Information from `/proc` about the thread that waits for an answer.
 
 /// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every
 /// thread of a process that a signal will end with SIGKILL, whatever the signal was. A caller in

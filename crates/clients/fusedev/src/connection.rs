@@ -1,4 +1,4 @@
-//! A mounted connection: negotiation, the reading loop of each descriptor, notifications, the end.
+//! A mounted connection: negotiation, one reading loop per descriptor, notifications, the end.
 
 use std::cell::Cell;
 use std::future::Future;

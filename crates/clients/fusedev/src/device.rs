@@ -1,4 +1,4 @@
-//! One descriptor of `/dev/fuse`, non-blocking, and what is read from and written to it.
+//! One descriptor of `/dev/fuse`, non-blocking: reads requests, writes answers and notifications.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

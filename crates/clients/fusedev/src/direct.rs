@@ -1,5 +1,5 @@
-//! A way without a device: whoever plays the kernel hands requests over and is given the answers.
-//! Simulation uses it.
+//! A connection without a device: a model of the kernel hands over requests and receives the
+//! answers. Simulation uses it.
 
 use std::cell::Cell;
 use std::rc::Rc;

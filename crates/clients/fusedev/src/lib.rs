@@ -1,5 +1,5 @@
-//! The kernel's FUSE protocol, on `/dev/fuse` or over io_uring: mount, negotiate, take requests,
-//! give answers.
+//! The kernel's FUSE protocol, on `/dev/fuse` or over io_uring: mounts, negotiates, receives
+//! requests, returns answers.
 //!
 //! ```text
 //!  kernel --- /dev/fuse --- Connection::serve --- Handler::handle(Request) --- Replier::reply
@@ -9,15 +9,15 @@
 //!
 //! - [`Connection::mount`] mounts and negotiates; [`Connection::serve`] runs until the mount is
 //!   gone.
-//! - A request is decoded, handed over and run to its first await on the thread that read it; only
-//!   what must wait becomes a task.
-//! - A process that dies leaves its mount: the kernel closes the device, and every path of it is
-//!   ENOTCONN until it is unmounted. It never leads to the directory below.
+//! - A request is decoded, handed over and run to its first await on the thread that read it. Only
+//!   a request that must wait becomes a task.
+//! - If the serving process dies, its mount stays. The kernel closes the device, and every path of
+//!   the mount is ENOTCONN until it is unmounted. No path leads to the directory below.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
-//! - An interrupt (a signal for the waiting caller) is told through [`Replier::interrupted`]; the
-//!   handler decides.
+//! - An interrupt (a signal for the waiting caller) is reported through [`Replier::interrupted`];
+//!   the handler decides.
 //!
-//! This crate touches the operating system and needs a tokio `LocalSet`; nothing here knows Nacre.
+//! This crate uses the operating system and needs a tokio `LocalSet`. It is independent of Nacre.
 
 #![allow(
     unsafe_code,

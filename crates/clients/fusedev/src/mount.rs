@@ -1,4 +1,4 @@
-//! Mounting: by `mount(2)` where we may, else with the help of `fusermount3`.
+//! Mounting: by `mount(2)` if it is permitted, otherwise with the help of `fusermount3`.
 
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};

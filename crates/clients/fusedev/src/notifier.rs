@@ -1,9 +1,10 @@
-//! What the kernel must not believe any more, told of our own accord.
+//! Notifications to the kernel about cached state that is no longer valid.
 //!
-//! A notification about a name waits for the directory's lock, which a request may hold that waits
-//! for us: threads of their own tell it ([`crate::teller`]). When the process is killed, its
-//! descriptors are closed, which ends the requests, and so the thread gets the lock and ends too.
-//! The ring ends no request as long as any descriptor is open, so with it nothing is told of names.
+//! A notification about a name waits for the directory's lock. A request that waits for this
+//! process may hold that lock. Therefore separate threads send these notifications
+//! ([`crate::teller`]). If the process is killed, its descriptors are closed, which ends the
+//! requests. So the thread gets the lock and ends too. With the ring, requests do not end while any
+//! descriptor is open. Therefore no notification about a name is sent with the ring.
 
 use std::io;
 use std::rc::Rc;

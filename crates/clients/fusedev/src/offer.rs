@@ -1,4 +1,4 @@
-//! Makes the kernel offer FUSE over io_uring, for tests and benchmarks of both ways.
+//! Makes the kernel offer FUSE over io_uring, for tests and benchmarks of both transports.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! What the kernel asks, decoded. Decoding never panics and never copies payload: names and data
+//! Decoded requests of the kernel. Decoding never panics and never copies payload: names and data
 //! are slices of the message's own buffer.
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Which way a request came, which is the way that its answer must go.
+//! The transport that a request came by. Its answer must use the same one.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Request buffers: large ones are lent out with the data of a write inside and come back when the
+//! Request buffers. A large buffer is lent out with the data of a write inside. It returns when the
 //! last slice of it is dropped, on whichever thread that happens.
 
 use bytes::Bytes;

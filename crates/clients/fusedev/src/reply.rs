@@ -1,4 +1,4 @@
-//! What the kernel is told: a body of one of the protocol's shapes, or an error number.
+//! Answers to the kernel: a body of one of the protocol's shapes, or an error number.
 
 use bytes::Bytes;
 use types::Errno;

@@ -1,4 +1,4 @@
-//! A request on its way through a handler, and the duty to answer it.
+//! A request on its way through a handler, and the obligation to answer it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

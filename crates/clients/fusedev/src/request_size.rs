@@ -1,4 +1,4 @@
-//! How much data one request may carry: what the kernel's limit allows.
+//! The most data that one request may carry, within the kernel's limit.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Threads that tell the kernel of names, which may wait for a directory's lock.
+//! Threads that notify the kernel about names. Such a notification may wait for a directory's lock.
 //!
 //! ```text
 //!  executor --jobs--> a teller (its own descriptors: only a clone of the device)
@@ -6,9 +6,9 @@
 //!     +----- relay <-----+ outcomes
 //! ```
 //! - A thread that waits in the kernel keeps the descriptors of its process open. The kernel ends
-//!   the requests that hold the lock only when the descriptor that they were read from is closed,
-//!   so the process could not end. A teller therefore shares no descriptors with the process.
-//! - To wake the executor takes one of those, so another thread does it.
+//!   the requests that hold the lock only when the descriptor that they were read from is closed.
+//!   So the process could not end. Therefore a teller shares no descriptors with the process.
+//! - Waking the executor needs one of those descriptors, so another thread does it.
 
 use std::cell::Cell;
 use std::io;

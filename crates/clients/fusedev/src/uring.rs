@@ -1,18 +1,18 @@
-//! Requests over io_uring: an entry brings a request, carries its answer back, and asks for the
-//! next, in one call.
+//! Requests over io_uring. In one call an entry brings a request, carries its answer back and asks
+//! for the next.
 //!
 //! ```text
 //!  caller on CPU q -> queue q of the kernel -> an entry of q -> Ring::turn -> handler -> Ring::reply -> next turn commits
 //! ```
 //!
 //! - One ring serves the queues of all processors, on the thread that serves the connection. The
-//!   kernel copies a request while that thread is inside [`Ring::turn`], so nothing happens behind
-//!   its back.
-//! - An eventfd wakes the thread; during turns it is silent. Answers given between turns are
+//!   kernel copies a request while that thread is inside [`Ring::turn`], so it does nothing
+//!   concurrently with the thread.
+//! - An eventfd wakes the thread. It is silent during turns. Answers given between turns are
 //!   committed together.
-//! - An entry is taken until its request is answered, and some wait for minutes (locks). So each
-//!   queue keeps spare entries: more are registered when few are left.
-//! - FORGET, INTERRUPT and notifications still go by the device. After an unmount every entry comes
+//! - An entry is taken until its request is answered, and some requests wait for minutes (locks).
+//!   So each queue keeps spare entries: more are registered when few are left.
+//! - FORGET, INTERRUPT and notifications still use the device. After an unmount every entry comes
 //!   back with ENOTCONN.
 
 mod entry;

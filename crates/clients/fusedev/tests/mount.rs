@@ -1,4 +1,4 @@
-//! Real mounts on `/dev/fuse`. They need root or `fusermount3`; without FUSE they fail, on purpose.
+//! Real mounts on `/dev/fuse`. They need root or `fusermount3`. Without FUSE they fail, on purpose.
 
 #![allow(unsafe_code, reason = "signals and locks by system call")]
 

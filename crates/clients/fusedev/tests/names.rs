@@ -1,4 +1,4 @@
-//! Names that a real kernel is told to forget: over `/dev/fuse`, with its locks.
+//! Orders to a real kernel to forget names: over `/dev/fuse`, with the kernel's locks.
 
 #[path = "../examples/null/memory.rs"]
 mod memory;

@@ -1,9 +1,9 @@
-//! Storage devices that are not there: how long a flash device or a disk would take, for
-//! experiments and for the simulator.
+//! Models of storage devices: how long a flash device or a disk would take, for experiments and for
+//! the simulator.
 //!
-//! A [`Model`] is a set of numbers; [`Device`] is one device with what waits for it. Neither knows
-//! a clock: the caller says what time it is, and asks when something is done. The model and its
-//! figures are explained in `docs/design/device.md`.
+//! A [`Model`] is a set of numbers; [`Device`] is one device with the requests that wait for it.
+//! Neither has a clock: the caller passes in the time, and asks when something is done. The model
+//! and its figures are explained in `docs/design/device.md`.
 
 mod model;
 mod queue;

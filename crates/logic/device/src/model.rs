@@ -1,4 +1,4 @@
-//! The numbers of a device, and how they are written.
+//! The numbers of a device, and their text form.
 
 use types::Span;
 

@@ -1,16 +1,16 @@
-//! One device: what waits for it, what it works on, and when that is done.
+//! One device: the requests that wait for it, those in progress, and when each is done.
 //!
-//! - Without an arm, up to `depth` requests are worked on at once. Each takes its latency, and then
-//!   its bytes move behind those of the others, as over one bus. Begins are a bound of requests a
-//!   second apart.
-//! - With an arm, one request at a time is worked on: of the `depth` oldest the next one in the
-//!   direction of rising places, and behind the last the lowest (C-LOOK). It takes a seek, half a
-//!   turn, and the time that its bytes pass under the head; a request that begins where the last
-//!   one ended takes the latter alone. A seek grows with the root of its distance (Ruemmler and
-//!   Wilkes, *An introduction to disk drive modeling*, 1994).
+//! - Without an arm, up to `depth` requests are in progress at once. Each takes its latency, and
+//!   then its bytes move behind those of the others, as over one bus. Reads begin at least a second
+//!   divided by their bound apart, and so do writes.
+//! - With an arm, one request is in progress at a time. Among the `depth` oldest, it is the next
+//!   one in the direction of rising places, and behind the last the lowest one (C-LOOK). It takes a
+//!   seek, half a turn, and the time that its bytes pass under the head. A request that begins
+//!   where the last one ended takes neither a seek nor half a turn. A seek grows with the square
+//!   root of its distance (Ruemmler and Wilkes, *An introduction to disk drive modeling*, 1994).
 //!
 //! Invariants
-//! - Everything that is submitted is done once, and not before it could be.
+//! - Every submitted request is done once, and not before it could be.
 //! - While a request is the oldest that waits, at most `2 * depth` others begin before it.
 
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! What sessions hold and wait for, counted.
+//! Counts of what sessions hold and wait for.
 
 use std::collections::BTreeMap;
 

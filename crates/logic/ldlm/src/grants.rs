@@ -1,13 +1,14 @@
-//! Grants: what a client may cache of a file until the MDT calls it back, both sides as machines.
+//! Grants: they let a client cache parts of a file until the MDT calls them back. Both sides are
+//! state machines.
 //!
 //! A client has at most one grant per file. It is a set of [`Bits`], named by the file's FID and a
-//! [`Number`] that rises. It comes with the answer of an ordinary operation and goes by a recall,
-//! by being shed, or by time: with the session's lease, or after 50 ms where no client is called.
-//! `docs/design/grants.md` explains the whole. So far the MDT's engine uses
-//! [`Timed`], and the client a [`Cache`] of timed grants.
+//! [`Number`] that rises. It comes with the answer to an ordinary operation. It ends with a recall,
+//! when the client gives it back unasked, with the session's lease, or, if no client is called,
+//! after 50 ms. `docs/design/grants.md` explains the whole.
 //!
-//! [`Mdt`] is the table of one MDT, [`Cache`] a client's view of it. Neither knows a clock or a
-//! network: times come in as arguments, and what is to be sent is polled.
+//! [`Mdt`] is the table of one MDT, [`Timed`] the table of an MDT's timed grants, and [`Cache`] a
+//! client's view of its grants. None of them has a clock or a network: times come in as arguments,
+//! and the caller polls for messages to send.
 //!
 //! Lustre: inodebits locks of `ldlm` (`ldlm_inodebits.c`, `ldlm_lock.c`, `ldlm_request.c`).
 

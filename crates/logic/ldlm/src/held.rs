@@ -1,8 +1,8 @@
-//! What is held of one resource, by owner.
+//! Granted ranges of one resource, by owner.
 //!
-//! Readers that share a file are not walked: `writers` are the owners with an exclusive range, and
-//! nobody else is in the way of a reader. Who wants a range exclusively and finds no writer in its
-//! way walks the others, up to the first that is.
+//! Readers that share a file are not walked. `writers` are the owners with an exclusive range, and
+//! no other owner is in the way of a reader. A request for an exclusive range that finds no writer
+//! in its way walks the other owners, up to the first conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 

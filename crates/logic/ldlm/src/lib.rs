@@ -1,18 +1,19 @@
-//! The lock space of a target: who holds what, who waits, who is next.
+//! The lock space of a target: which locks are held, which requests wait, and which is granted
+//! next.
 //!
-//! Pure: no clock, no task, no network. The server feeds requests in and carries out what comes
-//! back (which waiters are granted now). [`ExtentLocks`] orders byte ranges of objects for the
-//! length of an operation (OST); [`LockSpace`] keeps what applications hold across calls: `flock`,
-//! `fcntl` and the file's own lock (MDT). [`grants`] is what clients may cache until it is called
-//! back, both sides of it.
+//! Pure: no clock, no task, no network. The server feeds requests in and carries out the results
+//! (which waiters are granted now). [`ExtentLocks`] orders byte ranges of objects for the length of
+//! an operation (OST). [`LockSpace`] keeps the locks that applications hold across calls: `flock`,
+//! `fcntl` and the file's own lock (MDT). [`grants`] has both sides of client caching, which lasts
+//! until the MDT calls it back.
 //!
 //! Invariants
 //! - Two granted locks that overlap are both shared, or belong to one owner.
 //! - First come, first served: nothing is granted past an earlier conflicting waiter, so readers
-//!   cannot starve a writer. Only a waiter that waits for the requester itself is passed: to queue
-//!   behind it would be a deadlock.
-//! - Every call that may free something returns all waiters that this lets in, in the order they
-//!   came.
+//!   cannot starve a writer. The only waiter that is passed is one that waits for the requester
+//!   itself, because queueing behind it would be a deadlock.
+//! - Every call that may free something returns all waiters that this lets in, in the order in
+//!   which they came.
 //!
 //! Lustre: `ldlm_lock.c`, `ldlm_extent.c`, `ldlm_flock.c`.
 

@@ -1,4 +1,5 @@
-//! The ranges that one owner holds on one resource: disjoint, touching ranges of one mode are one.
+//! The ranges that one owner holds on one resource. They are disjoint, and touching ranges of one
+//! mode are joined.
 
 use std::collections::BTreeMap;
 

@@ -2,13 +2,13 @@
 //! lock.
 //!
 //! A lock belongs to an [`Owner`]; an owner never conflicts with itself. POSIX ranges of one owner
-//! split, join and change mode; `flock` and the file's own lock are the same with one range. Kinds
-//! do not see each other.
+//! split, join and change mode; `flock` and the file's own lock are the same with one range. Locks
+//! of different kinds never conflict.
 //!
-//! A request that may wait stands in line under its [`WaitId`]. Whoever asked may
-//! [`LockSpace::leave`] for a while and ask again with the same id: the place is kept, and nothing
-//! is granted to somebody who is not there. Deadlocks among POSIX locks are found when a request
-//! starts to wait: it is refused with EDEADLK.
+//! A request that may wait is queued under its [`WaitId`]. The requester may [`LockSpace::leave`]
+//! for a while and ask again with the same id: its place is kept, and nothing is granted to it
+//! meanwhile. Deadlocks among POSIX locks are found when a request starts to wait: it is refused
+//! with EDEADLK.
 
 use std::collections::{BTreeMap, BTreeSet};
 

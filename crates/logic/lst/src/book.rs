@@ -1,5 +1,5 @@
-//! What a console keeps: nodes and their states, groups, batches and their tests; and the lists
-//! that `lst` prints.
+//! A console's book: nodes and their states, groups, batches and their tests, and the lists that
+//! `lst` prints.
 //!
 //! Invariants
 //! - A node is in the book as long as a group names it.

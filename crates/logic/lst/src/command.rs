@@ -1,4 +1,4 @@
-//! What `lst` asks its console, and what it prints of the answer.
+//! The commands that `lst` sends to its console, and how it prints the answers.
 
 use serde::{Deserialize, Serialize};
 use types::{Nid, Span};

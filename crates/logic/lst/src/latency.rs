@@ -1,7 +1,7 @@
-//! How long requests took: a histogram of fixed size, merged over nodes and subtracted over time.
+//! Latencies of requests: a histogram of fixed size, merged over nodes and subtracted over time.
 //!
 //! Buckets are logarithmic with [`STEPS`] linear steps in each power of two of microseconds, so
-//! that a percentile is told within an eighth of itself. The last bucket holds everything longer.
+//! that a percentile is accurate to an eighth of itself. The last bucket holds everything longer.
 
 use types::Span;
 

@@ -1,14 +1,15 @@
-//! A node's part in a session: which session, which tests, what runs, what was counted.
+//! A node's part in a session: the session, its tests, the running loops and the counters.
 //!
 //! Invariants
 //! - A node is in one session at a time; `force` moves it to another, which stops everything of the
 //!   first.
-//! - Whatever is started is told to stop exactly once: by its batch, by the end of the session, or
-//!   by silence.
-//! - A loop belongs to a [`Run`]; one that ends after its run was stopped changes nothing any more.
+//! - Everything that is started is told to stop exactly once: by its batch, by the end of the
+//!   session, or by silence.
+//! - A loop belongs to a [`Run`]; a loop that ends after its run was stopped changes nothing any
+//!   more.
 //!
-//! The driver performs what [`Member::handle`] and [`Member::handle_timeout`] return, in order, and
-//! tells [`Member::loop_ended`] of each loop that it started.
+//! The driver performs in order what [`Member::handle`] and [`Member::handle_timeout`] return. It
+//! calls [`Member::loop_ended`] for each loop that it started, when that loop ends.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Who talks to whom: `--distribute D:S`.
+//! Which sources talk to which destinations: `--distribute D:S`.
 //!
 //! Source `i` talks to `S` destinations from index `(i / D) * S` on, round the ring of
 //! destinations.

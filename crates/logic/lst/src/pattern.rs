@@ -1,9 +1,9 @@
-//! What a transfer carries and how its receiver looks at it.
+//! The contents of a transfer, and how its receiver checks them.
 //!
-//! `simple` and `full` fill with one magic word; `crc` fills each word from sender, sequence and
-//! its place, so that a page in the wrong place, of another transfer or of another node is seen as
-//! well. A receiving buffer is poisoned before data arrive ([`POISON`]), so that bytes that never
-//! arrived are not those of the transfer before.
+//! `simple` and `full` fill the buffer with one magic word. `crc` makes each word from the sender,
+//! the sequence and the word's place, so that it also detects a page in the wrong place, of another
+//! transfer or of another node. A receiving buffer is poisoned before data arrive ([`POISON`]), so
+//! that bytes that never arrived are not those of the transfer before.
 
 use wire::lst::Check;
 

@@ -1,4 +1,4 @@
-//! What `lst stat` prints: rates over an interval, least, most and mean over the nodes.
+//! The output of `lst stat`: rates over an interval; least, most and mean over the nodes.
 
 use std::fmt::Write as _;
 

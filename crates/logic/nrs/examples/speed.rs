@@ -1,16 +1,16 @@
-//! What scheduling costs: `cargo run --release -p nrs --example speed [table | fifo | pairs [POLICY
+//! Cost of scheduling: `cargo run --release -p nrs --example speed [table | fifo | pairs [POLICY
 //! [DEPTH [COUNT]]] | deep [POLICIES [RUNS]]]`.
 //!
 //! - `deep`: 10,000,000 requests of 10,000 clients queued in one head; then one comes and one
 //!   leaves, 10,000,000 times.
 //! - `table`: enqueue and get per second of each policy, 10,000 clients or objects, 1,000 and
 //!   100,000 queued.
-//! - `pairs`: so many pairs of one policy at a depth, for a counter of instructions or a profile.
+//! - `pairs`: COUNT pairs of one policy at a depth, for a counter of instructions or a profile.
 //! - `fifo`: the same pairs of FIFO in a head and of a bare `VecDeque`, for a counter of
 //!   instructions.
 //!
-//! Means are CPU time of the thread, the making of the requests included; single pairs (the worst
-//! ones) are timed by the clock, with what else the machine was doing in them.
+//! Means are CPU time of the thread, including the making of the requests. Single pairs (the worst
+//! ones) are timed by the clock, which includes whatever else the machine did meanwhile.
 #![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::collections::VecDeque;

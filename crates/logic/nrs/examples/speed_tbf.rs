@@ -1,14 +1,14 @@
-//! What rate limits cost: `cargo run --release -p nrs --example speed_tbf [CLASSES [RULES]]`,
-//! 10,000 of each by default.
+//! Cost of rate limits: `cargo run --release -p nrs --example speed_tbf [CLASSES [RULES]]`, 10,000
+//! of each by default.
 //!
-//! - `idle`: every request finds its class empty, passes and leaves it empty;
-//! - `backlog`: ten requests of each class wait, one comes and one leaves;
+//! - `idle`: every request finds its class empty, passes and leaves it empty.
+//! - `backlog`: ten requests of each class wait, one comes and one leaves.
 //! - `throttled`: classes at their rate, on virtual time: the share of the rate that leaves, and
-//!   what a pair costs;
-//! - `match`: a class that is not there is made and finds its rule among so many.
+//!   the cost of a pair.
+//! - `match`: a class that does not exist yet is made and finds its rule among RULES rules.
 //!
-//! Times are CPU times (the shortest of several rounds, but for `throttled`) of enqueue, get and
-//! finish, and of making the request: neighbours on the machine count less.
+//! Times are CPU times of enqueue, get and finish, and of making the request. They are the shortest
+//! of several rounds, except for `throttled`. CPU times depend less on neighbours on the machine.
 
 use nrs::{Dequeued, Head, HeadKind, Moment, Request, ServiceHeads};
 use types::{CptIndex, Instant, Nid, Span, SplitMix64};

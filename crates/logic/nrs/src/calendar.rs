@@ -1,18 +1,18 @@
-//! Which batches stand in which round: a FIFO per round, the rounds in pages of 16.
+//! Which batches belong to which round: a FIFO per round, the rounds in pages of 16.
 //!
 //! ```text
 //! front   the page of the round being served, kept even when it is empty
 //! later   number of the page -> its place, for pages that have a batch
 //! ```
-//! A client with millions of queued requests has batches in as many rounds; rounds that nobody uses
-//! cost nothing, so that a number far ahead is harmless.
+//! A client with millions of queued requests has batches in as many rounds. Unused rounds cost
+//! nothing, so that a number far ahead is harmless.
 //!
 //! Invariants
-//! - Nothing stands in a page before `front`.
+//! - Nothing is in a page before `front`.
 //! - A page in `later` has a batch.
-//! - `first` is the first batch of the earliest round that has one. Nobody is put before it but
-//!   batches that return to the round being served: they stand before all others there, in the
-//!   order in which they returned.
+//! - `first` is the first batch of the earliest round that has one. Only batches that return to the
+//!   round being served are put before it. They come before all others there, in the order in which
+//!   they returned.
 
 use std::collections::BTreeMap;
 

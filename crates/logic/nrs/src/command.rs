@@ -1,5 +1,5 @@
-//! The scheduler's texts, in Lustre's syntax: what is written to `nrs_policies` and to tunables,
-//! and what reading `nrs_policies` shows.
+//! The scheduler's texts, in Lustre's syntax: values that are written to `nrs_policies` and to
+//! tunables, and the text that reading `nrs_policies` returns.
 
 use std::fmt::Write as _;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! Commands over all partitions of a service: selecting a policy, reading and writing tunables.
 //!
-//! Each command first asks every partition and changes nothing, then changes every partition: an
-//! error leaves all of them as they were.
+//! Each command first asks every partition and changes nothing, then changes every partition. An
+//! error therefore leaves all of them as they were.
 //!
 //! ```text
 //! select --> Done

@@ -1,4 +1,4 @@
-//! CRR-E: client round robin over exports. As CRR-N, with a connection in the place of a node: a
+//! CRR-E: client round robin over exports. It is CRR-N with a connection in place of a node, so a
 //! node with three mounts has three shares. A request without an export is left to FIFO.
 
 use queues::Key;

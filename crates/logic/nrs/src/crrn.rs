@@ -1,10 +1,12 @@
 //! CRR-N: client round robin over NIDs (Lustre: `nrs_crr.c`). Each node gets a batch of up to
 //! `quantum` requests per round, in the order in which its requests came.
 //!
-//! Tunables: `quantum` 1..65535, default 8, changes hold for batches opened later; `unit` rpc or
-//! kib: in KiB a batch closes when the data of its requests reaches the quantum, and what is too
-//! much is a debt of its next one; `place` keep (default) or lustre: whether a client whose last
-//! request has just left goes on with the rest of its quantum when it asks again.
+//! Tunables:
+//! - `quantum`: 1..65535, default 8. A change holds for batches opened later.
+//! - `unit`: `rpc` or `kib`. In KiB, a batch closes when the data of its requests reaches the
+//!   quantum, and the excess is a debt of the client's next batch.
+//! - `place`: `keep` (default) or `lustre`. It decides whether a client whose last request has just
+//!   left goes on with the rest of its quantum when it asks again.
 
 use queues::Key;
 

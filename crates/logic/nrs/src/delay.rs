@@ -1,12 +1,11 @@
-//! `delay` holds requests back for a random time (Lustre: `nrs_delay.c`): for tests of what sits
-//! above a slow server.
+//! `delay` holds requests back for a random time, for tests of software above a slow server.
 //!
 //! Invariants
 //! - Of all requests, `pct` percent are held, each decided on its own; FIFO takes the others.
-//! - A held request leaves no earlier than `min` and no later than a tick after `max` from its
-//!   arrival at the head, if it is asked for.
+//! - A held request leaves no earlier than `min` after its arrival at the head. If the head is
+//!   asked for it, it leaves no later than a tick after `max`.
 //!
-//! Lustre: `nrs_delay.c`, which holds 51 % at `pct` 50 and knows whole seconds only.
+//! Lustre: `nrs_delay.c`, which holds 51 % at `pct` 50 and takes whole seconds only.
 
 use queues::{Wheel, WheelHandle};
 use types::{Instant, Span, SplitMix64};

@@ -1,8 +1,8 @@
-//! FIFO: requests leave in the order they arrived at the head. The fallback of every head: it takes
-//! everything and cannot fail, because it is the head's own list and nothing else.
+//! FIFO: requests leave in the order in which they arrived at the head. It is the fallback of every
+//! head: it takes everything and cannot fail, because it is only the head's own list.
 //!
-//! It holds its own lane and those that broken policies have left behind; the oldest front of them
-//! is next, so that the order of arrival holds over all of them.
+//! It holds its own lane and the lanes that broken policies have left behind. The oldest front of
+//! all these lanes is next, so that the order of arrival holds over all of them.
 
 use crate::{Id, Queue};
 

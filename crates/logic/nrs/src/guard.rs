@@ -1,4 +1,4 @@
-//! A call into a policy that comes back whatever the policy does.
+//! A call into a policy that returns even if the policy panics.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};

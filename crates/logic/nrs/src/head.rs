@@ -1,18 +1,18 @@
-//! A head: one primary policy or none, FIFO as the fallback for what the primary does not take, and
-//! policies that were replaced and still drain.
+//! A head: one primary policy or none, FIFO as the fallback for requests that the primary does not
+//! take, and policies that were replaced and still drain.
 //!
 //! Invariants
 //! - FIFO takes everything, so no request is lost; a request is held by one policy at a time.
-//! - Where several policies hold requests, they are asked in turn: old and new drain 1:1.
-//! - Whether a request may leave is a matter between it and its policy: what one policy holds back
-//!   holds up no other.
-//! - A policy that was replaced goes on at its own pace. Only the end of the service, a request's
-//!   latest time, or an administrator who says so (`fifo now`) overrides a limit.
-//! - A policy that breaks its contract is disabled; its requests leave through FIFO in the order
-//!   they arrived.
+//! - If several policies hold requests, they are asked in turn: old and new drain 1:1.
+//! - Whether a request may leave depends on the request and its policy only: a request that one
+//!   policy holds back holds up no other policy.
+//! - A policy that was replaced goes on at its own pace. Its limits are overridden only by the end
+//!   of the service, by a request's latest time, or by an administrator (`fifo now`).
+//! - A policy that breaks its contract is disabled. Its requests leave through FIFO in the order in
+//!   which they arrived.
 //!
-//! A request with a high or a low id, a slow or a broken policy: `enqueue` and `dequeue` never
-//! fail.
+//! `enqueue` and `dequeue` never fail, whether a request's id is high or low and whether a policy
+//! is slow or broken.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a head tells of its policies: counts, states, and which of them broke.
+//! A head's report of its policies: counts, states, and which of them broke.
 
 use types::Span;
 

@@ -1,7 +1,8 @@
-//! ORR: round robin over objects, sorted by offset (Lustre: `nrs_orr.c`). For disks that seek: each
-//! object gets a batch of up to `quantum` requests per round, which sweeps over it once.
+//! ORR: round robin over objects, sorted by offset (Lustre: `nrs_orr.c`). It is for disks that
+//! seek: each object gets a batch of up to `quantum` requests per round, which sweeps over it once.
 //!
-//! Only `ost_io`, only reads unless `supported` says otherwise; everything else is left to FIFO.
+//! It takes requests only at `ost_io`, and only reads unless `supported` says otherwise. Everything
+//! else is left to FIFO.
 
 use queues::Key;
 use types::{Fid, OstIndex};

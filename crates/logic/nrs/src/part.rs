@@ -1,4 +1,4 @@
-//! Whose requests a head holds.
+//! The part of a service's requests that a head holds.
 
 use std::fmt;
 

@@ -1,13 +1,14 @@
-//! Which head a worker takes from: HP first, but not for ever, and one slot is kept free for it.
+//! Which head a worker takes from: HP first, but not for ever. One slot is kept free for HP.
 //!
 //! With R slots, A active requests, Ah active HP requests and h HP requests taken since the last
 //! regular one:
+//!
 //! ```text
 //! may take HP   : A < R-1 and (Ah == 0 or no regular pending or h < ratio)
 //! may take REG  : A < R-2 or (A == R-2 and (Ah > 0 or the service has no HP head))
 //! ```
 //! Invariants
-//! - Regular requests leave one slot that only HP requests may take, where there is an HP head.
+//! - If there is an HP head, regular requests leave one slot that only HP requests may take.
 //! - While regular requests wait, at most `ratio` HP requests are taken in a row once one is
 //!   active.
 

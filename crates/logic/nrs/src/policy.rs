@@ -1,4 +1,4 @@
-//! What a policy is, and how a head comes by one.
+//! The interface of a policy, and how a head gets a policy.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,15 +1,16 @@
-//! The requests of one head: where they are kept, who holds which, and links for the policies.
+//! The requests of one head: where they are kept, which policy holds which, and links for the
+//! policies.
 //!
 //! ```text
 //! slots   [ request | arrival number | lane, place in it | links and tag of the policy ]  in chunks
 //! lanes   one per holder: its requests in the order they arrived, as ids in blocks
 //! ```
-//! The lane is the head's own list of what a policy holds. It is what makes a broken policy
-//! harmless, whatever has become of the policy's own structures, and what tells the oldest request
+//! The lane is the head's own list of the requests that a policy holds. It makes a broken policy
+//! harmless, whatever has become of the policy's own structures. It also gives the oldest request
 //! of each policy.
 //!
 //! Invariants
-//! - A queued request stands in exactly one lane, and there once.
+//! - A queued request is in exactly one lane, and there once.
 //! - A lane is ordered by arrival number.
 
 use std::hint::black_box;

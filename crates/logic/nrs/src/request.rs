@@ -1,4 +1,4 @@
-//! What a policy may know of a request.
+//! The view of a request that a policy gets.
 
 use types::{Extent, Fid, Instant, Nid, OstIndex};
 use wire::Opcode;

@@ -1,27 +1,29 @@
-//! Rounds: groups of requests take turns, a batch of at most a quantum each. What CRR-N, CRR-E, ORR
-//! and TRR share; they differ in what a group is and in the order inside a batch.
+//! Rounds: groups of requests take turns, a batch of at most a quantum each. CRR-N, CRR-E, ORR and
+//! TRR share them; they differ in what a group is and in the order inside a batch.
 //!
 //! ```text
 //! rounds  5: [ batch of a ] [ batch of c ]      6: [ batch of a ] [ batch of b ]      7: [ batch of a ]
 //!             a1 a2 a3 a4    c1                      a5 a6 a7 a8    b1 b2                 a9
 //! ```
-//! A group that comes, or was idle, joins the round being served behind the batches that are open
-//! there. A batch that has its quantum is closed; the group's next one stands in the next round. So
+//! A new or idle group joins the round being served, behind the batches that are open there. A
+//! batch that has its quantum is closed, and the group's next batch is in the next round. So
 //! appending keeps everything in order, and every step is O(1), whatever is queued.
 //!
 //! A client with fewer requests in flight than a quantum has none queued for a moment whenever its
-//! last one has left, and asks again when that is answered. What becomes of the rest of its quantum
-//! is set ([`Place`]):
-//! - `lustre`: it is lost. Of two clients with 5 and 8 in flight the first one has less.
-//! - `keep`: the group goes on with it, before all others of the round being served, in the order
-//!   in which such groups return. It takes the rest with it into the next round, a quantum at most,
-//!   and no further.
+//! last one has left. It asks again when that one is answered. A setting decides what happens to
+//! the rest of its quantum ([`Place`]):
+//! - `lustre`: the rest is lost. Of two clients with 5 and 8 requests in flight, the first gets
+//!   less.
+//! - `keep`: the group goes on with the rest, before all others of the round being served, in the
+//!   order in which such groups return. It takes the rest with it into the next round, a quantum at
+//!   most, and no further.
 //!
 //! Invariants
 //! - A group has at most one batch in a round.
-//! - Nothing stands before the round being served; while requests are queued, one stands in it.
-//! - The first request of an idle group waits for at most one batch of each other group, of two
-//!   quanta where places are kept.
+//! - Nothing is before the round being served. While requests are queued, that round has one of
+//!   them.
+//! - The first request of an idle group waits for at most one batch of each other group. With
+//!   `keep`, such a batch has at most two quanta.
 //! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
 //!   them.
 

@@ -1,4 +1,4 @@
-//! Where a policy of a head is in its life, and what a start command means there.
+//! The life of a policy on a head, and the meaning of a start command in each of its states.
 //!
 //! ```text
 //!  STOPPED --start--> STARTING --ok--> STARTED --replaced, restarted--> STOPPING --last request done--> STOPPED

@@ -1,12 +1,12 @@
-//! Groups in rounds, by offset inside a batch: what ORR and TRR share. They say what a group is.
+//! Groups in rounds, by offset inside a batch. ORR and TRR share this and define what a group is.
 //!
-//! Only the batch being served is kept in order, and it is put in order when its turn comes: a
+//! Only the batch being served is kept in order, and it is put in order when its turn comes. A
 //! batch that waits costs nothing but its links, and no sort is longer than a quantum.
 //!
 //! Invariants
-//! - Inside a batch requests leave by (first byte, last byte, arrival), as far as they were there
+//! - Inside a batch, requests leave by (first byte, last byte, arrival), as far as they were there
 //!   in time.
-//! - `serving` holds exactly the requests of its batch, which is the front one.
+//! - `sorted` holds exactly the requests of the batch `serving`, which is the front one.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -5,23 +5,25 @@
 //! request -> key (the fields of the policy's argument) -> class -> rule, by rank -> bucket
 //! heap of the classes that have requests, by when the first of each may leave
 //! ```
-//! A class is a queue in one partition; a bucket belongs to a class over all partitions
-//! (`scope=service`), to one head's (`scope=cpt`) or to the node's (`scope=node`), to a
-//! coarser group (`class=`), or to the whole rule (`total=1`). Whoever shares a bucket takes turns
-//! in it.
+//! A class is a queue in one partition. A bucket belongs to one of these:
+//! - a class over all partitions (`scope=service`), in one head (`scope=cpt`) or on the node
+//!   (`scope=node`),
+//! - a coarser group (`class=`),
+//! - the whole rule (`total=1`).
+//!
+//! Classes that share a bucket take turns in it.
 //!
 //! Invariants
-//! - A class is in the heap exactly when it has requests and is attached to the rules of this
-//!   moment, with the time of the ticket for the first of them. The other classes with requests are
-//!   stale: they are in `stale`, and nothing of them leaves before they are attached, except
-//!   requests that are removed.
-//! - Requests of one class leave in the order they came.
-//! - No class leaves faster than its rate and depth say, however many partitions serve it; only a
+//! - A class is in the heap exactly when it has requests and is attached to the current rules; its
+//!   entry has the time of the ticket for its first request. The other classes with requests are in
+//!   `stale`. Nothing of them leaves before they are attached, except requests that are removed.
+//! - Requests of one class leave in the order in which they came.
+//! - No class leaves faster than its rate and depth allow, however many partitions serve it. Only a
 //!   request that may not wait any longer leaves before its time, and pays.
 //! - A rule command looks at [`ATTACH_STEP`] classes at most, and so does each later call until no
 //!   class is stale. Idle classes are attached with their next request.
 //!
-//! Lustre: `nrs_tbf.c`. What differs is in `docs/design/tbf.md`.
+//! Lustre: `nrs_tbf.c`. The differences are in `docs/design/tbf.md`.
 
 mod bucket;
 mod buckets;

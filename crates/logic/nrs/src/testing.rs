@@ -1,4 +1,4 @@
-//! A service of some partitions on virtual time, for the tests of policies that know time.
+//! A service with some partitions on virtual time, for the tests of policies that use time.
 
 use types::{CptIndex, Instant, Nid, Span};
 use wire::Opcode;

@@ -1,5 +1,5 @@
-//! TRR: round robin over OSTs, sorted by offset. As ORR, with an OST in the place of an object: for
-//! a server whose OSTs are disks of their own.
+//! TRR: round robin over OSTs, sorted by offset. It is ORR with an OST in place of an object, for a
+//! server whose OSTs are separate disks.
 
 use queues::Key;
 use types::OstIndex;

@@ -1,4 +1,4 @@
-//! Clients that ask again when they are answered: what each of them gets.
+//! Clients that ask again when they are answered, and the share that each of them gets.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `delay` against an ordered map by (millisecond, arrival): who is held, when each leaves, who
-//! leaves first, what FIFO does beside it, and when the head wants to be asked again.
+//! `delay` against an ordered map by (millisecond, arrival): which requests are held, when each
+//! leaves and in which order, what FIFO does beside it, and when the head is to be asked again.
 
 mod common;
 

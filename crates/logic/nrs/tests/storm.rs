@@ -1,6 +1,6 @@
 //! Hot swaps, promotions, removals and failing policies under load, over many seeds: nothing is
-//! lost, nothing leaves twice, nobody is held beyond the latest time, and FIFO keeps the order of
-//! arrival.
+//! lost, nothing leaves twice, no request is held beyond its latest time, and FIFO keeps the order
+//! of arrival.
 
 mod common;
 

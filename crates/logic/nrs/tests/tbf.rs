@@ -1,6 +1,7 @@
-//! `tbf` against its slow self: who leaves when, how late the head wants to be asked again, what
-//! commands answer, how many classes each rule has; over partitions, both heads, scopes, rules that
-//! come, change and go while classes still wait for the rules before them, removals and promotions.
+//! `tbf` against its slow model: which request leaves when, how late the head is to be asked again,
+//! the answers of commands, and the number of classes of each rule. The tests cover partitions,
+//! both heads, scopes, removals and promotions, and rules that come, change and go while classes
+//! still wait for the rules before them.
 
 mod common;
 mod slow_tbf;

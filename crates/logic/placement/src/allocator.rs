@@ -1,5 +1,5 @@
-//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space
-//! where OSTs are not balanced, else round robin.
+//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space if
+//! OSTs are not balanced, else round robin.
 
 use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};
 use types::SplitMix64;

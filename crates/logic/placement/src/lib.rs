@@ -1,8 +1,8 @@
 //! Which OSTs a new file gets: an explicit list, else an explicit start, else by free space while
 //! that is unbalanced, else round robin (Lustre: `lod_qos.c`).
 //!
-//! Pure: the caller says which OSTs exist, which may be used and what room they have, and keeps the
-//! one [`Allocator`] between calls.
+//! Pure: the caller passes in which OSTs exist, which may be used and how much room they have, and
+//! keeps the one [`Allocator`] between calls.
 
 mod allocator;
 mod policy;

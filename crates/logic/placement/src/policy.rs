@@ -1,4 +1,4 @@
-//! How an administrator has the allocator weigh space against spreading (Lustre: `lod.*.qos_*`).
+//! The administrator's settings that weigh free space against spreading (Lustre: `lod.*.qos_*`).
 
 /// Settings of the allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 //! Invariants
 //! - While the usable OSTs stay the same, the numbers of objects on any two of them differ by at
 //!   most one.
-//! - Files of one stripe count start on every OST equally often in the long run, whatever divides
-//!   what: at the end of each full round the starts move on by one.
-//! - Neighbours in a file sit on different nodes as long as nodes have equally many OSTs.
+//! - Files of one stripe count start on every OST equally often in the long run, even if the stripe
+//!   count and the number of OSTs have a common divisor: at the end of each full round the starts
+//!   move on by one.
+//! - Neighbours in a file are on different nodes as long as nodes have equally many OSTs.
 //!
 //! Pure: no clock, no lock, no I/O. Lustre: `lod_ost_alloc_rr`.
 

@@ -1,7 +1,7 @@
-//! When an OST is too full for new files.
+//! When an OST is too full for new files. Existing files may still grow on it until it is really
+//! full.
 //!
-//! Pure. Files that are there may still grow on such an OST until it is really full. Lustre:
-//! `osp_statfs`.
+//! Pure. Lustre: `osp_statfs`.
 
 /// Part of an OST below which it gets no new files: 0.1 % (Lustre: `osp.*.reserved_mb_low`); it is
 /// back at twice as much.

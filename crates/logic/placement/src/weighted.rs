@@ -1,16 +1,16 @@
-//! Choice by free space, for OSTs that are not balanced: at random, the emptier the likelier,
-//! without taking one twice.
+//! Choice by free space, for OSTs that are not balanced: at random, with emptier OSTs more likely,
+//! and no OST taken twice.
 //!
-//! weight = room - penalty(OST) - penalty(node), zero at least. Penalties spread what is chosen in
-//! a row: an OST's and its node's is halved and raised by a use of all, and everybody's falls by
-//! one use, with each choice.
+//! weight = room - penalty(OST) - penalty(node), at least zero. Penalties spread successive
+//! choices. With each choice, the penalties of the chosen OST and of its node are halved and raised
+//! by a use of all; then every penalty falls by one use.
 //!
 //! Invariants
-//! - Only usable OSTs, none of them twice.
+//! - Only usable OSTs are chosen, and none of them twice.
 //! - An OST without weight is chosen only when all that are left have none.
-//! - Without priority for spreading (`prio_free_percent` 100) chances are as the room.
+//! - Without priority for spreading (`prio_free_percent` 100), chances are proportional to room.
 //!
-//! Pure: time and the seed come in. Lustre: `lod_ost_alloc_qos`, `lu_qos`.
+//! Pure: the caller passes in the time and the seed. Lustre: `lod_ost_alloc_qos`, `lu_qos`.
 
 use std::collections::BTreeMap;
 

@@ -1,12 +1,12 @@
 //! How long a service takes now, and how long its clients should wait (Lustre: adaptive timeouts).
 //!
-//! The worst of what was measured within `at_history` counts, remembered in four bins of a quarter
-//! of it each.
+//! The largest measurement within `at_history` counts. It is kept in four bins, each for a quarter
+//! of `at_history`.
 //!
 //! Invariants
 //! - An estimate lies within `at_min..=at_max`.
-//! - A measure is forgotten no sooner than three quarters of `at_history` after it, and no later
-//!   than all of it.
+//! - A measurement is forgotten no sooner than three quarters of `at_history` after it, and no
+//!   later than all of it.
 
 use types::{Instant, Span};
 

@@ -1,8 +1,8 @@
-//! What a client may say of the past: which replays and which resent opens can be meant.
+//! Checks a client's claims about the past: which replays and which resent opens are possible.
 //!
 //! A request with REPLAY is executed on the word of its client: it names its place in history and
-//! brings the answer of the first time. So only what an earlier run can have answered is taken for
-//! a replay. Pure; asked before a request is admitted.
+//! brings the answer of the first time. So only a request that an earlier run can have answered is
+//! taken for a replay. The check is pure, and comes before a request is admitted.
 
 use types::{Instance, Transno};
 use wire::{Opcode, RequestFlags, RequestHeader};

@@ -1,10 +1,12 @@
-//! A target's side of one session: what executes, which answers are kept, what a duplicate gets.
+//! A target's side of one session: which requests execute, which answers are kept, and what a
+//! duplicate gets.
 //!
 //! Invariants
 //! - A modifying xid is admitted to execution at most once (replays have a rule of their own, see
 //!   `recovery`).
-//! - One request of an xid executes at a time; duplicates are told so, and it is answered once.
-//! - Per tag the newest xid is known for ever; its answer is known until the client has
+//! - One request of an xid executes at a time. A duplicate is reported as such, and the xid is
+//!   answered once.
+//! - For each tag, the newest xid is known for ever; its answer is known until the client has
 //!   acknowledged it.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,11 +1,11 @@
-//! What a client keeps of answered changes until they are durable: the replay list.
+//! The answered changes that a client keeps until they are durable: the replay list.
 //!
 //! Invariants
 //! - `changes` holds exactly the answered changes above the last known commit, by place in history.
 //! - An open stays, in `changes` or in `opens`, until its close is durable.
-//! - `bytes` is what the messages in `changes` hold, bulk data not counted.
-//! - `stranded` holds answered changes of sessions that have ended, whose target has not restarted
-//!   since: it still has them and may commit them, but nobody may repeat them.
+//! - `bytes` is the size of the messages in `changes`, without bulk data.
+//! - `stranded` holds answered changes of sessions that have ended, if their target has not
+//!   restarted since. The target still has them and may commit them, but no client may repeat them.
 
 use std::collections::BTreeMap;
 

@@ -1,13 +1,13 @@
-//! A target's callbacks to one client: which is sent when, which is sent again.
+//! A target's callbacks to one client: when each is sent, and when it is sent again.
 //!
 //! - Callbacks are sent in the order of their xids, at most [`limits::CALLBACKS_IN_FLIGHT`] at
-//!   once; what is sent again goes first.
+//!   once. Resends go first.
 //! - A callback is answered, withdrawn by its caller, or ends with the session: its waiter is given
 //!   back once.
-//! - There are never more than [`limits::CALLBACKS_MAX`] without an answer, nor more than
-//!   [`limits::CALLBACK_BYTES_MAX`] of them.
+//! - At most [`limits::CALLBACKS_MAX`] callbacks are without an answer, and at most
+//!   [`limits::CALLBACK_BYTES_MAX`] bytes of them.
 //!
-//! A client may be asked the same twice, and answers twice: a callback says what is wanted, and
+//! A client may be asked the same twice, and answers twice. A callback states what is wanted, so
 //! repeating it changes nothing.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Bounds of the machines, with their derivation.
+//! Bounds of the state machines, with their derivation.
 
 use types::Span;
 

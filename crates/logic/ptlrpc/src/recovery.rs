@@ -1,18 +1,18 @@
-//! A target's return after a restart: who must come back, whose change is executed next, when
-//! normal service begins.
+//! A target's return after a restart: which clients must come back, whose change is executed next,
+//! and when normal service begins.
 //!
 //! Invariants
 //! - Replays execute one at a time in global transno order; a repeated one is not executed again.
-//! - A gap in the history is passed only when nobody can fill it any more: every known client is
-//!   done, there or not, or is present and has offered a later change.
-//! - No timer runs until somebody tries to connect. Then the window is `soft`, prolonged by every
-//!   sign of progress up to `hard`; at its end who is missing is evicted. It is over at once when
-//!   everybody is done.
-//! - After `hard` each window in which nothing was executed costs whoever is in the way its
-//!   session. After [`limits::HARD_ENDS`] times `hard` whoever is not done loses its session,
+//! - A gap in the history is passed only when no client can fill it any more: every known client is
+//!   done, present or not, or is present and has offered a later change.
+//! - No timer runs until the first attempt to connect. Then the window is `soft`, and every sign of
+//!   progress prolongs it, up to `hard`. At its end, missing clients are evicted. Recovery is over
+//!   at once when every client is done.
+//! - After `hard`, a window in which nothing was executed costs each client in the way its session.
+//!   After [`limits::HARD_ENDS`] times `hard`, every client that is not done loses its session,
 //!   whatever it does, so recovery ends.
-//! - A server among the known clients has `limits::SERVER_RETURN` to come back: it does so at once
-//!   or is down itself. A client that was silent before the target ended has
+//! - A server among the known clients has `limits::SERVER_RETURN` to come back, because it does so
+//!   at once or is down itself. A client that was silent before the target ended has
 //!   `limits::SILENT_RETURN`.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

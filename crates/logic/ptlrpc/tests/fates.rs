@@ -1,4 +1,4 @@
-//! What becomes of changes that their target will not have, or that nobody waits for any more.
+//! The fate of changes that do not survive at their target, or that no caller waits for any more.
 
 use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource, limits};
 use types::{Errno, Instant, Span, TargetId, Xid};

@@ -1,7 +1,7 @@
 //! Random histories of two clients and a server that restarts, without I/O: messages are lost,
-//! repeated and reordered, links break, the server forgets what it had not committed. Whatever
-//! happens,
-//! - every change takes effect once, and what was acknowledged stays,
+//! repeated and reordered, links break, the server forgets whatever it had not committed. In every
+//! history
+//! - every change takes effect once, and acknowledged changes stay,
 //! - a tag names one unanswered request,
 //! - the history after a restart is the history before it.
 

@@ -1,4 +1,4 @@
-//! Threads bound to the CPUs of a partition, and their memory to its node. Where the system refuses
+//! Binds threads to the CPUs of a partition, and their memory to its node. If the system refuses
 //! (containers), the thread stays unbound and one log line says so.
 
 use std::sync::atomic::{AtomicBool, Ordering};

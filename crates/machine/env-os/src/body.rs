@@ -1,4 +1,4 @@
-//! `env::EnvBody`: clocks, tasks, randomness, and which LND a link takes.
+//! `env::EnvBody`: clocks, tasks, randomness, and the choice of the LND for a link.
 
 use std::io;
 use std::rc::Rc;

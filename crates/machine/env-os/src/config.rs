@@ -1,4 +1,4 @@
-//! What a node may set about its executor and its LNDs.
+//! A node's settings for its executor and its LNDs.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,5 @@
-//! What is under way from one thread to another, and a place to wait until it is less.
+//! Counts the frames and bytes on their way from one thread to another, and lets a task wait until
+//! there are fewer.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

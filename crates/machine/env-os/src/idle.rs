@@ -1,8 +1,8 @@
-//! An executor without work: tokio asks before it parks its thread, and [`Linger`] says whether to
-//! look once more.
+//! An executor without work: tokio calls this module before it parks its thread, and [`Linger`]
+//! decides whether to look once more.
 //!
 //! To look once more is to wake a task that does nothing: the runtime then asks its driver without
-//! waiting, runs what came, and is back here.
+//! waiting, runs whatever came, and is back here.
 
 use std::cell::RefCell;
 use std::future::poll_fn;

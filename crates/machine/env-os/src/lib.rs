@@ -3,8 +3,8 @@
 //!
 //! [`run`] makes an executor on the calling thread and hands an [`env::Env`] to `main`;
 //! [`spawn_thread`] does so on a thread of its own. Everything made from an `Env` stays on its
-//! thread. Which LND carries a link is decided by the network of the address: `lo` stays inside
-//! this process (and crosses threads), everything else is TCP.
+//! thread. The network of the address decides which LND carries a link: `lo` stays inside this
+//! process (and crosses threads), everything else is TCP.
 //!
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 

@@ -1,19 +1,19 @@
-//! Whether an executor that has nothing to do looks for more work for a moment before it sleeps.
+//! Decides whether an executor that has nothing to do looks for more work for a moment before it
+//! sleeps.
 //!
-//! Waking a thread costs 5 us of CPU, and some 50 us of time where its CPU was halted as well (more
-//! in a virtual machine), and an operation of a file system is a chain of such wakes: kernel,
-//! client, server, client, kernel. A thread that looks on for a moment (50 us by default) instead
-//! is there when the next link comes. Three things keep that from costing others:
+//! Waking a thread costs 5 us of CPU, and some 50 us of time if its CPU was halted as well (more in
+//! a virtual machine). An operation of a file system is a chain of such wakes: kernel, client,
+//! server, client, kernel. A thread that looks on for a moment instead (50 us by default) is there
+//! when the next step of the chain comes. Three rules keep that from costing others:
 //!
-//! - Between two looks it offers its CPU (`sched_yield`). Where that took longer than [`CROWDED`],
-//!   somebody computes there, and whoever yields goes to the end of the line: it stops for a while,
-//!   for longer each time.
-//! - It looks on only where the last pause was short, so an idle node sleeps.
-//! - Where looking on brought nothing several times, it is left for some pauses.
+//! - Between two looks the executor offers its CPU (`sched_yield`). If that took longer than
+//!   [`CROWDED`], another thread computes there, and a thread that yields goes to the end of the
+//!   line. The executor then stops looking for a while, for longer each time.
+//! - It looks on only if the last pause was short, so an idle node sleeps.
+//! - If looking on brought nothing several times, it sleeps through some pauses.
 //!
 //! The idea and the adaptation are those of the kernel's halt polling
-//! (`drivers/cpuidle/governors/haltpoll.c`). Pure: time and what happened go in, what to do comes
-//! out.
+//! (`drivers/cpuidle/governors/haltpoll.c`). Pure: times and events go in, decisions come out.
 
 use types::{Instant, Span};
 

@@ -1,12 +1,12 @@
-//! Who may have one more link.
+//! Whether a peer may have one more link.
 //!
 //! Invariants
-//! - An address has no more links than it leaves free for others, of three quarters of all places.
-//! - The last quarter is for addresses that have few ([`LINKS_FEW`]): so one that takes all that it
-//!   can get keeps nobody out.
+//! - Of three quarters of all places, an address has no more links than it leaves free for others.
+//! - The last quarter is for addresses that have few links ([`LINKS_FEW`]), so an address that
+//!   takes all that it can get keeps no other out.
 //!
 //! Pure: the acceptor asks before it takes a connection. Links that become whole at the same time
-//! are not counted yet, at most the half-open ones.
+//! are not counted yet; there are at most as many as half-open ones.
 
 use crate::limits::{LINK_DESCRIPTORS, LINKS_FEW, LINKS_KEPT_SHARE};
 

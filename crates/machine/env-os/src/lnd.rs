@@ -1,8 +1,8 @@
-//! Threads of the LND, apart from the executor: `lnd_threads` per CPT, bound to its CPUs, each an
-//! executor of its own.
+//! Threads of the LND, apart from the executor: `lnd_threads` per CPT. They are bound to its CPUs,
+//! and each is an executor of its own.
 //!
 //! Lustre's socklnd has such scheduler threads per CPT, and a link belongs to the CPT of its peer's
-//! NID. Here they are optional, because on few CPUs the hand-over costs more than it gives.
+//! NID. Here they are optional, because on few CPUs the hand-over costs more than it gains.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;

@@ -1,12 +1,12 @@
 //! The `lo` LND: links inside this process, also between its threads.
 //!
-//! A listener is an entry in a table of the process; a connect puts one end of a pair of queues
-//! before it. Frames cross as the bytes of their header and the shared bytes of their payload, and
-//! are checked at the other end as everywhere, but bulk data is not checksummed: it never leaves
+//! A listener is an entry in a table of the process. A connect hands it one end of a pair of
+//! queues. Frames cross as the bytes of their header and the shared bytes of their payload. The
+//! other end checks them as everywhere, but bulk data has no checksum, because it never leaves
 //! memory.
 //!
-//! Bulk has queues of its own: data that a server waits for must arrive while it takes no further
-//! requests.
+//! Bulk has queues of its own, because data that a server waits for must arrive while it takes no
+//! further requests.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! CPUs, cores, sockets and NUMA nodes of this machine, as Linux tells them below `/sys`.
+//! CPUs, cores, sockets and NUMA nodes of this machine, as Linux reports them below `/sys`.
 
 use std::fs;
 use std::path::Path;

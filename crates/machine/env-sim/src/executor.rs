@@ -1,8 +1,8 @@
 //! The executor: tasks of all nodes in one thread, a seeded choice among the ready, timers in
 //! virtual nanoseconds.
 //!
-//! Nothing is called out of here (no wake of a foreign waker, no drop of a future) while state is
-//! borrowed: a dropped future closes links and removes timers, which comes back in.
+//! No outside code is called (no wake of a foreign waker, no drop of a future) while state is
+//! borrowed, because a dropped future closes links and removes timers, which comes back in.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! The fault model of the network: what may break, how often, and what was in fact broken.
+//! The fault model of the network: which faults may happen, how often, and which ones did.
 //!
 //! A link here is meaner than TCP on purpose: single messages vanish, come twice or overtake each
-//! other. Whoever survives that survives every LND. What never happens: a message altered so that
-//! its checksum still fits.
+//! other. Code that survives that survives every LND. One fault never happens: a message altered so
+//! that its checksum still fits.
 
 use types::Span;
 

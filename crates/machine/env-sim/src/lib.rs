@@ -17,10 +17,10 @@
 //!   it.
 //! - A task belongs to the node whose [`Env`] spawned it and dies with it, between two polls.
 //! - Messages cross a link as encoded bytes.
-//! - A panic of any task, an error-level event and a run that is stuck end the run with the seed in
+//! - A panic of any task, an error-level event or a run that is stuck ends the run with the seed in
 //!   the message.
 //!
-//! Faults are described in [`Faults`]; nodes are killed with [`NodeHandle::kill`] and start again
+//! Faults are described in [`Faults`]. Nodes are killed with [`NodeHandle::kill`] and start again
 //! with the next [`NodeHandle::env`].
 
 mod executor;

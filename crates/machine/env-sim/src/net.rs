@@ -1,8 +1,8 @@
 //! The simulated LND: pairs of ends that exchange encoded frames through the timer heap.
 //!
-//! In order within control and within bulk of one direction, unless a fault says otherwise. A
-//! link's end is told to the peer by a message of its own, which partitions hold up and machine
-//! deaths swallow, as with TCP.
+//! Control and bulk of one direction each arrive in order, unless a fault says otherwise. A
+//! separate message reports a link's end to the peer. Partitions hold it up and machine deaths
+//! swallow it, as with TCP.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

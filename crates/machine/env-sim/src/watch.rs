@@ -1,5 +1,5 @@
-//! Events of `tracing` during a run: error-level ones are kept (they fail the run), others can be
-//! printed with virtual time and node, to read how a failing seed went.
+//! Events of `tracing` during a run. Error-level events are kept, because they fail the run. Others
+//! can be printed with virtual time and node, to read how a failing seed went.
 
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,13 +1,14 @@
 //! Page-aligned buffers, kept for the next transfer.
 //!
-//! `O_DIRECT` needs the alignment, and a fresh megabyte costs 256 page faults, more than its way
-//! through a loopback socket. A buffer may be dropped on any thread.
+//! `O_DIRECT` needs the alignment. Buffers are kept because a fresh megabyte costs 256 page faults,
+//! more than its way through a loopback socket. A buffer may be dropped on any thread.
 //!
 //! Invariants
-//! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has what its
-//!   last user left. Neither is cleared again.
-//! - A pool keeps at most the bytes that it was made for. What comes back beyond them replaces
-//!   buffers of the size that takes most, so that the sizes in use are the ones that are kept.
+//! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has the bytes
+//!   that its last user left. Neither is cleared again.
+//! - A pool keeps at most the bytes that it was made for. A buffer that comes back beyond them
+//!   replaces buffers of the size that takes most, so that the sizes in use are the ones that are
+//!   kept.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

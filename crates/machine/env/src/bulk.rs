@@ -1,4 +1,5 @@
-//! Bulk data in flight: which ids a link expects, and who waits for them. Used by every LND.
+//! Bulk data in flight: the ids that a link expects, and the tasks that wait for them. Used by
+//! every LND.
 //!
 //! A table may be shared with the thread that reads the link's socket.
 

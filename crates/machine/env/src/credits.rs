@@ -1,13 +1,13 @@
 //! LNet credits: how many messages may be under way to one peer, and from one interface to all of
 //! them.
 //!
-//! A message takes a credit of its peer, then one of its interface; where none is left it waits in
-//! the queue of that stage. Both come back in reverse order when the message is done, each to the
-//! head of its queue. So a peer that takes nothing holds `peer_credits` messages of an interface
-//! and no more.
+//! A message takes a credit of its peer, then one of its interface. If there is none, it waits in
+//! the queue of that stage. When the message is done, both credits come back in reverse order, each
+//! to the head of its queue. So a peer that takes nothing holds `peer_credits` messages of an
+//! interface and no more.
 //!
 //! Invariants
-//! - Messages of a peer leave in the order they came.
+//! - Messages of a peer leave in the order in which they came.
 //! - A peer has at most `peer_credits` messages under way, an interface at most its share of
 //!   `credits`.
 //! - A counter below zero is the length of its queue; a queue holds messages only while its counter

@@ -1,4 +1,4 @@
-//! What a node has sent and received, as its LNDs count it.
+//! The traffic that a node has sent and received, as its LNDs count it.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 

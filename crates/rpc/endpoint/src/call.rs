@@ -1,4 +1,4 @@
-//! What a caller asks for and what it gets: [`Call`], [`Answer`], [`CallError`].
+//! The arguments and the outcome of a call: [`Call`], [`Answer`], [`CallError`].
 
 use std::any::Any;
 use std::rc::Rc;

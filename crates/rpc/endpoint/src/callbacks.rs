@@ -1,11 +1,13 @@
-//! Callbacks of a target: handled in tasks of their own, whatever this client's requests wait for.
+//! Callbacks of a target. Each is handled in a task of its own, whatever this client's requests
+//! wait for.
 //!
-//! - Only the target of a session is listened to, on the session's own link.
+//! - A callback is accepted only from the target of the session, on the session's own link.
 //! - Handlers begin in the order in which callbacks arrive.
-//! - Of one target at most [`CALLBACK_SLOTS`] are handled at once. It is told that there is no room
-//!   for more, and sends them again.
-//! - One that comes again while it is handled is answered once, on the newest link. One that comes
-//!   again later is handled again: it says what is wanted, and repeating it changes nothing.
+//! - At most [`CALLBACK_SLOTS`] callbacks of one target are handled at once. Further ones are
+//!   refused as busy, and the target sends them again.
+//! - A callback that arrives again while it is handled is answered once, on the newest link. One
+//!   that arrives again later is handled again. It says what is wanted, so repeating it changes
+//!   nothing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A call under way: what its caller waits for.
+//! A call under way: the future that its caller awaits.
 
 use std::future::Future;
 use std::pin::Pin;

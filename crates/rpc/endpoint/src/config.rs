@@ -1,4 +1,4 @@
-//! Settings of an endpoint, and who tells it where targets are.
+//! Settings of an endpoint, and the trait that gives it the addresses of targets.
 
 use ptlrpc::ImportConfig;
 use types::{Nid, NidAddr, TargetId};

@@ -1,4 +1,5 @@
-//! Where targets are: the MGS's configuration as last read, and the targets of this node itself.
+//! The addresses of targets: the MGS's configuration as last read, and the targets of this node
+//! itself.
 
 use std::cell::{Ref, RefCell};
 use std::collections::BTreeSet;

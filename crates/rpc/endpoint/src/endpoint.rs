@@ -1,5 +1,5 @@
-//! The endpoint: its remotes, its links (one per node, shared by the targets there) and the readers
-//! of those.
+//! The endpoint: its remotes, its links (one per node, shared by the targets there) and their
+//! readers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The asking side of an RPC: a thin driver of [`ptlrpc::Import`] over the links of an environment.
+//! The client side of RPC: a thin driver of [`ptlrpc::Import`] over the links of an environment.
 //!
 //! An [`Endpoint`] is one client (a mount, or a server that uses other servers). It has one
 //! [`Remote`] per target and one link per node, shared by the targets there. A [`Remote::call`]

@@ -1,6 +1,6 @@
-//! When a target is away, and since when: what the log says of it.
+//! The log lines about a target that is away: when they are due, and how long it has been away.
 //!
-//! Pure: time comes in, lines go out.
+//! Pure: the time is an argument, and the lines are the result.
 
 use types::{Instant, Span};
 

@@ -1,4 +1,4 @@
-//! A value that one task leaves for another on the same thread: tokio's oneshot without its
+//! A value that one task leaves for another on the same thread. It is tokio's oneshot without the
 //! atomics.
 
 use std::cell::RefCell;

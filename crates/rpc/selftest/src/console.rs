@@ -1,7 +1,8 @@
-//! The console: one session, its nodes, and what `lst` asks.
+//! The console: one session, its nodes, and the commands of `lst`.
 //!
-//! Nodes are asked all at once; each answer, or its absence, is the node's new state. A session
-//! that gets no command for its timeout ends; until then nodes that are not heard of are pinged.
+//! The console asks all nodes at once. Each answer, or its absence, is the node's new state. A
+//! session that gets no command for its timeout ends. Until then the console pings nodes that it
+//! has not heard from.
 
 mod run;
 mod see;

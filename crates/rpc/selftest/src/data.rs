@@ -1,4 +1,4 @@
-//! Data of transfers: made, checked, and spoilt where a test of the check asks for it.
+//! Data of transfers: made, checked, and corrupted if a test of the check asks for it.
 
 use std::cell::Cell;
 use std::sync::OnceLock;

@@ -3,10 +3,10 @@
 //! ```text
 //!  lst -- Command --> Console -- LstControl --> SelfTest (source) == LstPing, LstBrw ==> SelfTest (destination)
 //! ```
-//! Every node serves a [`SelfTest`] under [`types::TargetId::LST`]: it joins one session at a time,
+//! Every node serves a [`SelfTest`] under [`types::TargetId::LST`]. It joins one session at a time,
 //! runs loops as a source and answers as a destination. A [`Console`] owns one session and talks to
-//! its nodes. What is decided is in `lst`; here it is carried out. Portals of Lustre: tests 50,
-//! framework 51, bulk and replies 52; here opcodes.
+//! its nodes. The crate `lst` decides; this crate carries the decisions out. Lustre uses portals
+//! (50 for tests, 51 for the framework, 52 for bulk and replies); Nacre uses opcodes.
 
 mod console;
 mod data;

@@ -1,4 +1,4 @@
-//! A loop of a test: prepare, send, wait, check, count, again.
+//! One loop of a test: prepare, send, wait, check, count, repeat.
 
 use std::cell::Cell;
 use std::rc::Rc;

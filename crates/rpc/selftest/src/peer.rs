@@ -1,4 +1,4 @@
-//! The way to a node's self-test.
+//! The connection to a node's self-test.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! The node side: joins a session, answers tests, runs its own.
+//! The node's side: it joins a session, answers tests and runs its own.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
-//! A server that holds 1,000,000 throttled requests of 20,000 sessions, and what that costs:
+//! The cost of a server that holds 1,000,000 throttled requests of 20,000 sessions:
 //! `cargo run --profile ci -p service --example crowd [SESSIONS [EACH]]`.
 //!
-//! Time is simulated, memory and CPU are not: it prints the resident bytes that a request takes,
-//! what `req_bytes` says of it, and the CPU time of a minute with early replies to all.
+//! Time is simulated, memory and CPU are not. The example prints a request's resident bytes, its
+//! bytes according to `req_bytes`, and the CPU time of a minute with early replies to all.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

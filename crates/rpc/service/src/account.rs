@@ -1,12 +1,12 @@
-//! The account of pulled bytes of one CPT: who may pull how much, and who waits.
+//! The account of pulled bytes of one CPT: how much each client may pull, and which clients wait.
 //!
 //! Invariants
-//! - What is held is at most the account; a bulk larger than the account takes all of it.
-//! - A client that holds something takes no more than is left free behind it. So one that takes
-//!   all it can get leaves half of the account, two leave a third, and another one's first bulk
-//!   finds room.
-//! - First come, first served, but for clients that are at their share: they are passed, and have
-//!   their turn at the latest when they hold nothing any more.
+//! - The bytes held are at most the account. A bulk larger than the account takes all of it.
+//! - A client that holds something takes at most what then remains free. So a client that takes all
+//!   it can leaves half of the account, and two leave a third. Another client's first bulk finds
+//!   room.
+//! - Clients are served in the order in which they asked. Others pass a client that is at its
+//!   share. That client has its turn at the latest when it holds nothing any more.
 //!
 //! A client that does not send what it offered holds its share until its pulls time out.
 

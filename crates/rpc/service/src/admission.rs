@@ -1,4 +1,4 @@
-//! Whether a request is executed, answered again, held for recovery or left alone.
+//! Decides whether a request is executed, answered again, held for recovery or ignored.
 
 use std::rc::Rc;
 

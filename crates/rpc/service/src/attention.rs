@@ -1,4 +1,5 @@
-//! Whether this server listens: what it did not read while it stood still is nobody's silence.
+//! Notes when this server stood still. It read nothing meanwhile, so no client counts as silent for
+//! that time.
 
 use std::cell::Cell;
 

@@ -1,9 +1,10 @@
-//! Requests for which there is no room: they are answered at once, and come again later.
+//! Requests for which there is no room: they are refused at once, and the client sends them again
+//! later.
 //!
-//! Links are read whatever waits. So a peer whose requests are held back does not keep the pings,
-//! connections and requests of others from being heard.
+//! Links are read whatever waits. So requests of one peer that are held back do not keep the server
+//! from reading the pings, connections and requests of others.
 //!
-//! What needs no room: pings, Connects, Cancels, replays and what else belongs to recovery, and
+//! These need no room: pings, Connects, Cancels, replays and other requests of recovery, and
 //! requests of services that nothing holds back (`ServiceSpec::is_unhindered`).
 
 use std::rc::Rc;

@@ -1,8 +1,8 @@
-//! From a target to the client of a session: callbacks, on the session's own link.
+//! Callbacks from a target to the client of a session, on the session's own link.
 //!
 //! They go out on the control connection at once, whatever the client has asked for and whatever
-//! bulk is under way. A callback lives as long as its caller waits and the session lasts: on the
-//! next connection it is sent again. [`ptlrpc::Lane`] bounds how many there are.
+//! bulk is under way. A callback lives as long as its caller waits and the session lasts. On the
+//! next connection it is sent again. [`ptlrpc::Lane`] bounds their number.
 
 use std::future::Future;
 use std::pin::Pin;

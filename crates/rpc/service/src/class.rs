@@ -1,4 +1,4 @@
-//! What a target says of a request when it arrives: where it queues, which data it moves.
+//! A target's description of a request when it arrives: where it queues and which data it moves.
 
 use types::{Extent, Fid};
 

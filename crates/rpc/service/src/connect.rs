@@ -1,4 +1,4 @@
-//! Connect and Disconnect: sessions begin, go on and end.
+//! Connect and Disconnect: sessions begin, continue and end.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! What an administrator does to the scheduler of a running node, and what a lock does to a request
+//! An administrator's commands to the scheduler of a running node, and a lock's effect on a request
 //! that waits.
 //!
-//! A command holds over all partitions or changes nothing. Only a start that waits for its own
-//! policy to drain takes time; it goes on whether its asker waits or not.
+//! A command applies to all partitions or changes nothing. Only a start that waits for its own
+//! policy to drain takes time. It continues even if the caller no longer waits.
 
 use std::rc::Rc;
 

@@ -29,7 +29,7 @@ pub struct ExportsConfig {
     pub replies: Vec<(Vec<u8>, Vec<u8>)>,
     /// Highest durable transno.
     pub last_committed: Transno,
-    /// Recovery window without progress, 30 s.
+    /// Recovery window without progress, 12 s by default.
     pub recovery_window: Span,
     /// Longest recovery window, 120 s.
     pub recovery_window_max: Span,

@@ -1,12 +1,12 @@
-//! What follows a handler: its answer is kept and sent, its slot given back, a request without its
-//! data tried again.
+//! The steps after a handler: its answer is kept and sent, its slot is given back, and a request
+//! whose data did not arrive is tried again.
 //!
-//! An answer is remembered here and nowhere else, just before it is sent. Every request that may
-//! change something has its answer remembered on its tag, refusals too, so that a resend gets the
-//! same answer. A replay's refusal is not remembered: its client has the first answer already.
-//! Until then the request counts as executing, so a duplicate starts nothing. A target stores the
-//! answer of a change with the change ([`crate::Exports::record`]); that record is read only at the
-//! target's next start.
+//! An answer is remembered only here, just before it is sent. Every request that may change
+//! something has its answer remembered on its tag, refusals too, so that a resend gets the same
+//! answer. A replay's refusal is not remembered, because its client already has the first answer.
+//! Until the answer is remembered, the request counts as executing, so a duplicate starts nothing.
+//! A target stores the answer of a change with the change ([`crate::Exports::record`]). That record
+//! is read only at the target's next start.
 
 use std::rc::Rc;
 

@@ -1,8 +1,7 @@
-//! What a target needs done apart from requests: recovery's clock and end, evictions, leases, early
-//! replies.
+//! A target's work apart from requests: recovery's clock and end, evictions, leases, early replies.
 //!
-//! Two tasks: one ends what is over and waits for the target's commits, the other watches the
-//! clocks of sessions and their requests and waits for nothing.
+//! It has two tasks. One ends what is over and waits for the target's commits. The other watches
+//! the clocks of sessions and their requests, and waits for nothing.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! A request between its arrival and its end: where it is, where its answer goes, how long it has.
+//! A request between its arrival and its end: its stage, the place for its answer, and its
+//! deadline.
 //!
 //! ```text
 //!  stage       means                                        next
@@ -14,11 +15,11 @@
 //!  Over        answered, dropped, or given up               none
 //! ```
 //! Invariants
-//! - A request has a worker slot exactly while it is `Running`, or `Abandoned` without having been
-//!   parked. The slot is given back once.
-//! - A request leaves its head before it ends: nothing in a head is `Over`.
-//! - A request may be resent while it executes: the newest attempt's link and bulk id are the ones
-//!   that count.
+//! - A request has a worker slot exactly while it is `Running`, or while it is `Abandoned` without
+//!   having been parked. The slot is given back once.
+//! - A request leaves its head before it ends, so no request in a head is `Over`.
+//! - A request may be resent while it executes. The link and the bulk id of the newest attempt
+//!   count.
 //!
 //! Every transition asserts the stage that it comes from. A resend changes no stage.
 

@@ -1,4 +1,5 @@
-//! A request as its target's handler has it: the request, its data, a slot to give back early.
+//! A request as its target's handler receives it: the request, its data, and a slot that the
+//! handler may give back early.
 
 use std::rc::Rc;
 

@@ -1,11 +1,11 @@
-//! The answering side of an RPC: from a link to a target's handler and back.
+//! The server side of RPC: from a link to a target's handler and back.
 //!
 //! ```text
 //! link reader -> decode -> session, epoch, instance -> resend filter -> recovery gate -> NRS head -> slot -> handler
 //! ```
-//! A [`Node`] serves links for its [`Target`]s; a target's [`Exports`] hold its sessions, the
-//! answers kept for resends and the recovery after a restart. On the idle path a request is handled
-//! and answered in the reader's own turn.
+//! A [`Node`] serves links for its [`Target`]s. A target's [`Exports`] hold its sessions, the
+//! answers kept for resends, and the recovery after a restart. On the idle path a request is
+//! handled and answered in the reader's own turn.
 
 mod account;
 mod admission;

@@ -1,16 +1,17 @@
-//! The account of what requests occupy, in bytes, from their arrival to their end: who may have
-//! another one here, and who is told to ask again.
+//! The account of the bytes that requests occupy from arrival to end. It decides which session may
+//! have another request here, and which is asked to try again.
 //!
 //! Invariants
-//! - What is held is what the requests under way cost; each gives back what it took, once.
-//! - Requests that are refused room never bring a node above its maximum, a service above
-//!   [`SERVICE_PARTS`] eighths of it. Requests that need no room (see `Node::begin`) are counted
-//!   too.
-//! - A session holds no more than a small part of what it leaves free ([`SESSION_PART`]). So a
-//!   thousand sessions that take all they can get leave a fiftieth, of which another session has
-//!   its part; and nobody has a part that would have to be taken back.
+//! - The bytes held are the cost of the requests under way. Each request gives back what it took,
+//!   once.
+//! - Requests that can be refused for lack of room never bring a node above its maximum. They never
+//!   bring a service above [`SERVICE_PARTS`] eighths of it. Requests that need no room (module
+//!   `busy`) are counted too.
+//! - A session holds at most a small part of what it leaves free ([`SESSION_PART`]). So a thousand
+//!   sessions that take all they can get leave a fiftieth, and another session has its part of
+//!   that. No session has a part that would have to be taken back.
 //!
-//! Lustre bounds the request buffers of a service, not whose requests are in them.
+//! Lustre bounds the request buffers of a service, but not the part of one client.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! A server node: its targets, its links, its services' partitions. The path of a request through
-//! them: `reader`, `admission`, `scheduler`, `handling`.
+//! A server node: its targets, its links, and the partitions of its services. A request passes
+//! through the modules `reader`, `admission`, `scheduler` and `handling`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! A service's part on one CPT, or for one target: slots, timer, and the heads it takes requests
-//! from.
+//! A service's part on one CPT or for one target: its slots, its timer, and the heads from which it
+//! takes requests.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! The other end of a link.
 //!
-//! A peer that takes nothing costs a bounded part of memory: beside the link's own queue, answers
-//! of [`ANSWER_BYTES_MAX`] bytes are put together at once. Others wait until it takes what it has
-//! asked for before ([`Peer::begin_answer`]).
+//! A peer that takes nothing costs a bounded amount of memory. Besides the link's own queue, at
+//! most [`ANSWER_BYTES_MAX`] bytes of answers are assembled at once. Other answers wait until the
+//! peer takes what it has asked for before ([`Peer::begin_answer`]).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! From a link to a session: what a peer sends is decoded and its session found, or the peer is
-//! told that it has none.
+//! From a link to a session: decodes a peer's requests and finds their session. A peer without a
+//! session gets an error reply.
 
 use std::rc::Rc;
 

@@ -1,7 +1,8 @@
-//! Through a partition: queued in an NRS head, taken when a slot is free, handed to the target.
+//! A request's path through a partition: queued in an NRS head, taken when a slot is free, handed
+//! to the target.
 //!
-//! No borrow lives across a handler. A handler that is ready at once is answered in the turn of the
-//! link's reader; only one that has to wait becomes a task.
+//! No borrow is held across a handler. If a handler is ready at once, its answer goes out in the
+//! turn of the link's reader. Only a handler that has to wait becomes a task.
 
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};

@@ -1,4 +1,4 @@
-//! A service of a node: its partitions, its heads, what it counts.
+//! A service of a node: its partitions, its heads and its counters.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! A client's session with a target, and the record by which it is known after a restart.
+//! A client's session with a target, and the record that identifies it after a restart.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};

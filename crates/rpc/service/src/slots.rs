@@ -1,10 +1,10 @@
-//! The worker slots of a partition: how many there are, how many are taken.
+//! The worker slots of a partition: how many exist and how many are taken.
 //!
 //! Invariants
 //! - High-priority requests are among the active ones.
 //! - A slot is given back once: [`Slot::release`] consumes it.
 //!
-//! There may be more active requests than slots, after the number of slots was lowered.
+//! After the number of slots was lowered, there may be more active requests than slots.
 
 use std::cell::Cell;
 use std::rc::Rc;

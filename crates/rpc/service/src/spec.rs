@@ -1,5 +1,5 @@
-//! The services of a node, with Lustre's names and sizes: a service is a deadlock firewall with
-//! workers and queues of its own.
+//! The services of a node, with Lustre's names and sizes. A service is a deadlock firewall with its
+//! own workers and queues.
 
 use types::{TargetId, TargetKind};
 

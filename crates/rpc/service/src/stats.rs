@@ -1,5 +1,5 @@
-//! What a service counts: `stats`, one line a counter, and `req_history`, one line a request, both
-//! in Lustre's format.
+//! The counters of a service: `stats` has one line per counter, `req_history` one line per request.
+//! Both are in Lustre's format.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What a target implements.
+//! The trait that a target implements.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! What all requests of a node share: its environment, the account of pulled bytes, and the
-//! settings of time.
+//! The parts that all requests of a node share: its environment, the account of pulled bytes, and
+//! the time settings.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,10 +1,11 @@
-//! How many requests of a service are handled at once. Lustre's threads are worker slots here: a
-//! slot costs nothing while it is empty, but how many there are is the queue depth to the disk.
+//! How many requests of a service are handled at once. Lustre's threads are worker slots here. An
+//! empty slot costs nothing, but the number of slots is the queue depth to the disk.
 //!
 //! Invariants
-//! - A partition has at least two slots, three where there is a high-priority head: one stays free
-//!   for others.
-//! - It never has more than its limit, and gets one more only when what it has is busy.
+//! - A partition has at least two slots, or three if it has a high-priority head. One stays free
+//!   for other requests.
+//! - A partition never has more slots than its limit. It gets one more only when its slots are
+//!   busy.
 
 use crate::ServiceSpec;
 

@@ -1,5 +1,5 @@
-//! Who is away: idle clients come back at once after a restart, dead ones are evicted when they
-//! harm somebody.
+//! Absent clients: idle ones return at once after a restart, and dead ones are evicted when they
+//! harm other clients.
 
 mod common;
 

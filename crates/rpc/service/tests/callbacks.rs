@@ -1,5 +1,5 @@
-//! Callbacks from a target to its clients: they pass whatever the client waits for, survive its
-//! reconnects, and cost a bounded part of memory when it never answers.
+//! Callbacks from a target to its clients. They pass whatever the client waits for and survive its
+//! reconnects. A client that never answers costs a bounded amount of memory.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Changes whose callers are gone: dropped unless they have begun, and never executed later.
+//! Changes whose callers have given up: they are dropped unless they have begun, and are never
+//! executed later.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! One client asks for more than it is given, others do not notice: what waits is bounded in bytes,
-//! links are read whatever waits, and who leaves gives its places back.
+//! One client asks for more than it is given, and others do not notice. The waiting requests are
+//! bounded in bytes, links are read whatever waits, and a client that leaves gives its places back.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Client and server over the simulated network: whatever is lost, repeated or restarted, an
+//! Client and server over the simulated network. Whatever is lost, repeated or restarted, an
 //! acknowledged change is there, once.
 
 mod common;

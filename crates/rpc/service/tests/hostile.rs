@@ -1,5 +1,5 @@
-//! What a peer may say that no client says: it is refused, its link is closed, and nobody else
-//! notices.
+//! Messages that no correct client sends: they are refused, the link is closed, and other clients
+//! do not notice.
 
 mod common;
 

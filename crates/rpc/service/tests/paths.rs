@@ -1,4 +1,5 @@
-//! The other paths of a request: bulk data, parking, durability, leases, shutdown, nonsense.
+//! The other paths of a request: bulk data, parking, durability, leases, shutdown, malformed
+//! messages.
 
 mod common;
 

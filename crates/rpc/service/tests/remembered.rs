@@ -1,5 +1,5 @@
-//! The answer of a change is remembered once, as it was given: a resend gets the same answer,
-//! before and after a restart, and nothing is done again.
+//! The answer of a change is remembered once, as it was given. A resend gets the same answer,
+//! before and after a restart, and no change is repeated.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Several targets in one node: what the requests of one take from those of the others.
+//! Several targets in one node: how the requests of one affect those of the others.
 
 mod common;
 

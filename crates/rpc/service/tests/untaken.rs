@@ -1,4 +1,4 @@
-//! A client that takes no answers: what is read for it is bounded in bytes, and others go on.
+//! A client that takes no answers: the bytes read for it are bounded, and other clients continue.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Ids of an MDT whose store has lost count of those that it gave out: its records are gone, or an
-//! older copy of them is back. OSTs and clients may know ids that the store does not.
+//! New ids for an MDT whose store no longer knows which ids it gave out. Its records are lost, or
+//! an older copy of them was restored. OSTs and clients may know ids that the store does not.
 
 use osd::{StoreError, Table, View, WriteSet};
 use types::Fid;

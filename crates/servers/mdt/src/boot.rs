@@ -1,7 +1,8 @@
-//! What happens before an MDT accepts a connection: records checked, epoch raised, ids reserved,
-//! root made.
+//! The steps before an MDT accepts a connection: records checked, epoch raised, ids reserved, root
+//! made.
 //!
-//! Safe at any crash: everything stands in one set, committed before the first connection.
+//! Safe at any crash, because everything is in one set that is committed before the first
+//! connection.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,8 +1,8 @@
 //! Object ids that a restart burnt, until the OSTs have no object of them.
 //!
-//! An id that an earlier run gave out may belong to a create that was lost with its client. Nobody
-//! knows its objects then. Pure: which ids those may be, how the store holds them, and what lies
-//! between those that files hold.
+//! An id that an earlier run gave out may belong to a create that was lost with its client. Then no
+//! file names its objects. Pure: decides which ids those may be, how the store holds them, and
+//! which ranges lie between the ids that files hold.
 
 use std::collections::BTreeSet;
 

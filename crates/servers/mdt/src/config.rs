@@ -1,4 +1,4 @@
-//! What an MDT is told when it starts.
+//! Settings of an MDT, given at its start.
 
 use layout::Template;
 use ldlm::grants::Mode;

@@ -1,14 +1,15 @@
-//! The running transaction and everything that decides over it, without sessions and network.
+//! The running transaction and every decision over it, without sessions and network.
 //!
-//! [`Engine::attempt`] is one operation: read, decide, apply, answer, without giving the thread
-//! away in between, so that operations are serial. What it answers is in history but not durable;
+//! [`Engine::attempt`] is one operation: read, decide, apply, answer. It does not yield the thread
+//! in between, so operations are serial. The answered change is in history but not durable;
 //! [`Engine::commit`] makes it so.
 //!
 //! Invariants
 //! - Memory follows the store: effects happen only after the set was applied, leases included. Only
-//!   a change that is refused because of a lease leaves a mark: what it waits for is contended.
-//! - `last_transno` is the highest applied one; a commit reports exactly what was applied before it
-//!   began.
+//!   a change that is refused because of a lease leaves a mark: the leases that it waits for become
+//!   contended.
+//! - `last_transno` is the highest applied one. A commit reports exactly the changes that were
+//!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
 
 use std::cell::{Cell, RefCell};

@@ -1,22 +1,22 @@
-//! Sessions that ended and held something, until the OSTs refuse their client.
+//! Sessions that ended while they held something, until the OSTs refuse their client.
 //!
-//! A client that the MDT has given up may live: it is cut off from the MDT only, or was stopped.
-//! What it sent to an OST under its locks may still be on the way. So nothing that its session held
-//! is given on before every OST of the files has made the fence durable:
+//! A client that the MDT has given up may be alive: it may be cut off from the MDT only, or it was
+//! stopped. Data that it sent to an OST under its locks may still be on the way. So the MDT passes
+//! on nothing that the session held before every OST of the files has made the fence durable:
 //!
-//! - Its lock on a file stays held until the OSTs of that file have the fence, and its handles stay
-//!   open until all have it. Then nobody is granted a lock in between, and no size that others find
-//!   out is believed.
-//! - What a session held that is lost with a restart is not known: it may have been anything at any
-//!   OST. Until an OST has the fence, no lock is granted on a file that has an object there, and no
-//!   size is believed at all.
+//! - Its lock on a file stays held until the OSTs of that file have the fence. Its handles stay
+//!   open until all OSTs have it. So no client is granted a lock in between, and no size that
+//!   another client determines is trusted.
+//! - The MDT does not know what a session held if a restart lost that state. It may have been
+//!   anything at any OST. Until an OST has the fence, no lock is granted on a file that has an
+//!   object there, and no size is trusted at all.
 //!
-//! A record keeps each of them over restarts. It goes when all OSTs have the fence.
+//! A record keeps each of these sessions over restarts. It goes when all OSTs have the fence.
 //!
-//! None is given up while an OST is away, however long. So what is untold is bounded at its source:
-//! beyond [`FENCES_UNTOLD_MAX`] nobody gets a new session, beyond [`FENCES_UNTOLD_OF_CLIENT_MAX`]
-//! that client gets none. Clients ask again until the OSTs are back. Sessions that there are at the
-//! bound may still end.
+//! No fence is given up while an OST is away, however long that takes. So the number of untold
+//! fences is bounded at its source. Beyond [`FENCES_UNTOLD_MAX`] no client gets a new session.
+//! Beyond [`FENCES_UNTOLD_OF_CLIENT_MAX`] that client gets none. Clients ask again until the OSTs
+//! are back. Sessions that exist at the bound may still end.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! What must hold of an MDT's records at every moment, in the running image and in each durable
-//! one: for tests and simulation. It reads everything, so no server calls it.
+//! Checks what must hold for an MDT's records at every moment, in the running image and in each
+//! durable one: for tests and simulation. It reads everything, so no server calls it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,18 +1,20 @@
-//! What clients may cache, as the engine gives it.
+//! The grants that the engine gives: what clients may cache.
 //!
-//! - **timed** (decision 0005): attributes and names together, for 50 ms; another client's change
-//!   waits until that is over. What two clients were after at once is not granted for a while, so
-//!   that only the first change of many waits.
-//! - **recall** (decision 0014): until it is called back. The table is [`ldlm::grants::Mdt`], its
-//!   engine `recalls.rs`; where it gives by time all the same, that is its own business.
+//! - **timed** (decision 0005): attributes and names together, for 50 ms. Another client's change
+//!   waits until that time is over. After two clients wanted the same file at once, it is not
+//!   granted for a while, so only the first of many changes waits.
+//! - **recall** (decision 0014): until the MDT calls the grant back. The table is
+//!   [`ldlm::grants::Mdt`], and `recalls.rs` runs it. The table itself decides when it gives timed
+//!   grants instead.
 //!
-//! Whatever is given now, a change waits for everything that was.
+//! Whichever kind is given now, a change waits for all grants that were given.
 //!
 //! Invariants
-//! - A client counts from when it asked, the MDT from when it answered: the client's end is never
-//!   later than the MDT's.
-//! - Nothing changes what another client holds a grant on, except for what that client cannot see
-//!   (access times, the size of a file that it does not believe to know).
+//! - A client counts from when it asked, the MDT from when it answered. So the client's end is
+//!   never later than the MDT's.
+//! - No change affects something that another client holds a grant on, except for what that client
+//!   cannot see: access times, and the size of a file if the client does not treat that size as
+//!   known.
 
 use ldlm::grants::{
     Begun, Bits, ChangeId, Kind, Mdt, MdtConfig, Mode, Session, TIMED, Timed, Want,

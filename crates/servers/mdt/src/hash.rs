@@ -1,4 +1,5 @@
-//! SipHash-1-3 with a key per file system: names cannot be crafted to collide in a directory.
+//! SipHash-1-3 with a key per file system, so that no names can be crafted to collide in a
+//! directory.
 
 use siphasher::sip::SipHasher13;
 

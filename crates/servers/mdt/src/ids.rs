@@ -1,8 +1,8 @@
 //! Ids of files and objects, from ranges that are durable before their first use.
 //!
-//! The store holds where the reserved range ends. A restart begins there: what was left of the
-//! range is burnt, so that no id is given twice. The next range is reserved while half of the last
-//! one is left; only a storm of creates in one commit interval waits for a commit.
+//! The store holds the end of the reserved range. A restart begins there. The rest of the range is
+//! burnt, so that no id is given twice. The next range is reserved while half of the last one is
+//! left. Only a storm of creates in one commit interval waits for a commit.
 
 use types::{FID_FIRST_NORMAL_SEQ, Fid};
 

@@ -1,4 +1,4 @@
-//! Keys of the MDT's tables. FIDs are big-endian, so that everything of one file stands together.
+//! Keys of the MDT's tables. FIDs are big-endian, so that all records of one file lie together.
 //!
 //! ```text
 //! Inodes    FID 16

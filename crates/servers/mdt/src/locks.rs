@@ -1,11 +1,11 @@
-//! Locks of applications: the grant core of `ldlm`, and who awaits its answers.
+//! Locks of applications: the grant core of `ldlm`, and the requests that wait for its answers.
 //!
-//! A lock belongs to a session: one that ends takes along what it holds, not what the client's next
-//! session holds.
+//! A lock belongs to a session. A session that ends loses what it holds, but not what the client's
+//! next session holds.
 //!
-//! Locks are memory only; clients re-state them after a restart. A waiting request gives its worker
-//! slot back, is answered "still waiting" after the time that the client asked for, and keeps its
-//! place for a while so that the client can ask again with the same cookie.
+//! Locks are in memory only; clients re-state them after a restart. A waiting request gives its
+//! worker slot back. It is answered "still waiting" after the time that the client asked for. It
+//! keeps its place for a while, so that the client can ask again with the same cookie.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

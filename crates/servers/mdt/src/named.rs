@@ -1,4 +1,4 @@
-//! What files name on OSTs, for a comparison with what OSTs have.
+//! The objects on OSTs that files name, for a comparison with the objects that OSTs have.
 
 use layout::{FileLayout, Striping};
 use osd::{Table, View};

@@ -1,13 +1,13 @@
-//! Open files: handles, and who may say how large a file is.
+//! Open files: handles, and which client may report how large a file is.
 //!
 //! Invariants
 //! - A file's `writers` is the number of its handles that are open for writing.
-//! - `write_epoch` of a file changes with each open for writing, each truncate, and when several
-//!   writers were at it: a size that somebody found out under another epoch may be old and is not
-//!   believed.
+//! - `write_epoch` of a file changes with each open for writing, with each truncate, and when
+//!   several clients wrote at once. A size that was determined under another epoch may be old and
+//!   is not trusted.
 //! - Only the one writer of an undisturbed period makes a size clean.
-//! - A client does not write a file that another runs as a program, nor the reverse. Whether one
-//!   may do both is decided by its own kernel.
+//! - A client does not write a file that another runs as a program, nor the reverse. A client's own
+//!   kernel decides whether that client may do both.
 
 use queues::FixedMap;
 use types::{ClientId, Fid};

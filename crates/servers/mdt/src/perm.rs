@@ -1,5 +1,5 @@
-//! Who may do what: Unix permissions, checked here whatever the client checked before, because
-//! clients are not trusted.
+//! Unix permissions. The MDT checks them whatever the client has checked, because clients are not
+//! trusted.
 
 use osd::Table;
 use target::{Decided, OpError};

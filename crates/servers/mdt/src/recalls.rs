@@ -1,13 +1,13 @@
-//! Grants that are called back: sends recalls, wakes changes that waited, and lets leases end. What
-//! is to be done is decided by [`ldlm::grants::Mdt`], which the engine asks at each change.
+//! Grants that are called back: sends recalls, wakes changes that waited, and lets leases end.
+//! [`ldlm::grants::Mdt`] decides what is to be done; the engine asks it at each change.
 //!
 //! ```text
 //! execute --begin--> executed                        a holder's client
 //!            \-----> parked, Recall -----callback-------> gives up
 //!                      ^  Ready <---acknowledgement--------/    or its lease ends
 //! ```
-//! A session's lease counts from when it was heard of last. Replies stop renewing it while its
-//! client leaves recalls without an answer, and tell it so.
+//! A session's lease counts from when the MDT last heard from it. While a client leaves recalls
+//! without an answer, replies stop renewing the lease and say so.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Records of the MDT: little-endian structs, `{type u8, version u8, length u16}` first.
 //!
-//! A reader takes a longer record of a later version (it ignores the tail) and refuses another type
-//! or a length that the bytes do not have. `docs/formats/` draws them.
+//! A reader accepts a longer record of a later version and ignores its tail. It refuses another
+//! type, and a length that the bytes do not have. `docs/formats/` draws the records.
 
 use types::{Fid, Timespec};
 use wire::Attr;

@@ -1,12 +1,13 @@
-//! Commit on share: which keys changed since the last commit, and by whom.
+//! Commit on share: the keys that changed since the last commit, and the clients that changed them.
 //!
 //! A change that decides on a key which *another* client changed since the last commit waits for a
-//! commit first. Then no client's replay depends on the replay of another who may never come back.
-//! Directory size, link count and times commute and are no keys here; reads make no dependency.
+//! commit first. Then no client's replay depends on the replay of another client that may never
+//! come back. Directory size, link count and times commute and are not keys here. Reads make no
+//! dependency.
 //!
-//! A key that a change waits for is *contested* until a commit covers it: changes by others that
-//! decide on it, those of its last changer included, wait for that commit too. Else one that is
-//! quick would change it again and again while the other one waits.
+//! A key that a change waits for is *contested* until a commit covers it. Changes by other clients
+//! that decide on it wait for that commit too, including those of its last changer. Otherwise a
+//! quick client would change the key again and again while the other one waits.
 
 use queues::FixedMap;
 use types::{ClientId, Fid};

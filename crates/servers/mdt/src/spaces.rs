@@ -1,5 +1,5 @@
-//! What room the OSTs have, as they told last, and the choice of OSTs by it. In memory only: a
-//! restart asks again.
+//! The free space of OSTs, as they last reported it, and the choice of OSTs by it. In memory only:
+//! a restart asks again.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! What an MDT keeps in memory only: open files, id ranges, shared keys. A restart rebuilds it from
-//! replays.
+//! The state that an MDT keeps in memory only: open files, id ranges, shared keys. A restart
+//! rebuilds it from replays.
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
-//! What was done: operations that succeeded since the start, by Lustre's names, as `md_stats`
-//! prints them.
+//! Counts the operations that succeeded since the start, by Lustre's names, as `md_stats` prints
+//! them.
 //!
-//! Locks and paths of FIDs are not counted here. An open that also creates is an open, and a
-//! `mknod` where the file is new.
+//! Locks and paths of FIDs are not counted here. An open that also creates counts as an open, and
+//! as a `mknod` if the file is new.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! The target as the service layer sees it: sessions around the engine, and what waits.
+//! The target from the service layer's side: sessions around the engine, and requests that wait.
 
 use std::cell::Cell;
 use std::rc::Rc;

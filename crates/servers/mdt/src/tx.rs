@@ -1,5 +1,5 @@
-//! One operation's changes while it decides: reads go to the running image and to what the
-//! operation itself changed, writes gather in a set that is applied whole or not at all.
+//! One operation's changes while it decides. Reads go to the running image and to the operation's
+//! own changes. Writes gather in a set that is applied whole or not at all.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,19 @@
-//! Objects that no file names, and their end.
+//! Objects that no file names, and their removal.
 //!
-//! An MDT that was made of an export does not know the files that were made after it. Their objects
-//! stay on the OSTs until an administrator has them removed.
+//! An MDT that was made from an export does not know the files that were made after it. Their
+//! objects stay on the OSTs until an administrator has them removed.
 //!
-//! An object is taken for unnamed only if this MDT's store made it, has given its id already, and
-//! the file of its record has no layout of that id. No id is given twice, so no file that is made
-//! meanwhile names it. During recovery a replay may still bring a name back, and nothing is said.
+//! An object counts as unnamed only if all of these hold:
+//! - This MDT's store made it.
+//! - The store has already given its id.
+//! - The file of its record has no layout of that id.
 //!
-//! Objects go by the destroy log, like those of removed files: names are looked at and the log is
-//! written in one step, and an OST is asked when that and all before it are durable. So no crash
-//! leaves a name whose object is gone.
+//! No id is given twice, so no file that is made meanwhile names it. During recovery a replay may
+//! still bring a name back, so the MDT refuses to answer.
+//!
+//! Objects go by the destroy log, like those of removed files. Looking at names and writing the log
+//! are one step. An OST is asked when that and everything before it are durable. So no crash leaves
+//! a name whose object is gone.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,5 +1,6 @@
 //! An MDT and real OSTs through crashes and power cuts: objects of creates that were lost with
-//! their client, and of those that were not; clients that the MDT has given up and that go on.
+//! their client, objects of other creates, and clients that continue after the MDT has given them
+//! up.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;

@@ -1,4 +1,4 @@
-//! An MDT behind its service, with clients and an OST that only destroys, on virtual time.
+//! An MDT behind its service, with clients and an OST that only destroys objects, on virtual time.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;

@@ -1,10 +1,10 @@
-//! The management target: which targets a file system has, where they are, and its persistent
+//! The management target: which targets a file system has, their addresses, and its persistent
 //! parameters (Lustre: MGS).
 //!
-//! It serves any number of file systems and is never in the way of I/O: a running cluster goes on
-//! without it. Every change is durable before it is answered and safe to repeat, so there are no
-//! transnos, no reply records and no recovery here; a client that comes back after a restart simply
-//! gets a fresh session.
+//! It serves any number of file systems and is never in the I/O path: a running cluster continues
+//! without it. Every change is durable before it is answered and safe to repeat. So there are no
+//! transnos, no reply records and no recovery here. A client that comes back after a restart gets a
+//! fresh session.
 //!
 //! Requests
 //! - `MgsRegister`, buffer 0: [`wire::config::Register`]. Reply, buffer 1: the configuration.

@@ -1,4 +1,4 @@
-//! The MGT being served, and what the service asks of it.
+//! The MGT being served: its part of the service's `Target` trait.
 
 use std::rc::Rc;
 

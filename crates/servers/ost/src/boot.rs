@@ -1,4 +1,4 @@
-//! Boot: what the records say, and the next epoch made durable before the first connection.
+//! The start: reads the records, and makes the next epoch durable before the first connection.
 
 use std::rc::Rc;
 

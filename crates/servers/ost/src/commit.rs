@@ -1,9 +1,9 @@
-//! Commits: the data of the dirtied objects first, the record transaction then.
+//! Commits: the data of the dirtied objects first, then the record transaction.
 //!
-//! The mark `committed` is put into the record transaction *before* the data is synced away from
-//! under it: it is the last transno given out when the sync began. Changes that are made while the
-//! sync runs are in the same record transaction, and their data may not be durable; the mark tells
-//! them apart after a crash.
+//! The mark `committed` is the last transno that was given out when the sync of the objects began.
+//! It goes into the record transaction after that sync. Changes that are made while the sync runs
+//! are in the same record transaction, and their data may not be durable. The mark tells them apart
+//! after a crash.
 
 use std::rc::Rc;
 

@@ -1,9 +1,10 @@
 //! Fences: clients that this OST refuses, because their session with an MDT has ended.
 //!
-//! The MDT gives on what a lapsed session held (locks, open files) only when the OSTs of those
-//! files refuse it: what that client sent under the old session and is still on its way then
-//! changes nothing. A fence names the MDT's store, the client, and the lowest session that may use
-//! objects. It is durable before it is answered, so that a restarted OST refuses replays too.
+//! The MDT passes on what a lapsed session held (locks, open files) only when the OSTs of those
+//! files refuse the session. Requests that the client sent under the old session and that are still
+//! on their way then change nothing. A fence names the MDT's store, the client, and the lowest
+//! session that may use objects. It is durable before it is answered, so that a restarted OST
+//! refuses replays too.
 //!
 //! A fence goes when its client ends its session here in good order, because no request of that
 //! life can come then. Beyond [`FENCES_MAX`] the oldest go.

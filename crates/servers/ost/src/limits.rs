@@ -1,4 +1,4 @@
-//! Bounds of an OST, and where they come from.
+//! Bounds of an OST, with their derivation.
 
 /// Bytes of records changed before a commit begins.
 pub(crate) const DIRTY_RECORD_BYTES_MAX: u64 = 16 << 20;

@@ -1,4 +1,4 @@
-//! The objects of an OST that has records of them, for a comparison with what files name.
+//! The objects that have a record on an OST, for a comparison with the objects that files name.
 
 use osd::{StoreError, Table, View};
 use types::Fid;

@@ -1,5 +1,5 @@
-//! Extent locks of objects, held for the length of one operation: `ldlm`'s grant core with somebody
-//! to wake.
+//! Extent locks of objects, held for the length of one operation: `ldlm`'s grant core, plus the
+//! tasks to wake.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,16 +1,16 @@
-//! Whose an object is: the file and the MDT's store for which it was made; and under which layouts
-//! of the file it may be used.
+//! The owner of an object: the file and the MDT's store for which it was made, and the layouts of
+//! the file under which it may be used.
 //!
 //! An MDT whose store was made anew gives old ids to new files. Their objects may still be here
-//! with another file's bytes. So each object's record says whose it is, every request says for whom
-//! it comes, and an object of somebody else is neither shown nor changed.
+//! with another file's bytes. So each object's record names its owner, and every request names the
+//! owner for which it comes. An object of another owner is neither shown nor changed.
 //!
-//! Who takes bytes away from an object tells it the layout version from which on that is so
-//! (`raise`): whoever maps by an older layout is refused (ESTALE), and asks the MDT for a later
-//! one.
+//! A client that takes bytes away from an object first sends it the layout version from which on
+//! that holds (`raise`). Clients that map by an older layout are refused (ESTALE), and ask the MDT
+//! for a later one.
 //!
-//! What records say is remembered for the objects used last, because records cannot be read while a
-//! commit is under way.
+//! The contents of records are cached for the objects used last, because records cannot be read
+//! while a commit is under way.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Records of an OST as they lie in its store; `docs/formats/` draws them. Little-endian, {type,
-//! version, length} first.
+//! Records of an OST as they are stored; `docs/formats/` draws them. Little-endian, {type, version,
+//! length} first.
 
 use types::{ClientId, Fid, Timespec, Transno};
 use wire::body::WireFid;

@@ -1,8 +1,8 @@
-//! Who moved how much: operations and bytes of all, by client node and by job, as `stats`,
-//! `export_stats` and `job_stats` print them.
+//! Operations and bytes: in total, by client node and by job, as `stats`, `export_stats` and
+//! `job_stats` print them.
 //!
-//! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys the one that was
-//! quiet longest goes; jobs also go after `job_cleanup_interval` (Lustre's 600 s).
+//! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys, the key that was
+//! quiet longest goes. Jobs also go after `job_cleanup_interval` (Lustre's 600 s).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

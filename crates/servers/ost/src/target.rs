@@ -1,4 +1,4 @@
-//! One OST being served: its parts, and what the service asks of it.
+//! One OST being served: its parts, and its part of the service's `Target` trait.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

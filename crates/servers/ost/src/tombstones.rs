@@ -1,7 +1,7 @@
-//! Tombstones: which objects were destroyed while somebody lives who may not know it.
+//! Tombstones: objects that were destroyed while there are clients that may not know it.
 //!
-//! Kept in memory and in `Table::Tombstones` alike. A tombstone may go when every session that was
-//! there at its time is gone, and beyond [`TOMBSTONES_MAX`] the oldest go in any case.
+//! They are kept in memory and in `Table::Tombstones` alike. A tombstone may go when every session
+//! that existed at its time is gone. Beyond [`TOMBSTONES_MAX`] the oldest go in any case.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! A change's place in history: transno, reply and records in one set, applied without a wait in
+//! A change's place in history: transno, reply and records in one set, applied without an await in
 //! between.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! A client and an OST on simulated machines: what an answer promises, through kills and power
+//! A client and an OST on simulated machines: the promises of an answer, through kills and power
 //! cuts.
 
 #[path = "world/forged.rs"]

@@ -1,6 +1,6 @@
 //! Records of clients and of the replies that were given to them.
 //!
-//! Both tables begin their keys with the client's id, so that what belongs to one client lies
+//! Both tables begin their keys with the client's id, so that all records of one client lie
 //! together.
 
 use osd::{StoreError, Table, View, WriteSet};

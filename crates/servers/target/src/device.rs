@@ -1,8 +1,9 @@
-//! A slower device than the one that is there: what waits for it, as the target's tasks.
+//! A simulated device, slower than the real one, and the waits of the target's tasks for it.
 //!
-//! What a scheduler or a layout does is only seen where requests wait for something. With a device
-//! of [`device::Model`], object I/O, committed records and syncs wait here: in the slots of their
-//! service, and behind those in its NRS heads, as before a real device. Without one nothing waits.
+//! The effect of a scheduler or a layout is visible only where requests wait for something. With a
+//! device of [`device::Model`], object I/O, committed records and syncs wait here. They hold the
+//! slots of their service, and others wait behind them in its NRS heads, as with a real device.
+//! Without such a device nothing waits.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Why a target does not start, and why an operation does not happen now.
+//! Errors: why a target does not start, and why an operation does not happen now.
 
 use osd::StoreError;
 use types::{Errno, Instant};

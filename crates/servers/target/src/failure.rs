@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! - The first reason is kept; later ones are consequences.
-//! - An instance that has failed answers no request: what it would say may be wrong. Clients send
+//! - An instance that has failed answers no request, because its answer may be wrong. Clients send
 //!   their requests again to the next instance.
 
 use std::cell::RefCell;

@@ -1,5 +1,5 @@
-//! The bytes that version 1 gave to what all targets keep. MGS, MDT and OST chose different widths
-//! for the same values; every later version must read them.
+//! The bytes of version 1 for the values that all targets keep. MGS, MDT and OST chose different
+//! widths for the same values; every later version must read them.
 //!
 //! | target | `format` | `epoch` | reply record |
 //! |---|---|---|---|
@@ -7,9 +7,9 @@
 //! | OST | u16 | u64 | transno u64, then the reply |
 //! | MDT | u32 | u32 | the reply |
 //!
-//! New stores are written like this too. A second shape would not end the first one: every
-//! program would read both for ever. A store could also not be brought from one to the other in
-//! place, because a full store has no room for its rewritten reply records.
+//! New stores are written like this too. A second format would not end the first one, because every
+//! program would read both for ever. A store also could not be converted in place, because a full
+//! store has no room for its rewritten reply records.
 
 use types::{TargetKind, Transno};
 

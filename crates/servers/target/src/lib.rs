@@ -1,12 +1,15 @@
-//! What every target is (MGS, MDT, OST), once: a start that raises the boot epoch, the records of
-//! clients and replies, the loop that brings a change into the store, the commit loop, and the end
-//! after a failure of the storage.
+//! The parts that every target (MGS, MDT, OST) has:
+//! - a start that raises the boot epoch
+//! - the records of clients and replies
+//! - the loop that brings a change into the store
+//! - the commit loop
+//! - the end after a failure of the storage
 //!
-//! A target keeps its records through one [`Store`]. [`Store::persist`] is the only loop that
-//! waits for commits, leases and room. [`Pace`] decides when the next commit begins. [`Failure`]
-//! is how an instance ends: nothing is answered after it.
+//! A target keeps its records through one [`Store`]. [`Store::persist`] is the only loop that waits
+//! for commits, leases and room. [`Pace`] decides when the next commit begins. [`Failure`] is how
+//! an instance ends: nothing is answered after it.
 //!
-//! Crates of targets know this crate and not each other.
+//! Crates of targets depend on this crate and not on each other.
 
 mod boot;
 mod clients;

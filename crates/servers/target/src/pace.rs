@@ -1,4 +1,5 @@
-//! When a target commits: an interval after the first change, at once where too much is dirty.
+//! Decides when a target commits: an interval after the first change, or at once if too much is
+//! dirty.
 //!
 //! No timer runs while nothing is dirty.
 

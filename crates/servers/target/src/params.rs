@@ -1,4 +1,5 @@
-//! Parameters that every target has, under Lustre's names, and how a target adds its own.
+//! Parameters that every target has, under Lustre's names, and the way in which a target adds its
+//! own.
 
 use std::rc::{Rc, Weak};
 

@@ -1,4 +1,4 @@
-//! Room of a target, as statfs reports it.
+//! Free space of a target, as statfs reports it.
 
 use osd::Space;
 use wire::body::{StatfsRep, StatfsState};

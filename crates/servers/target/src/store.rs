@@ -1,4 +1,4 @@
-//! A target's record store, and what happens when it cannot take a change at once.
+//! A target's record store, and the steps when it cannot take a change at once.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What stands between an operation and its success, and what is done about it.
+//! The obstacles between an operation and its success, and the response to each.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,11 +1,12 @@
-//! Everything loses its power at once, clients included: what may be missing then, and what may
-//! not.
+//! Everything loses its power at once, clients included: defines what may be missing then, and what
+//! may not.
 //!
-//! One MDT commits its history in order. So each user's tree must be what it was after some
-//! operation since that user last made everything durable, in names, attributes and extended
-//! attributes; and every file that was fsynced and not written since holds exactly its bytes. Each
-//! block of every other file is what it was, or has some of the changes since then. A stripe whose
-//! object is lost with all its writes is EIO, and only where something was written since.
+//! One MDT commits its history in order. So each user's tree must equal its state after some
+//! operation since that user last made everything durable. This covers names, attributes and
+//! extended attributes. Every file that was fsynced and not written since holds exactly its bytes.
+//! Each block of every other file is as it was at its last sync, or has some of the changes since
+//! then. A stripe whose object is lost with all its writes is EIO, and only if the stripe was
+//! written since.
 
 use std::collections::BTreeMap;
 

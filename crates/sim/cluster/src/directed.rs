@@ -1,12 +1,13 @@
-//! Directed runs: short scripts with seeded timing for what a random run meets too seldom.
+//! Directed runs: short scripts with seeded timing for situations that a random run rarely meets.
 //!
 //! - **share**: client A makes a change; client B modifies on top of it; the MDT dies with A before
-//!   anything need be durable, and A never returns. What B was told must hold: commit on share.
-//! - **late**: client A writes to a file that B has unlinked; A's session at the MDT ends, so the
-//!   objects are destroyed, and A, which an OST still knows, goes on writing. No object may come
-//!   back: tombstones.
+//!   anything need be durable, and A never returns. B's acknowledged work must hold: commit on
+//!   share.
+//! - **late**: client A writes to a file that B has unlinked. A's session at the MDT ends, so the
+//!   objects are destroyed. An OST still knows A, and A goes on writing. No object may come back:
+//!   tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
-//!   client asks again. It is told what happened the first time: reply records.
+//!   client asks again. It gets the answer of the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
 //!   **layouts**, **migrations**: see the modules.
 

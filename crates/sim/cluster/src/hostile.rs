@@ -1,10 +1,11 @@
-//! A hostile client: it connects as everybody does and then sends what no client may.
+//! A hostile client: it connects like any other client and then sends messages that no client may
+//! send.
 //!
-//! It speaks for a user who may change nothing but a directory of its own, and knows no object's
-//! store, so whatever it is answered, honest clients keep what they are promised. Each request is
-//! drawn: any operation, with sessions, instances, numbers, flags, handles and lengths of its own
-//! or forged, and bodies that are bytes of real ones or none. Some links are left half open, and
-//! some answers are never taken.
+//! It acts for a user who may change nothing but a directory of its own, and it knows no object's
+//! store. So the promises to honest clients hold, whatever answers it gets. Each request is drawn:
+//! any operation, with sessions, instances, numbers, flags, handles and lengths of its own or
+//! forged. Bodies are bytes of real ones or none. Some links are left half open, and some answers
+//! are never read.
 
 use std::rc::Rc;
 

@@ -3,38 +3,37 @@
 //!
 //! # Fault model
 //! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are
-//!   cut off from servers, one way or both, for up to 5 s. Nothing is altered unnoticed. Faults
+//!   cut off from servers, one way or both, for up to 5 s. No message is altered undetected. Faults
 //!   come in storms with calm between them.
-//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s:
-//!   between two things that they do, or right after the n-th message, applied set or commit. A
-//!   machine's death loses what its disk had not synced, torn at 4 KiB.
-//! - **Clients**: one may die for ever (the ghost); some die at work, also with the n-th message
-//!   that they send or that comes to them, and others come in their place (`shared`); in the end
-//!   all lose power together with all servers (blackout).
+//! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s.
+//!   They die between two actions, or right after the n-th message, applied set or commit. A
+//!   machine's death loses the unsynced data of its disk, torn at 4 KiB.
+//! - **Clients**: one may die for ever (the ghost). Some die at work, also with the n-th message
+//!   that they send or receive, and others take their place (`shared`). In the end all clients lose
+//!   power together with all servers (blackout).
 //! - **Directed runs** (`share`, `late`, `resend`): a client dies together with the MDT while
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
-//! - **Sessions** (`hard`): nodes stand still and are cut off from each other, servers too, for
-//!   1 ms to 262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be
-//!   read; messages of a node are slow. Calls may fail then. No server is killed meanwhile.
+//! - **Sessions** (`hard`): nodes freeze and are cut off from each other, servers too, for 1 ms to
+//!   262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be read;
+//!   messages of a node are slow. Calls may fail then. No server is killed meanwhile.
 //! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
-//!   them; what is lost is told.
-//! - **A hostile client** (`hostile`) sends what no client may.
-//! - **Stores**: a commit or a sync fails, and what it should have made durable may or may not be
-//!   there. The MDT's has no room for more for a while (`shared`): what would make a name is
-//!   refused then and does nothing, and nothing else is. In one of eight seeds of some scenarios
-//!   servers are on `osd-disk`, on a tmpfs ([`Stores`]).
+//!   them. Lost work is reported.
+//! - **A hostile client** (`hostile`) sends messages that no client may send.
+//! - **Stores**: a commit or a sync fails, and its data may or may not be durable. The MDT's store
+//!   has no space left for a while (`shared`). Then an operation that would create a name is
+//!   refused and has no effect, and no other operation is refused. In one of eight seeds of some
+//!   scenarios servers are on `osd-disk`, on a tmpfs ([`Stores`]).
 //!
 //! # What must hold
-//! - No error reaches a client that lives and keeps its sessions; every answer is the model's.
-//! - In races every thing happens exactly once ([`races`](self)).
-//! - What several users are answered on common files is explained by some order of their calls
-//!   ([`shared`](self)).
-//! - An MDT's records fit together before each start, after each recovery and at peace.
+//! - No error reaches a client that lives and keeps its sessions; every answer equals the model's.
+//! - In races every operation takes effect exactly once ([`races`](self)).
+//! - Some order of the users' calls on common files explains all their answers ([`shared`](self)).
+//! - An MDT's records are consistent before each start, after each recovery and at peace.
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
 //! - After a blackout each user's tree is a state since its last sync, fsynced bytes are there, and
-//!   each block of a file is what it was or has some of the changes since.
+//!   each block of a file is as it was or has some of the changes since.
 //! - When everything is removed, no inode and no object is left.
 
 mod blackout;

@@ -1,12 +1,12 @@
-//! Rare branches that the seeds of CI must reach, each at least once: a branch that no seed comes
-//! to is tested in name only.
+//! Rare branches that the seeds of CI must reach, each at least once. A branch that no seed reaches
+//! is tested in name only.
 //!
-//! Not here, because 580 seeds did not come to it:
-//! - More uncommitted keys than commit on share remembers: 262,144; a run changes some thousand.
-//! - A write to a destroyed object, because the fence of its client refuses it first: the tests of
+//! These branches are not listed, because 580 seeds did not reach them:
+//! - More uncommitted keys than commit on share remembers: 262,144. A run changes some thousand.
+//! - A write to a destroyed object, because the fence of its client refuses it first. The tests of
 //!   `ost` make one.
-//! - A replayed write that a destroy has overtaken, and a replay whose data does not come.
-//! - A request that is dropped because its deadline passed before a handler had it: the tests of
+//! - A replayed write that a destroy has overtaken, and a replay whose data does not arrive.
+//! - A request that is dropped because its deadline passed before a handler had it. The tests of
 //!   `service` make one.
 
 /// As [`planted::reached`] names them in the code.

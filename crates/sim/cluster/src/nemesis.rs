@@ -1,4 +1,4 @@
-//! What is done to the cluster while it works: storms, partitions, resets, kills, power cuts, sick
+//! Faults that hit the cluster while it works: storms, partitions, resets, kills, power cuts, sick
 //! stores.
 
 mod hard;

@@ -1,4 +1,4 @@
-//! Planted bugs: each switch breaks one promise at one place, and some scenario must notice it
+//! Planted bugs: each switch breaks one promise at one place, and some scenario must detect it
 //! within a few seeds.
 
 use crate::Scenario;

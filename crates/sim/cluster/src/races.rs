@@ -1,8 +1,8 @@
-//! Races: all clients try the same things in one directory, and each thing happens exactly once.
+//! Races: all clients try the same operations in one directory, and each takes effect exactly once.
 //!
-//! Whatever interleaving came about, the books must balance: a name that was made m times and taken
-//! away t times is there m - t times, which is 0 or 1. Appended records are all there, once, whole;
-//! a counter under `flock` counts every increment.
+//! In every interleaving the books must balance. A name that was created m times and removed t
+//! times exists m - t times, which is 0 or 1. Every appended record is there once, whole. A counter
+//! under `flock` counts every increment.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

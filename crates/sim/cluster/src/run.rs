@@ -1,4 +1,4 @@
-//! One run: boot, work under faults, peace, verification, blackout.
+//! One run: start, work under faults, peace, verification, blackout.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

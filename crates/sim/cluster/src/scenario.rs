@@ -1,4 +1,4 @@
-//! What a run does and what is done to it; what came out.
+//! The definition of a run: its work, its faults, its outcome.
 
 use std::collections::BTreeMap;
 

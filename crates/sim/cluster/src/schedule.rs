@@ -1,8 +1,8 @@
-//! What a run carries out: everything that its seed draws, or a part of it.
+//! The schedule of a run: everything that its seed draws, or a part of it.
 //!
-//! A whole run is recorded: each operation of a user and each act of the nemesis has a number, and
+//! A whole run is recorded: each operation of a user and each act of the nemesis has a number and
 //! the time at which it began. A part of them is repeated at those times, or as soon after as
-//! possible. Races, the ghost and the blackout are the scenario's and stay.
+//! possible. Races, the ghost and the blackout belong to the scenario and always run.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,4 +1,4 @@
-//! One server of the simulated cluster: a node, a disk that outlives it, and a target booted on
+//! One server of the simulated cluster: a node, a disk that outlives it, and a target that runs on
 //! them.
 
 use std::cell::{Cell, RefCell};

@@ -1,10 +1,10 @@
-//! Several users on common files and directories: whatever they are answered, some order of their
-//! calls explains it ([`oracle::history`]).
+//! Several users on common files and directories. Some order of their calls must explain all
+//! answers ([`oracle::history`]).
 //!
-//! Clients die in the middle of their work and others come in their place; a call of a dead client
+//! Clients die in the middle of their work and others take their place. A call of a dead client
 //! takes effect at any time after its begin, or never. Servers are killed only when everything that
-//! a dead client was told is durable: what dies with its author and a server is a prefix, which the
-//! blackout of other scenarios is about.
+//! was acknowledged to a dead client is durable. Otherwise a client and a server could die together
+//! and leave only a prefix of the calls; the blackout of other scenarios covers that.
 
 mod board;
 mod call;

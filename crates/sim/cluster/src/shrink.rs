@@ -1,4 +1,4 @@
-//! Makes what a failing seed did small: its faults, then its operations, then its faults again.
+//! Shrinks a failing seed's schedule: its faults, then its operations, then its faults again.
 
 use crate::schedule::Schedule;
 

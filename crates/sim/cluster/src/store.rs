@@ -1,18 +1,19 @@
-//! What a server keeps: in memory, or in some seeds on `osd-disk`, with the store in memory beside
-//! it.
+//! A server's store: in memory, or in some seeds on `osd-disk` with the store in memory beside it.
 //!
-//! Beside `osd-disk` the store in memory is its fault model and its witness. It says what fails,
-//! what there is room for and how long things take, and gives file times: the kernel's are not the
-//! simulation's. Everything that is read comes from `osd-disk`, and must be what memory has.
+//! Beside `osd-disk`, the store in memory is the fault model and the witness. It decides which
+//! operations fail, how much space there is and how long operations take. It also gives file times,
+//! because the kernel's times are not the simulation's. Every read comes from `osd-disk` and must
+//! equal the store in memory.
 //!
 //! `osd-disk` runs without threads: blocking calls are made at once, and commits are tasks of the
 //! server's node, in two steps with a pause before each. Its directory is on a tmpfs, which loses
 //! nothing while the kernel runs. So:
-//! - a **killed process** loses what its last ended commit does not cover. What the next one finds
-//!   must be the state after some set since that commit ([`records`]), and memory is made equal;
-//! - after a **power cut** records are found in the same way: pages that were written out and not
-//!   synced are not believed. They are overwritten first, as a disk may have them. Of objects a
-//!   tmpfs loses nothing: memory says what is lost, and the files are made equal.
+//! - A **killed process** loses everything that its last completed commit does not cover. The next
+//!   process must find the state after some set since that commit ([`records`]). The store in
+//!   memory is then made equal.
+//! - After a **power cut** records are found in the same way. Pages that were written out but not
+//!   synced do not count. They are overwritten first, as a disk may have them. A tmpfs loses no
+//!   objects, so the store in memory decides what is lost, and the files are made equal.
 
 mod objects;
 mod records;

@@ -1,4 +1,4 @@
-//! The seeds that CI runs: the same ones every time, and some that depend on the tree.
+//! The seeds that CI runs: a fixed set, and some that depend on the tree.
 
 use std::fmt;
 use std::ops::Range;

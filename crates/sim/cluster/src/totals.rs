@@ -1,4 +1,4 @@
-//! What many runs did together: the witness that no fault is tested in name only.
+//! Totals over many runs. They prove that no fault is tested in name only.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! What a client answers from its grants, and what it has to ask: counted in messages of a quiet
-//! world.
+//! Calls that a client answers from its grants, and calls that need a request, counted in messages
+//! of a quiet world.
 
 use bytes::Bytes;
 use client::{Client, Ctx, SetAttr};

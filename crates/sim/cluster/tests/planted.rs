@@ -1,5 +1,5 @@
-//! Planted bugs of the directed runs are found here on every run of the tests, because such a run
-//! takes milliseconds; the example's `--bugs` tries all.
+//! Finds the planted bugs of the directed runs on every run of the tests, because such a run takes
+//! milliseconds. The example's `--bugs` tries all.
 
 use std::panic::catch_unwind;
 

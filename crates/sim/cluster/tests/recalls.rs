@@ -1,5 +1,5 @@
-//! Grants that are called back: what a client answers by itself, and for how long it keeps others
-//! from their changes.
+//! Grants that are called back: which calls a client answers by itself, and how long it delays
+//! other clients' changes.
 
 use std::cell::Cell;
 use std::rc::Rc;

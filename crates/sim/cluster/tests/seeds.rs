@@ -1,5 +1,5 @@
-//! Seeds of every scenario. `NACRE_SIM_SEEDS` sets how many of each, `NACRE_SIM_FIRST` where they
-//! begin.
+//! Seeds of every scenario. `NACRE_SIM_SEEDS` sets the number of seeds per scenario,
+//! `NACRE_SIM_FIRST` the first seed.
 
 use cluster::{Report, Scenario, Stores, Totals, run};
 

@@ -1,4 +1,4 @@
-//! A planted bug's failing seed, made small: faults and operations alike.
+//! Shrinks a planted bug's failing seed: faults and operations alike.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What the kernel remembers: inodes by node id, names by directory. Without I/O.
+//! The kernel's cache: inodes by node id, names by directory. Without I/O.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

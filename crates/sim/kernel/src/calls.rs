@@ -1,4 +1,4 @@
-//! System calls, with the locks and the memory of `fs/namei.c` and `fs/fuse/dir.c`.
+//! System calls, with the locks and the caching of `fs/namei.c` and `fs/fuse/dir.c`.
 
 use std::rc::Rc;
 

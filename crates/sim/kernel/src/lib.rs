@@ -1,5 +1,5 @@
-//! Linux's side of FUSE as a model: what the kernel remembers of names and attributes, for how
-//! long, and under which locks it asks. It drives a real `fuse` handler in virtual time.
+//! A model of Linux's side of FUSE: which names and attributes the kernel caches, for how long, and
+//! under which locks it sends requests. It drives a real `fuse` handler in virtual time.
 //!
 //! ```text
 //!  system calls --- Kernel (calls) --- Cache (names, nodes, versions, ticks)
@@ -7,24 +7,23 @@
 //!                   fusedev::Direct --- the handler under test
 //! ```
 //!
-//! What it does as Linux 6.1 to 6.18 do (`fs/fuse/dir.c`, `inode.c`, `readdir.c`, `fs/namei.c`):
-//! - A name is believed until its tick is over; then it is asked for again, without the directory's
-//!   lock. What is to be made or replaced is asked for always.
-//! - An answer that was asked for before a newer one was applied changes no attributes, where the
-//!   inode was known already; an inode's first answer is always applied.
+//! The model follows Linux 6.1 to 6.18 (`fs/fuse/dir.c`, `inode.c`, `readdir.c`, `fs/namei.c`):
+//! - A name is valid until its tick is over. Then it is looked up again, without the directory's
+//!   lock. A name that is to be created or replaced is always looked up.
+//! - If an inode is known, an answer whose request began before a newer answer was applied changes
+//!   no attributes. An inode's first answer is always applied.
 //! - Lookups and listings hold the directory's lock shared, changes hold it alone. Lookups of one
 //!   name wait for each other.
 //! - Validity begins when the caller runs again, which may be late, and ends with a tick.
-//! - Listings with attributes (READDIRPLUS) link what they tell.
-//! - A call that meets ESTALE is tried once more and asks for everything then.
-//! - What nobody uses may be forgotten at any time.
-//!
+//! - Listings with attributes (READDIRPLUS) link the entries that they return.
+//! - A call that meets ESTALE is tried once more, with a new request for every step.
+//! - Unused entries may be forgotten at any time.
 //! - A notification about an inode makes every answer under way too old for it. One about a name
-//!   waits for the directory's lock; from Linux 6.19 on it looks for the name before. A new epoch
-//!   makes all names old, those whose answers are under way too.
+//!   waits for the directory's lock; from Linux 6.19 on it looks for the name first. A new epoch
+//!   makes all names old, also those whose answers are under way.
 //!
 //! Not modelled: pages (files are opened for direct I/O), ACLs, symbolic links, negative names (the
-//! handler tells none).
+//! handler returns none).
 
 mod cache;
 mod calls;

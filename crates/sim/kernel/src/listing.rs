@@ -1,4 +1,4 @@
-//! Listings, with the memory of `fs/fuse/readdir.c`.
+//! Listings, with the caching of `fs/fuse/readdir.c`.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! What the handler tells on its own accord, with the locks of `fs/fuse/inode.c` and `dir.c`.
+//! The handler's notifications, with the locks of `fs/fuse/inode.c` and `dir.c`.
 
 use std::cell::RefCell;
 use std::io;

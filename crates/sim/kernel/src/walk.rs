@@ -1,4 +1,4 @@
-//! From names to inodes.
+//! Path walk: from names to inodes.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What makes an answer right.
+//! The rules for a correct answer.
 
 use std::collections::BTreeSet;
 

@@ -1,13 +1,14 @@
-//! What a file must hold that one user writes, reads and syncs while servers lose what it was told
-//! is done.
+//! The permitted contents of a file that one user writes, reads and syncs while servers lose
+//! acknowledged work.
 //!
-//! - Each page holds its last write whose loss is excluded, or a later one: nothing comes back that
-//!   was overwritten and synced over.
-//! - An fsync that answers 0 excludes the loss of every write that was acknowledged while its
-//!   handle was open, since that handle's last fsync: a loss is told to each handle, once.
-//! - A call that fails excludes nothing, and has or has not been done.
+//! - Each page holds its last write whose loss is excluded, or a later one. Content that was
+//!   overwritten and synced over never comes back.
+//! - An fsync that returns 0 excludes losses, because a loss is reported to each handle once. It
+//!   covers every write that was acknowledged while its handle was open, since that handle's last
+//!   fsync.
+//! - A call that fails excludes nothing. Its effect may or may not have happened.
 //!
-//! Pure: the caller says what it was answered.
+//! Pure: the caller reports its answers.
 
 use std::collections::BTreeMap;
 

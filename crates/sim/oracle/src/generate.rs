@@ -1,5 +1,5 @@
-//! Random operations from a seed, with an eye on the model: mostly sensible, sometimes wrong on
-//! purpose.
+//! Random operations from a seed, chosen with the model's state: mostly sensible, sometimes wrong
+//! on purpose.
 
 use env_sim::Rng;
 

@@ -1,15 +1,15 @@
-//! Histories: calls of several users on the same thing, each with its begin and its end, and
-//! whether some order explains all answers.
+//! Histories: calls of several users on the same thing, each with its begin and its end. The search
+//! decides whether some order explains all answers.
 //!
 //! An order explains a history if every call takes effect at one moment between its begin and its
-//! end, and each answer is what a [`Spec`] gives at that moment (linearizability; the search of
-//! Wing and Gong, with the memory of Lowe: what was tried from one state, with the same calls still
-//! to come, is not tried again).
+//! end, and each answer equals the answer of a [`Spec`] at that moment (linearizability). The
+//! search is Wing and Gong's with Lowe's memory: a state that was tried with the same calls still
+//! to come is not tried again.
 //!
-//! Things are independent: a history of all of them is explained exactly if that of each one is. So
-//! each key has a history of its own, which keeps the search small.
+//! Things are independent: a history of all of them is explained exactly if each single history is.
+//! So each key has a history of its own, which keeps the search small.
 //!
-//! A call without an end has an unknown outcome, because its client died or was evicted: it takes
+//! A call without an end has an unknown outcome, because its client died or was evicted. It takes
 //! effect at any moment after its begin, or never.
 //!
 //! Pure: times come in as numbers, the verdict goes out as a value.

@@ -1,12 +1,12 @@
 //! The oracle: a reference file system, random operations that fit it, and the comparison of every
 //! answer.
 //!
-//! A [`Runner`] carries an [`Op`] out through the client library and in the [`Model`], and says
-//! where the two differ. It is one sequential user of a directory of its own: whatever servers and
-//! network do meanwhile, the answers are those of the model, or a promise is broken.
-//! [`verify_tree`] compares a whole tree through any client, [`shrink`] makes a failing sequence
-//! short. What several users do on the same files is recorded as a [`history`], which some order of
-//! the calls must explain.
+//! A [`Runner`] carries an [`Op`] out through the client library and in the [`Model`], and reports
+//! where the two differ. It is one sequential user of a directory of its own. Whatever happens to
+//! servers and network meanwhile, the answers equal the model's, or a promise is broken.
+//! [`verify_tree`] compares a whole tree through any client; [`shrink`] shortens a failing
+//! sequence. Calls of several users on the same files are recorded as a [`history`], which some
+//! order of the calls must explain.
 
 mod check;
 pub mod diary;

@@ -1,9 +1,9 @@
-//! The reference file system: POSIX in memory, one call after another, and what each call must
-//! answer.
+//! The reference file system: POSIX in memory, one call after another, and the required answer to
+//! each call.
 //!
 //! Invariants
 //! - A node lives as long as it has a name or an open slot.
-//! - Where POSIX allows several errors, all of them are named; a result is never left open.
+//! - If POSIX allows several errors, all of them are listed; a result is never left open.
 
 mod ranges;
 mod unsynced;

@@ -1,4 +1,4 @@
-//! Operations as values: what a sequence under test is made of. Printed with `{:?}` they are the
+//! Operations as values: the elements of a sequence under test. Printed with `{:?}` they are the
 //! report of a failure.
 
 use std::fmt;

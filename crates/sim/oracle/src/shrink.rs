@@ -1,4 +1,4 @@
-//! Makes a failing sequence short: whoever reads it should see the bug, not the noise.
+//! Shortens a failing sequence, so that its reader sees the bug and not the noise.
 
 /// Removes runs of operations, then single ones, as long as what is left still `fails`. At most
 /// `tries` runs.

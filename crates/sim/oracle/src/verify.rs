@@ -1,4 +1,4 @@
-//! Reads a whole tree through some client and compares it with the model: what a user would find.
+//! Reads a whole tree through a client and compares it with the model, as a user would see it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What checksums cost: of records, and what they would cost of objects.
+//! The cost of checksums: of records, and what checksums of objects would cost.
 //!
 //! `cargo run --profile ci -p osd-disk --example checksums -- DIR`
 

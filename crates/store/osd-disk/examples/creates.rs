@@ -1,5 +1,5 @@
-//! How fast the record store takes creates: an entry, an inode and the parent's inode in one set, a
-//! commit each second.
+//! The rate at which the record store takes creates. A create is one set with an entry, an inode
+//! and the parent's inode. There is a commit each second.
 //!
 //! `cargo run --release -p osd-disk --example creates -- DIR [COUNT [DIRTY_MIB]]`
 

@@ -1,4 +1,4 @@
-//! What can go wrong while a target's directory is opened.
+//! Errors of opening a target's directory.
 
 use std::path::{Path, PathBuf};
 

@@ -8,11 +8,11 @@
 //!        24 content
 //! ```
 //! Little-endian. A block of kind 1 has changes, each `table u8, kind u8, length of the key u16,
-//! length of the value u32`, key, value; kind 0 removes the key. The last block is of kind 2 and
-//! holds the number of all changes, u64. Changes apply in their order.
+//! length of the value u32`, key, value. Kind 0 of a change removes the key. The last block is of
+//! kind 2 and holds the number of all changes, u64. Changes apply in their order.
 //!
-//! A block's checksum begins with that of the head and covers its own head with a zero in its
-//! place, so that a block of another export, or one in another place, is found too.
+//! A block's checksum continues the head's checksum. It covers the block's own head with a zero in
+//! the checksum's place. So a block of another export, or one in another place, is found too.
 
 use std::io::{ErrorKind, Read};
 

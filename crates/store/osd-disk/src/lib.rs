@@ -1,5 +1,5 @@
 //! The OSD on a disk: records in LMDB ([`DiskMeta`]), objects as files ([`DiskObjects`]), and the
-//! superblock that says whose target a directory is.
+//! superblock that says which target a directory belongs to.
 
 #![allow(
     unsafe_code,

@@ -1,18 +1,20 @@
-//! The superblock: a small file `nacre-super` that says whose target a directory is, and which
-//! formats it uses.
+//! The superblock: a small file `nacre-super` that says which target a directory belongs to, and
+//! which formats it uses.
 //!
 //! Little-endian, in this order: magic (8), version u16, length of the whole u16, CRC-32C u32 (over
 //! everything, itself as zero), compat, ro-compat and incompat words (u64 each), file system name
 //! (8, NUL padded), target u32 (kind and index as on the wire), count of MGS addresses u32, uuid
 //! (16), created: seconds i64, nanoseconds u32, zero u32; then for each MGS address NID u64, port
-//! u16, zero (6). Readers ignore a longer fixed part's tail only by a new version.
+//! u16, zero (6). A longer fixed part needs a new version.
 //!
-//! It is replaced whole: written beside, synced, renamed, directory synced. So a crash leaves the
-//! old one or the new.
+//! It is replaced whole: written to another name, synced, renamed, directory synced. So a crash
+//! leaves the old one or the new.
 //!
 //! Bit 0 of compat says that the target has been served ([`COMPAT_SERVED`]), bit 1 that an MDT has
-//! a data target ([`COMPAT_DATA`]). What an unknown bit means: compat: nothing; ro-compat: the
-//! target may be read, so it is not served (a server writes); incompat: do not touch.
+//! a data target ([`COMPAT_DATA`]). The meaning of an unknown bit depends on its word:
+//! - compat: nothing
+//! - ro-compat: the target may be read, so it is not served (a server writes)
+//! - incompat: do not touch
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -202,7 +204,8 @@ pub struct TargetLock {
 }
 
 /// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is
-/// there already is refused without `reformat`, and a directory that holds anything else always.
+/// there already is refused without `reformat`. A directory without a superblock is refused when it
+/// holds anything else.
 pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
     let _lock = clear(dir, reformat, &PARTS)?;
     write(dir, superblock)

@@ -1,12 +1,13 @@
-//! The suite that every body passes: what the traits promise, as plain functions over a factory.
+//! The suite that every implementation passes. It checks the promises of the traits, as plain
+//! functions over a factory.
 //!
-//! Nothing here knows an executor: the caller hands a `block_on`. A case gets a **bed**, a fresh
-//! store that can be opened, dropped without a word, and opened again:
+//! The suite depends on no executor: the caller passes a `block_on`. A case gets a **bed**, a fresh
+//! store that can be opened, dropped without a shutdown, and opened again:
 //! ```ignore
 //! conformance::meta_suite(&|case| sim.block_on(&node, case), &|bytes| MetaBed { open: .., crash: .. });
 //! ```
-//! Before a case opens a store again it has dropped every handle of the old opening and called
-//! `crash`, so a body that allows one opening at a time is fine.
+//! Before a case opens a store again, it has dropped every handle of the old opening and called
+//! `crash`. So an implementation that allows one opening at a time is fine.
 
 mod meta;
 mod obj;

@@ -1,12 +1,12 @@
-//! The object storage device: what a target keeps, behind two traits (Lustre: `osd-*`).
+//! The object storage device: a target's storage, behind two traits (Lustre: `osd-*`).
 //!
-//! [`MetaStore`] is an ordered, transactional key-value store used as **one running transaction**:
-//! operations read through a [`View`], compute a whole [`WriteSet`] and apply it;
+//! [`MetaStore`] is an ordered, transactional key-value store used as **one running transaction**.
+//! Operations read through a [`View`], compute a whole [`WriteSet`] and apply it.
 //! [`MetaStore::commit`] makes everything applied so far durable, all or nothing, in order.
 //! [`ObjStore`] keeps sparse objects of bytes.
 //!
-//! Bodies: [`mem`] here (running, committed and torn images, for simulation) and `osd-disk` (LMDB
-//! and files). [`conformance`] is the suite that every body passes.
+//! Implementations: [`mem`] here (running, committed and torn images, for simulation) and
+//! `osd-disk` (LMDB and files). [`conformance`] is the suite that every implementation passes.
 
 pub mod conformance;
 pub mod mem;

@@ -1,12 +1,13 @@
-//! The body in memory: what a target keeps on a simulated machine.
+//! The implementation in memory: a target's storage on a simulated machine.
 //!
-//! A [`MemDisk`] is the storage of one machine and outlives what runs on it. [`MemMeta`] and
+//! A [`MemDisk`] is the storage of one machine and outlives the processes on it. [`MemMeta`] and
 //! [`MemObjects`] are one process's opening of it:
-//! - a **killed process** loses the running image of its records (they are exactly those of the
-//!   last commit then; a commit under way has happened or not). The page cache of the objects is
-//!   the machine's and stays;
-//! - after a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since
-//!   the last sync is there, torn at 4 KiB: the harshest disk that keeps what it has promised.
+//! - A **killed process** loses the running image of its records. They are then exactly those of
+//!   the last commit; a commit under way has happened or not. The page cache of the objects belongs
+//!   to the machine and stays.
+//! - After a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since
+//!   the last sync is there, torn at 4 KiB. This is the harshest disk that keeps what it has
+//!   promised.
 
 mod meta;
 mod object;

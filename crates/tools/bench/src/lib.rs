@@ -1,5 +1,5 @@
-//! Drivers for measuring: metadata (`mdtest`), the RPC layer (`lnet`), FUSE itself (`fusedev`),
-//! bytes (`ior`, `dd`). Each states a limit measured in the same run.
+//! Benchmark drivers: metadata (`mdtest`), the RPC layer (`lnet`), FUSE itself (`fusedev`), bytes
+//! (`ior`, `dd`). Each states a limit measured in the same run.
 
 pub mod fusedev;
 pub mod ior;

@@ -1,5 +1,4 @@
-//! Under which circumstances a figure was measured: asked of the daemons of this machine, not of
-//! the user.
+//! The setting of a measurement, as reported by the daemons of this machine and not by the user.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

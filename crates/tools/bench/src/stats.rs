@@ -1,4 +1,4 @@
-//! Middle, range, mean and deviation of what was measured.
+//! Median, range, mean and deviation of measured values.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Stats {

@@ -1,7 +1,7 @@
 //! Tasks of a benchmark as processes of their own, as under `mpirun -np`.
 //!
-//! A task is this program again, with the same arguments and `--task N` behind them. It reads one
-//! order per line (JSON) from its standard input, does it, and writes one answer per line. A task
+//! A task is this program again, with the same arguments followed by `--task N`. It reads one order
+//! per line (JSON) from its standard input, carries it out, and writes one answer per line. A task
 //! ends when its input ends, so that tasks never outlive the benchmark.
 
 use std::io::{BufRead, BufReader, Write};

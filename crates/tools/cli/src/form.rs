@@ -1,4 +1,4 @@
-//! What a command tells, for scripts: JSON or YAML, both from one value.
+//! Command output for scripts: JSON or YAML, both from one value.
 
 use serde::Serialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! `lfs`: layouts, space, identifiers, as any user on a client.
+//! `lfs`: layouts, space, identifiers, for any user on a client.
 
 mod check;
 mod df;

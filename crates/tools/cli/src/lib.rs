@@ -1,9 +1,9 @@
-//! `lfs`, `lctl` and `lst`: what users and administrators of Lustre type, with the output that
+//! `lfs`, `lctl` and `lst`: the commands of Lustre's users and administrators, with the output that
 //! their scripts parse.
 //!
-//! Arguments are declared in each command's `Args`; what it does stands below. Data goes to stdout,
-//! everything else to stderr. An exit status is the first error's number, 2 for wrong usage, 0 if
-//! all went well.
+//! Arguments are declared in each command's `Args`; the command's code follows below. Data goes to
+//! stdout, everything else to stderr. The exit status is the number of the first error, 2 for wrong
+//! usage, 0 for success.
 
 mod failure;
 mod form;

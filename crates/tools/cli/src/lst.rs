@@ -1,8 +1,8 @@
-//! `lst`: the network's self-test, as Lustre's tool of that name.
+//! `lst`: the network's self-test, like Lustre's tool of that name.
 //!
-//! Arguments are parsed here; a session's console, a process of its own, does what they say
-//! (`nacre lst-console`). `stat` asks it for counters again and again and prints what
-//! happened between.
+//! Arguments are parsed here. A session's console, which is a process of its own, executes them
+//! (`nacre lst-console`). `stat` polls the console's counters and prints the changes between two
+//! polls.
 
 mod session;
 mod stat;

@@ -1,4 +1,4 @@
-//! From a path to the mount that it is in, and to the daemon that serves the mount.
+//! Maps a path to its mount and to the daemon that serves the mount.
 
 use std::fs;
 use std::io;

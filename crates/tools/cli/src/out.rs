@@ -1,4 +1,4 @@
-//! Data for stdout. A reader that has seen enough (`head`) ends the command quietly.
+//! Data for stdout. If the reader closes the pipe early (`head`), the command ends quietly.
 
 use std::io::Write;
 

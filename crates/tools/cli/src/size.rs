@@ -1,4 +1,4 @@
-//! Sizes as people write and read them: suffixes are powers of two.
+//! Sizes in human notation. Suffixes are powers of two.
 
 use types::{ByteSize, ByteSizeError};
 

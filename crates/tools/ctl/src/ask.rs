@@ -1,4 +1,4 @@
-//! The asking side of a control socket, blocking: for the command line.
+//! The client side of a control socket, blocking, for the command line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

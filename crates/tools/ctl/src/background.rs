@@ -1,7 +1,7 @@
 //! A daemon that a command starts in the background: this executable again, with other arguments.
 //!
-//! The daemon's stderr is its log. Its first line on stdout says that it is usable; a daemon that
-//! cannot start ends without one.
+//! The daemon's stderr is its log. Its first line on stdout reports that it is usable. A daemon
+//! that cannot start ends without one.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! One question to all daemons of this machine at once: a daemon that stands still keeps back its
-//! own answer, and nobody else's.
+//! Sends one question to all daemons of this machine at once. A daemon that hangs delays its own
+//! answer, and no other daemon's.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The control socket of a daemon: what `lctl` and `lfs` ask it, and how they find it.
+//! The control socket of a daemon, which `lctl` and `lfs` use, and how they find it.
 //!
 //! | what | module |
 //! |---|---|
@@ -9,9 +9,9 @@
 //! | how a command starts a daemon | [`background`] |
 //! | what daemons and commands say on stderr | [`say!`] |
 //!
-//! One JSON object a line, answered by one line: `{"ok": ANSWER}` or `{"err": {"errno": 22, "text":
-//! "..."}}`. Everybody may read; changing anything takes root or the daemon's own user, known by
-//! the socket's peer credentials.
+//! The protocol is one JSON object per line, answered by one line: `{"ok": ANSWER}` or
+//! `{"err": {"errno": 22, "text": "..."}}`. Every user may read. Changes require root or the
+//! daemon's own user, identified by the socket's peer credentials.
 
 pub mod ask;
 pub mod background;

@@ -1,4 +1,4 @@
-//! Our mounts in the kernel's table, and taking them away.
+//! Our mounts in the kernel's table, and their removal.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,10 +1,9 @@
-//! The run directory: control sockets of the daemons of this machine, and which mount belongs to
-//! which daemon.
+//! The run directory: control sockets of the daemons of this machine, and the daemon of each mount.
 //!
-//! `/run/nacre`, or `NACRE_RUN`, or for a user without rights there `$XDG_RUNTIME_DIR/nacre`. A
-//! socket is called `PID-LABEL.sock`; a mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's,
-//! so that any file's `st_dev` leads to the daemon that serves it. What a dead daemon left behind
-//! is removed by whoever finds it.
+//! It is `/run/nacre`, or `NACRE_RUN`, or `$XDG_RUNTIME_DIR/nacre` for a user without rights there.
+//! A socket is called `PID-LABEL.sock`. A mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's
+//! socket, so that any file's `st_dev` leads to the daemon that serves it. A process that finds
+//! files of a dead daemon removes them.
 
 use std::fs;
 use std::io;

@@ -1,5 +1,5 @@
-//! Words for people, on stderr. A reader that has gone (`| head`, a logger that died) must not end
-//! a daemon: `eprintln!` panics then.
+//! Messages for people, on stderr. A reader that has gone (`| head`, a logger that died) must not
+//! end a daemon, and `eprintln!` would panic then.
 
 use std::fmt::Arguments;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! The answering side of a control socket, on the daemon's own executor.
+//! The server side of a control socket, on the daemon's own executor.
 
 use std::cell::Cell;
 use std::io;

@@ -1,8 +1,8 @@
-//! An environment that knows which addresses are inside this process: links to them take `lo`
+//! An environment that knows which addresses are inside this process. Links to them use `lo`
 //! instead of TCP.
 //!
-//! A server listens on both. Whoever gets its TCP address from the configuration, in the same
-//! process, is led to the `lo` listener by this table.
+//! A server listens on both. If a client in the same process gets the server's TCP address from the
+//! configuration, this table maps it to the `lo` listener.
 
 use std::io;
 use std::rc::Rc;

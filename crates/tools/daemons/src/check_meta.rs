@@ -1,6 +1,7 @@
-//! `nacre check-meta`: what the files of an MDT name, against the objects that OSTs have.
+//! `nacre check-meta`: compares the objects that an MDT's files name with the objects that OSTs
+//! have.
 //!
-//! A line to stdout for each difference, words apart by a space:
+//! It prints one line to stdout per difference, with words separated by a space:
 //!
 //! ```text
 //! unnamed OST OBJECT FILE          an object that no file names, and the file it was made for
@@ -8,8 +9,8 @@
 //! ```
 //! Bytes of a path outside of printable ASCII are written as `\xNN`, a backslash as `\\`.
 //!
-//! Objects are looked up one by one; of what must be there at most `EXPECTED_MAX` are in memory,
-//! and the lists are read once for each so many.
+//! Objects are looked up one by one. At most `EXPECTED_MAX` of the objects that must exist are in
+//! memory, and the lists are read once for each such batch.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `nacre export-meta`: all records of an MDT that is served here, into one file.
+//! `nacre export-meta`: writes all records of an MDT that is served here into one file.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

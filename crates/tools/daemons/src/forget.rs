@@ -1,5 +1,5 @@
-//! `nacre forget`: takes a target out of what the MGS, which is served here, knows of its file
-//! system.
+//! `nacre forget`: removes a target from its file system's configuration at the MGS, which is
+//! served here.
 
 use anyhow::{Result, bail};
 use ctl::ask::{self, AskError};

@@ -1,4 +1,4 @@
-//! `nacre format`: makes targets.
+//! `nacre format`: creates targets.
 
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -1,8 +1,13 @@
-//! `nacre import-meta`: makes an MDT of an export.
+//! `nacre import-meta`: creates an MDT from an export.
 //!
-//! Order: the export is read and checked whole; the lists of objects are read; then the directory
-//! is cleared, the records are put in, clients are forgotten, instance and ids are raised, and last
-//! comes the superblock. A crash in between leaves a directory that is no target.
+//! Order:
+//! 1. The export is read and checked completely.
+//! 2. The lists of objects are read.
+//! 3. The directory is cleared.
+//! 4. The records are inserted, clients are forgotten, instance and ids are raised.
+//! 5. The superblock is written.
+//!
+//! A crash in between leaves a directory that is not a target.
 
 use std::fs::File;
 use std::io::{BufReader, Write};

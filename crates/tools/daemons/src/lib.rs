@@ -1,6 +1,6 @@
-//! The daemons: targets served, a mount kept, a whole file system on one machine. Here the parts
-//! meet the operating system: `env-os` is chosen, stores are opened, signals are heard, processes
-//! are started and watched.
+//! The daemons: serve targets, keep a mount, run a whole file system on one machine. Here the parts
+//! meet the operating system: this crate chooses `env-os`, opens stores, handles signals, and
+//! starts and watches processes.
 //!
 //! | command | module |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! Log lines on stderr or in a file; `NACRE_LOG` sets the level (error, warn, info, debug, trace),
-//! `--log-format` what a line looks like.
+//! Log lines on stderr or in a file. `NACRE_LOG` sets the level (error, warn, info, debug, trace),
+//! `--log-format` the format of a line.
 //!
-//! A log file is bounded: at [`LOG_BYTES_MAX`] it is put aside as `FILE.1`, over the one before. On
-//! SIGHUP a daemon opens its file again ([`reopen`]), for whoever moves logs by other means. What
-//! goes to stderr beside the log (a panic's last words) follows it. Under systemd a line on stderr
-//! carries its priority (`journal`).
+//! A log file is bounded: at [`LOG_BYTES_MAX`] it is renamed to `FILE.1` and replaces the previous
+//! one. On SIGHUP a daemon reopens its file ([`reopen`]), for other programs that rotate logs.
+//! Output to stderr that bypasses the log (a panic's last words) follows the log file. Under
+//! systemd a line on stderr carries its priority (`journal`).
 
 mod journal;
 

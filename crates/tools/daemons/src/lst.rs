@@ -1,9 +1,9 @@
-//! The self-test's processes: a console per session, and nodes that do nothing else.
+//! The self-test's processes: one console per session, and nodes that do nothing else.
 //!
-//! `lst new_session` starts a console in the background; it keeps the session's groups, batches and
-//! connections, keeps its nodes from dropping it, and ends with the session. The other commands
-//! find it by `LST_SESSION`, in the run directory: `lst/KEY.sock`. One line of JSON is a command,
-//! one is its answer. It obeys its own user and root.
+//! `lst new_session` starts a console in the background. The console holds the session's groups,
+//! batches and connections, prevents its nodes from dropping the session, and ends with it. The
+//! other commands find it by `LST_SESSION`, in the run directory: `lst/KEY.sock`. A command is one
+//! line of JSON, and so is its answer. The console accepts commands from its own user and root.
 
 mod console;
 mod node;

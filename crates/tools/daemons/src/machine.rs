@@ -1,8 +1,8 @@
-//! What every daemon may be told of CPU partitions, LND threads and credits, and how its parameters
-//! read.
+//! Options of every daemon for CPU partitions, LND threads and credits, and the parameters that
+//! show them.
 //!
-//! Lustre has these as module options (`libcfs`, `lnet`, `ksocklnd`, `mdt`, `ost`, `ptlrpc`); here
-//! they are flags of the same names, read back with `lctl get_param`.
+//! Lustre has these as module options (`libcfs`, `lnet`, `ksocklnd`, `mdt`, `ost`, `ptlrpc`). Here
+//! they are flags of the same names, and `lctl get_param` shows them.
 #![expect(rustdoc::broken_intra_doc_links, reason = "help texts show lists of CPUs in brackets")]
 
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
 //! `nacre mount`: a client and its FUSE mount, in a daemon of their own.
 //!
 //! The command starts itself again in the background (`--foreground --daemon`) and waits for the
-//! line `ready`, so that whoever comes after it finds the file system usable. The daemon logs to a
-//! file of its own. It ends, with status 0, when the mount is taken away or on SIGTERM, after
-//! the servers have made everything durable, or `unmount_wait` is over.
+//! line `ready`. So the file system is usable when the command returns. The daemon logs to a file
+//! of its own. It ends with status 0 when the mount is removed or on SIGTERM. Before that it waits
+//! until the servers have made everything durable, or until `unmount_wait` is over.
 
 mod flags;
 pub(crate) mod kept;

@@ -1,5 +1,5 @@
 //! NIDs with a host name in them: `mgs.example.org@tcp`. The name is looked up once, when the
-//! command starts; what is stored and shown is the address.
+//! command starts. The address is stored and shown.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 

@@ -1,7 +1,7 @@
-//! What objects OSTs have: `nacre list-objects`, and the lists that a check of an MDT compares.
+//! Objects of OSTs: `nacre list-objects`, and the lists that a check of an MDT compares.
 //!
-//! A list is a line for each object, `NAME OBJECT FILE STORE`, in the order of the objects, and a
-//! last line `NAME end COUNT`, without which it is cut short. Lists of several OSTs may follow one
+//! A list has one line per object, `NAME OBJECT FILE STORE`, in the order of the objects. Its last
+//! line is `NAME end COUNT`; a list without it is truncated. Lists of several OSTs may follow one
 //! another in a file.
 
 use std::collections::BTreeMap;

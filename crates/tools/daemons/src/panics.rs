@@ -1,6 +1,6 @@
-//! What a panic ends. A broken invariant of ours ends the process: recovery is tested, half a node
-//! is not. A policy that panics ends only itself: the scheduler takes its requests back, and the
-//! node goes on.
+//! The effect of a panic. A broken invariant of ours ends the process, because recovery is tested
+//! and half a node is not. A policy that panics ends only itself: the scheduler takes its requests
+//! back, and the node goes on.
 
 use std::panic;
 

@@ -1,12 +1,13 @@
-//! Permanent parameters (`lctl set_param -P`): kept by the MGS, taken over by every node that has a
-//! parameter of that name, when it starts and within seconds of a change. A deleted one keeps its
-//! value until its node starts again; a deleted rule of TBF ends.
+//! Permanent parameters (`lctl set_param -P`). The MGS stores them. Every node that has a parameter
+//! of that name applies it when the node starts and within seconds of a change. A deleted parameter
+//! keeps its value until its node restarts; a deleted TBF rule ends.
 //!
 //! Invariants
-//! - Policies are started before what can only be set while they run.
-//! - What was refused is not taken: it is tried again with the next look, and told once.
-//! - A policy that is started again has forgotten its tunables: they are set again.
-//! - No value is taken with which a file system could not be mounted ([`fit::hinders`]).
+//! - Policies are started before parameters that can be set only while a policy runs.
+//! - A refused value does not count as applied. It is tried again at the next poll, and reported
+//!   once.
+//! - A restarted policy has lost its tunables, so they are set again.
+//! - A value that would prevent the mount of a file system is never applied ([`fit::hinders`]).
 
 mod fit;
 pub(crate) mod keep;

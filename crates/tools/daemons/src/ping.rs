@@ -1,4 +1,4 @@
-//! `lctl ping`: is a node there, and does it speak our protocol?
+//! `lctl ping`: checks whether a node answers and speaks our protocol.
 
 use std::io;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Devices that targets pretend to be on (`--device`).
+//! Simulated devices under targets (`--device`).
 
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
 //! `nacre serve`: targets in a process of their own.
 //!
-//! One line to stdout for each target once the MGS knows it, `NAME ADDRESS`: whoever started the
-//! process may wait for them. Where `up` is that, it also hears of recoveries that wait, in lines
-//! that begin with `RECOVERY`. SIGTERM and SIGINT commit and end with 0; failed storage ends with
-//! [`STORAGE_FAILED`].
+//! It prints one line to stdout per target once the MGS knows the target, `NAME ADDRESS`. The
+//! parent process may wait for these lines. If the parent is `up`, lines that begin with `RECOVERY`
+//! report recoveries that wait. SIGTERM and SIGINT commit and end with 0. When the storage of every
+//! target has failed, the process ends with [`STORAGE_FAILED`].
 
 use std::io::Write;
 use std::net::SocketAddr;

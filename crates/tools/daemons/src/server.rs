@@ -1,8 +1,8 @@
-//! A server node: targets of one file system opened, served and announced, on one executor.
+//! A server node: opens, serves and announces targets of one file system, on one executor.
 //!
-//! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs; then
+//! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs. Then
 //! each target registers with the MGS in the background, for as long as that takes. So servers may
-//! be started in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
+//! start in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
 mod announce;
 mod data;

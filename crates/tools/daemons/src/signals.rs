@@ -1,5 +1,5 @@
-//! SIGTERM and SIGINT as a future. SIGHUP is another, or opens the log again where a daemon has one
-//! of its own.
+//! SIGTERM and SIGINT as a future. SIGHUP is another one, or reopens the log if the daemon has a
+//! log of its own.
 
 use std::io;
 

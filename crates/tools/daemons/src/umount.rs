@@ -1,4 +1,4 @@
-//! `nacre umount`: takes a mount away and waits for its daemon, so that everything acknowledged is
+//! `nacre umount`: removes a mount and waits for its daemon, so that all acknowledged work is
 //! durable.
 
 use std::path::{Path, PathBuf};

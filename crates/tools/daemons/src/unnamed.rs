@@ -1,7 +1,7 @@
-//! `nacre unnamed`: objects of all OSTs that no file of a served MDT names, and their removal.
+//! `nacre unnamed`: lists objects of all OSTs that no file of a served MDT names, and removes them.
 //!
-//! A line to stdout for each object, words apart by a space: `unnamed OST OBJECT FILE BYTES`, or
-//! `removed ...` where it goes.
+//! It prints one line to stdout per object, with words separated by a space:
+//! `unnamed OST OBJECT FILE BYTES`, or `removed ...` for a removed object.
 
 use std::io::Write;
 use std::path::Path;

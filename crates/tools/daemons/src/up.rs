@@ -5,11 +5,11 @@
 //!  up --separate one process per server, each with a loopback address of its own; client and FUSE here
 //! ```
 //!
-//! Once mounted it stays: a target that is given up, or that is not there, is missing alone.
-//! What needs it waits.
+//! Once mounted it stays. If a target is given up or not there, only that target is missing. Calls
+//! that need it wait.
 //!
-//! `up` never touches its own mount with a blocking call: the thread that would answer is the one
-//! that asks.
+//! `up` never touches its own mount with a blocking call, because the calling thread would have to
+//! answer itself.
 
 mod address;
 mod children;

@@ -1,5 +1,5 @@
-//! What a panic ends, seen from outside: each case runs in a process of its own, which is this test
-//! again.
+//! The effect of a panic, seen from outside: each case runs in a process of its own, which is this
+//! test again.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};

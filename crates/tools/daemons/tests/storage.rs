@@ -1,4 +1,4 @@
-//! Targets whose storage is not what it was: parts of it are gone, or it is an older copy.
+//! Targets whose storage has changed: parts of it are gone, or it is an older copy.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! As much HTTP/1.1 as a scrape needs: one GET, one answer, end of connection.
+//! The part of HTTP/1.1 that a scrape needs: one GET, one answer, end of connection.
 
 use std::cell::Cell;
 use std::io;

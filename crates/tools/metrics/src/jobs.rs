@@ -1,4 +1,4 @@
-//! Lustre's `job_stats` as metrics, for the jobs that did most.
+//! Lustre's `job_stats` as metrics, for the jobs with the most operations.
 
 use types::{Counter, CounterTable, Detail, Row};
 

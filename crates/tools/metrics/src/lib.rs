@@ -1,14 +1,14 @@
 //! Prometheus: a daemon's parameters as metrics, under `lustre_exporter`'s names where it has them.
 //!
-//! The text is made of the parameter tree, as that exporter makes it of `/proc`: what `lctl
-//! get_param` shows and what a scrape shows cannot differ. Counters come as tables
-//! ([`ParamTree::tables`]), from which the parameter's own text is printed too. It is served over
-//! plain HTTP/1.1 by tasks of the daemon's executor; a scrape makes its text in one turn (well
+//! The text is made from the parameter tree, as that exporter makes it from `/proc`. So the output
+//! of `lctl get_param` and of a scrape cannot differ. Counters come as tables
+//! ([`ParamTree::tables`]); the parameter's own text is printed from the same tables. Tasks of the
+//! daemon's executor serve the text over plain HTTP/1.1. A scrape makes its text in one turn (well
 //! below a millisecond for a server of ten targets) and never waits for a server or a disk.
 //!
-//! **Bounded**: at most `text::SERIES_MAX` series; beyond their own bounds peers are left out,
-//! those with the fewest credits last, and jobs, those that did most last.
-//! `nacre_metrics_dropped_series` counts what was left out.
+//! **Bounded**: at most `text::SERIES_MAX` series. Peers and jobs have bounds of their own: the
+//! peers with the fewest credits and the jobs with the most operations are kept.
+//! `nacre_metrics_dropped_series` counts the series that were left out.
 
 mod http;
 mod jobs;

@@ -1,8 +1,8 @@
 //! The exposition format of Prometheus, version 0.0.4: families with their help and type, then
 //! their series.
 //!
-//! Written by hand: three kinds of line, no registry and no state between scrapes. A client library
-//! would hold every value a second time.
+//! The encoder is written by hand: three kinds of line, no registry and no state between scrapes. A
+//! client library would hold every value a second time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -1,7 +1,8 @@
 //! mimalloc as the global allocator (decision 0004).
 //!
-//! The crate `mimalloc` names an alignment with every request, and mimalloc then takes a longer
-//! path. Nearly everything here needs no more than what any block has, and asks for no more.
+//! The crate `mimalloc` passes an alignment with every request, and mimalloc then takes a slower
+//! path. Nearly all requests here need no more than the default alignment of a block, so this
+//! allocator passes none for them.
 
 #![allow(unsafe_code, reason = "an allocator has no safe interface")]
 

@@ -1,6 +1,6 @@
-//! The one binary: every tool of Nacre, by subcommand or by the name under which it is called.
+//! The one binary: every tool of Nacre, by subcommand or by the name of the executable.
 //!
-//! `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` as links to it are those
+//! Links to it named `lfs`, `lctl`, `lst`, `mkfs.nacre`, `mount.nacre` and `umount.nacre` are those
 //! tools; `nacre lfs …` works too.
 
 mod allocator;

@@ -1,4 +1,4 @@
-//! Numbers from a seed: the same plan and the same work for the same seed.
+//! Numbers from a seed: one seed always gives the same plan and the same work.
 
 /// splitmix64.
 pub(super) struct Chance(u64);

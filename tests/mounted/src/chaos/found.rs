@@ -1,4 +1,4 @@
-//! What a run found: violations, and how often and how long each call was made.
+//! Findings of a run: violations, and the count and duration of each call.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,9 +1,9 @@
 //! A worker's life on a mount: from one silence or death of the mount to the next.
 //!
-//! Handles, files and directories of a life are its own. It ends when the mount dies, falls silent
-//! or is heard again; at its end the worker fsyncs what it has, and only what an fsync confirmed
-//! must be there for ever. So a mount that was evicted must say so, and one that was not must have
-//! kept everything.
+//! Handles, files and directories belong to one life. A life ends when the mount dies, falls silent
+//! or is heard again. At its end the worker fsyncs its files. Only work that an fsync confirmed
+//! must be there for ever. So a mount that was evicted must report it, and a mount that was not
+//! must have kept everything.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Two mounts and five servers under drawn faults, with workers that remember what they were told.
+//! Two mounts and five servers under drawn faults, with workers that remember their answers.
 //!
 //! ```text
 //!   mount a   mount b            each a process with a network of its own
@@ -6,17 +6,17 @@
 //!   MDS  OST0  OST1  OST2  OST3  each on an ext4 of its own, which can lose its power
 //! ```
 //!
-//! `nemesis` kills, freezes, cuts, moves clocks and takes power as its seed says.
-//! `workers` work through both mounts meanwhile. `times` knows when which fault was there:
-//! it excuses errors of mounts that may have lost their sessions, and takes from a call's time
-//! what its servers were away. At the end everything restarts, and a third mount shows whether
-//! the histories hold:
+//! `nemesis` kills, freezes, cuts links, moves clocks and cuts power as its seed says. `workers`
+//! work through both mounts meanwhile. `times` records the time of each fault. It excuses errors of
+//! mounts that may have lost their sessions, and subtracts the downtime of a call's servers from
+//! the call's time. At the end everything restarts, and a third mount shows whether the histories
+//! hold:
 //!
-//! - what was fsynced is there, nothing is there twice, nothing is torn;
+//! - fsynced data is there, nothing is there twice, nothing is torn;
 //! - a call failed only on a mount that was killed, or silent for longer than its lease allows;
-//! - no call took more than `times::EXCESS_MAX` beyond the time that the servers it needs were
-//!   away, and a server's restart or the other mount's death in its midst added no more than the
-//!   wait that each of them is allowed.
+//! - no call took more than `times::EXCESS_MAX` beyond the downtime of the servers that it needs. A
+//!   server's restart or the other mount's death during the call added at most the wait that each
+//!   of them is allowed.
 
 mod chance;
 mod found;

@@ -1,4 +1,4 @@
-//! Does what the plan says, one thread for all: a node is in at most one fault at a time.
+//! Carries out the plan in one thread: a node is in at most one fault at a time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

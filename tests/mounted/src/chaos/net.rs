@@ -1,4 +1,4 @@
-//! A network for every node, on one bridge; cuts between any two.
+//! A network for every node, on one bridge, with cuts between any two.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Which fault comes when: drawn from a seed before the run begins.
+//! The faults and their times, drawn from a seed before the run begins.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! When which fault was there, what it excuses, and how long a call took beyond it.
+//! The time of each fault, the errors that it excuses, and the time that a call took beyond it.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What is no composite layout, and the checks that say so.
+//! Errors of composite layouts, and the checks that return them.
 
 use types::Errno;
 

@@ -1,9 +1,9 @@
 //! Mapping between a file and the places of its components.
 //!
 //! Invariants
-//! - The parts of an extent cover what of it is before the last component's end, exactly once and
-//!   in the order of the file.
-//! - The largest of [`Composite::end_of`] over the components, with the object sizes that
+//! - The parts of an extent cover all of it that lies before the end of the last component, exactly
+//!   once and in file order.
+//! - The largest [`Composite::end_of`] over the components, computed from the object sizes that
 //!   [`Composite::object_size`] gives, is the file size again.
 
 use types::Extent;

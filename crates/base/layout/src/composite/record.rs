@@ -1,4 +1,4 @@
-//! Records of composite layouts and of templates of them, beside those of plain ones.
+//! Records of composite layouts and of their templates, beside the records of plain ones.
 //!
 //! ```text
 //! layout:
@@ -10,7 +10,7 @@
 //! 0 type u8 (4) | 1 version u8 | 2 length u16 | 4 zero u64 | 12 components u32 | then each:
 //!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted) | 8 zero u64 | 16 end u64 | 24 a template's record
 //! ```
-//! Little-endian. A longer record's tail is ignored; a shorter one is refused.
+//! Numbers are little-endian. The tail of a longer record is ignored; a shorter record is refused.
 
 use types::{Extent, Fid};
 

@@ -1,4 +1,4 @@
-//! What is asked for: the components of files to come.
+//! The requested components of new files.
 
 use types::Extent;
 

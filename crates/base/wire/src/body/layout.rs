@@ -1,5 +1,5 @@
-//! What every body is: a struct without padding, whose size and places are held against what they
-//! were.
+//! The macro that defines bodies. A body is a struct without padding, and a golden file holds the
+//! size of each body and the place of each field.
 
 macro_rules! bodies {
     ($($(#[$doc:meta])* $name:ident ($bytes:literal) { $($(#[$fdoc:meta])* $field:ident: $ty:ty,)* })*) => {

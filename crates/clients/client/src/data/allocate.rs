@@ -1,13 +1,13 @@
-//! fallocate: room, holes and zeros, under the file's EX lock: a truncate in between would leave
-//! objects that no file has.
+//! fallocate: allocates space, punches holes and writes zeros under the file's EX lock. Without the
+//! lock, a concurrent truncate could leave objects that belong to no file.
 //!
 //! ```text
 //! lock EX - each object its share of the range - unlock
 //! ```
-//! A range of the file is one range of each object. Where the file may grow, room comes first, on
-//! all objects, and the size after it: a full OST leaves the size as it was. Runs to its end once
-//! begun. What this client learnt of the objects is old then, so the close asks them; it waits
-//! until a change whose caller was killed is made.
+//! A range of the file is one range of each object. If the file may grow, all objects get their
+//! space first and the size changes last, because a full OST must leave the size as it was. Once
+//! begun, the call runs to its end. It makes this client's knowledge of the objects stale, so the
+//! close asks for their attributes. The close also waits for a change whose caller was killed.
 
 use std::rc::Rc;
 

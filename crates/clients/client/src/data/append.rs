@@ -1,5 +1,6 @@
-//! O_APPEND: the file's EX lock, the size, the write, unlock. So appends of several clients never
-//! overlap. What comes in pieces is put behind the end piece by piece, under one lock.
+//! O_APPEND: takes the file's EX lock, asks for the size, writes, unlocks. Therefore appends of
+//! several clients never overlap. Data that arrives in pieces is appended piece by piece under one
+//! lock.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};

@@ -1,11 +1,14 @@
-//! close: hands size, blocks and times to the MDT, so that a later `stat` asks no OST.
+//! close: sends size, blocks and times to the MDT, so that a later `stat` asks no OST.
 //!
-//! The MDT believes the size if this handle was the only one open for writing since it opened.
-//! A change of the data whose caller was killed may still be under way: the close waits until its
-//! target has executed it or never will, so that the MDT counts a writer until then and believes
-//! nobody's size. Where several were, the last one to go finds the file still dirty in the reply:
-//! then the size is asked once more and stated, in the background, under the epoch that this close
-//! has left behind.
+//! The MDT accepts the size only if this handle was the only one open for writing since it opened.
+//!
+//! A data change whose caller was killed may still be under way. The close waits until the target
+//! has executed the change or never will. Until then the MDT counts a writer and accepts a size
+//! from no client.
+//!
+//! If several handles were open for writing, the reply to the last close says that the file is
+//! still dirty. The client then asks for the size once more and states it in the background, under
+//! the epoch that this close left behind.
 
 use std::rc::Rc;
 

@@ -1,6 +1,6 @@
-//! copy_file_range: read here, write there, a bounded piece at a time. The data passes through this
-//! client, not through the application and the kernel. Not atomic: as with `write` by `write`, a
-//! reader may see a part of it.
+//! copy_file_range: reads and writes a bounded piece at a time. The data passes through this
+//! client, but not through the application or the kernel. The call is not atomic: as with separate
+//! `write` calls, a reader may see a part of the copy.
 
 use std::rc::Rc;
 

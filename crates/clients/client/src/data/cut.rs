@@ -1,11 +1,12 @@
-//! Components are taken away from a file that may be open anywhere: the objects that go refuse the
-//! layout of now first, so that whoever has it asks the MDT, and nobody writes what goes.
+//! Removes components from a file that may be open on any client. The objects of these components
+//! first refuse the current layout. So every client that uses this layout asks the MDT, and no
+//! client writes to objects that are about to go.
 //!
 //! ```text
 //! lock EX - the objects refuse this generation - MDT: the components go, a later generation - unlock
 //! ```
-//! A client that dies in between leaves objects that refuse the layout: the next one that meets
-//! them gets a later generation for it.
+//! If the client dies in between, its objects still refuse the layout. The next client that meets
+//! them gets a later generation for the layout.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

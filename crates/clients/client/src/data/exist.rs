@@ -1,10 +1,10 @@
-//! Objects that must exist: the MDT keeps which stripes of a file have one, as closing clients
-//! stated. Where the OST of such a stripe has none, it was lost, and whoever needs its bytes or its
-//! size is told EIO: never zeros.
+//! Objects that must exist. The MDT records which stripes of a file have an object, as closing
+//! clients stated. If the OST of such a stripe has no object, the object is lost. A call that needs
+//! its bytes or its size fails with EIO and never returns zeros.
 //!
-//! What this client knows of that may be old. So the MDT is asked before anybody is told: a file
-//! that is gone, or that was cut to nothing meanwhile, misses no object. A lost object comes back
-//! with the next write to its stripe.
+//! This client's record may be stale, so it asks the MDT before a call fails. A file that was
+//! removed or truncated to zero in the meantime misses no object. A lost object comes back with the
+//! next write to its stripe.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! Glimpse: size, blocks and times of objects. One request per OST asks for a whole batch, so that
-//! the cost of a file does not grow with its stripe count.
+//! Glimpse: size, blocks and times of objects. One request per OST covers a whole batch, so the
+//! cost of a file does not grow with its stripe count.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

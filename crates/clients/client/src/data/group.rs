@@ -1,8 +1,9 @@
-//! From pieces to requests: neighbours in one object travel together, up to the size of an RPC.
+//! Groups pieces into requests: neighbouring pieces of one object travel together, up to the RPC
+//! size.
 //!
-//! With small stripes a large transfer has many pieces, but those of one object follow one another
-//! in it: sixteen pieces of 64 KiB become one request of 1 MiB. Requests end at multiples of the
-//! RPC size in the object, so that a stream of unaligned calls soon sends aligned requests.
+//! With small stripes a large transfer has many pieces, but the pieces of one object are adjacent
+//! in that object. Sixteen pieces of 64 KiB become one request of 1 MiB. Requests end at multiples
+//! of the RPC size in the object, so a stream of unaligned calls soon sends aligned requests.
 
 use std::collections::BTreeMap;
 

@@ -1,18 +1,19 @@
-//! Migration: a file's bytes move into other objects while others read and write it.
+//! Migration: moves a file's bytes into other objects while other processes and clients read and
+//! write the file.
 //!
 //! ```text
 //! rounds:    look at the objects of F - copy what changed since the last look to T
 //! last pass: lock of F - objects of F refuse this layout - copy what changed - T is durable -
 //!            MDT: F and T swap their objects - unlock
 //! ```
-//! T is a file without a name that has the layout that is wanted. Its objects say that they are F's
-//! from the first byte on. After the swap its last close takes the old ones away; where this client
-//! dies before, T goes with the new ones.
+//! T is a file without a name that has the requested layout. From the first byte on, its objects
+//! carry F as their file. After the swap, the last close of T destroys the old objects. If this
+//! client dies before the swap, T and the new objects are removed.
 //!
-//! An object says which change was its last, so a round copies only the objects that changed. The
-//! rounds end when what changed is copied within [`MIGRATE_PAUSE`], or after
-//! [`MIGRATE_ROUNDS_MAX`]. In the last pass every other client that reads or writes F is refused
-//! (ESTALE), and waits for the file's lock.
+//! Each object reports its last change, so a round copies only the objects that changed. The rounds
+//! end when the changed objects can be copied within [`MIGRATE_PAUSE`], or after
+//! [`MIGRATE_ROUNDS_MAX`]. In the last pass the objects refuse every other client that reads or
+//! writes F (ESTALE). That client waits for the file's lock.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

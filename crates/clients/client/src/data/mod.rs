@@ -1,4 +1,4 @@
-//! Data of files: bytes between the application and the objects on the OSTs.
+//! File data: bytes between the application and the objects on the OSTs.
 
 mod allocate;
 mod append;

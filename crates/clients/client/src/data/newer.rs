@@ -1,10 +1,10 @@
-//! Layouts that an object refuses as old: the MDT is asked for the newest, and the call is made
-//! again under it. No application sees that.
+//! Layouts that an object refuses as old. The client asks the MDT for the newest layout and repeats
+//! the call under it. Applications do not see the refusal.
 //!
-//! Objects refuse a layout because somebody takes bytes away from them, under the file's lock: they
-//! are told first, the MDT's layout follows. So where the MDT says what is known already, the lock
-//! is waited for. Whoever had it has changed the layout then, or is gone: then the same objects get
-//! the next generation.
+//! Objects refuse a layout because a client removes bytes from them under the file's lock. The
+//! objects change first, the MDT's layout follows. Therefore, if the MDT returns the layout that
+//! was refused, this client waits for the lock. By then the previous holder has changed the layout
+//! or is gone. In the second case the same objects get the next generation.
 
 use std::rc::Rc;
 

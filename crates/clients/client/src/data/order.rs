@@ -1,9 +1,9 @@
 //! Changes of one file's data that are under way at this client.
 //!
-//! - A change that overlaps an earlier one waits until the fate of that is known: nothing on the
-//!   way to an OST, nor its scheduler, may turn them around.
-//! - A change is under way until its target has executed it or never will, also if its caller was
-//!   killed: until then nobody states a size.
+//! - A change that overlaps an earlier one waits until the fate of the earlier one is known.
+//!   Neither the path to an OST nor its scheduler may reorder them.
+//! - A change is under way until its target has executed it or never will, even if its caller was
+//!   killed. Until then this client states no size.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

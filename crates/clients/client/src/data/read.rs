@@ -1,10 +1,10 @@
-//! Reading: one request per run of an object, in parallel; what is short is filled with zeros up to
+//! Reading: one request per run of an object, in parallel. Short runs are filled with zeros up to
 //! the file's size.
 //!
-//! The size is asked only when a run came back short, and then only of the objects that did not
-//! just answer. A run that was short although the file goes on behind it is read once more: between
-//! its answer and the others' a write may have been acknowledged, whose bytes this read must then
-//! show. An object that must exist and does not is EIO (`exist`).
+//! The client asks for the size only if a run came back short, and only from the objects that did
+//! not just answer. If a run was short although the file continues behind it, the client reads the
+//! run once more. A write may have been acknowledged between this run's answer and the others, and
+//! this read must show its bytes. A missing object that must exist is EIO (`exist`).
 
 use std::rc::Rc;
 

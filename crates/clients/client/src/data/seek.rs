@@ -1,6 +1,6 @@
-//! SEEK_DATA and SEEK_HOLE: every object is asked from where its bytes behind the offset begin; the
-//! answer that comes first in the file wins. A missing or short object is a hole up to the end of
-//! the file, which is a hole itself.
+//! SEEK_DATA and SEEK_HOLE: asks every object from the first of its bytes behind the offset. The
+//! answer that is first in the file wins. A missing or short object is a hole up to the end of the
+//! file. The end of the file counts as a hole.
 
 use std::rc::Rc;
 

@@ -1,8 +1,9 @@
-//! What a program loses with its content: a capability, set-user-id and set-group-id.
+//! Privileges that a program loses when its content changes: a capability, set-user-id and
+//! set-group-id.
 //!
-//! Another client may have given them since this one saw the mode last, so a writer without
-//! privilege asks the MDT when that is a while ago. A write does not wait long for an MDT that does
-//! not answer: it cannot have given anything meanwhile.
+//! Another client may have set them since this client last saw the mode. Therefore an unprivileged
+//! writer asks the MDT if its copy of the mode is old. A write does not wait long for an MDT that
+//! does not answer, because such an MDT cannot have set anything in the meantime.
 
 use std::rc::Rc;
 

@@ -1,5 +1,5 @@
-//! fsync and sync: the OSTs make data durable, the MDT names and the mark that the file was open
-//! for writing.
+//! fsync and sync: the OSTs make data durable. The MDT makes durable the names and the mark that
+//! the file was open for writing.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,11 +1,11 @@
-//! Truncate: the MDT first, then every object, under the file's EX lock.
+//! Truncate: first the MDT, then every object, under the file's EX lock.
 //!
 //! ```text
 //! lock EX - MDT: size, marked dirty - punch each object to its share - MDT: size known - unlock
 //! ```
-//! When the file grows, the object that holds its last byte is made if it is not there: from then
-//! on the objects alone give the size. A client that dies in between leaves a dirty file whose
-//! objects say what it is. Runs to its end once begun, whatever becomes of the caller.
+//! If the file grows, the object that holds the last byte is created if it is missing. From then on
+//! the objects alone give the size. If the client dies in between, the file stays dirty and its
+//! objects give the size. Once begun, the call runs to its end, even if the caller dies.
 
 use std::rc::Rc;
 

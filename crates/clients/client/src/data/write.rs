@@ -1,5 +1,5 @@
-//! Writing: one request per run of an object, in parallel; acknowledged when every OST has
-//! acknowledged.
+//! Writing: one request per run of an object, in parallel. A write is acknowledged when every OST
+//! has acknowledged its requests.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! This client's own changes: what each is about, and what is known after it.
+//! This client's own changes: what each one affects, and what the client knows after it.
 //!
 //! ```text
 //! begin --reply--> its values are taken; what it changed and did not tell is not known

@@ -1,17 +1,17 @@
-//! What this client caches under grants of the MDT: until when an answer holds, and the
-//! directories that need not be asked for again.
+//! The client's cache of answers under the MDT's grants: how long an answer is valid, and which
+//! directories need no new request.
 //!
-//! [`ldlm::grants::Cache`] knows what is granted; the values are kept here, beside it. A grant that
-//! ends by time counts from when this client *began* to ask, so that a lost reply or a restart of
-//! the MDT makes it shorter and never longer. Others last until the MDT calls them back, or the
-//! session's lease ends (`recall.rs`). What this client changes itself the MDT lets pass, so it is
-//! watched here.
+//! [`ldlm::grants::Cache`] tracks the grants; this module stores the values. A timed grant counts
+//! from the moment when this client *began* to ask. So a lost reply or an MDT restart makes it
+//! shorter and never longer. Other grants last until the MDT calls them back or the session's lease
+//! ends (`recall.rs`). The MDT does not call back grants for this client's own changes, so this
+//! module tracks those changes.
 //!
 //! Invariants
-//! - Of two answers about a file the one that knows of fewer changes is not believed, whichever
-//!   comes first: it comes without a lease.
-//! - What is believed of a directory is as it was after this client's last change that was
-//!   answered, and is not told while a further one is under way.
+//! - Of two answers about a file, the client ignores the one that reflects fewer changes, in
+//!   whatever order they arrive. That answer comes without a lease.
+//! - The cached state of a directory is its state after this client's last answered change. It is
+//!   not returned while a further change is under way.
 
 mod change;
 mod names;

@@ -1,7 +1,7 @@
-//! Which file a name stands for, where that is called back.
+//! Cached names under grants that the MDT calls back: the file that each name stands for.
 //!
-//! Invariant: a name is believed only as long as nobody else took any name away from its file, nor
-//! this client did, without a break since the answer that told it.
+//! Invariant: a cached name is valid only while, without a break since the answer that reported it,
+//! no client has removed any name of its file. This includes this client.
 
 use std::hash::{DefaultHasher, Hasher};
 

@@ -1,10 +1,10 @@
-//! What the MDT calls back, and what it is told of that.
+//! Recalls by the MDT, and the acknowledgements that the client sends back.
 //!
 //! ```text
 //! recall --> the kernel is told --at once, or when its time is over--> acknowledged: in the
 //!            answer of the callback, or by a request of its own
 //! ```
-//! A client whose lease was over takes nothing for granted that it held before.
+//! A client whose lease has ended trusts none of the grants that it held before.
 
 use std::cell::RefMut;
 use std::rc::Rc;

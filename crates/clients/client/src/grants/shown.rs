@@ -1,4 +1,4 @@
-//! What an administrator sees and sets of the grants of a mount.
+//! A mount's grants as an administrator sees and sets them.
 
 use types::{Instant, Span};
 

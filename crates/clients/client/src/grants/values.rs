@@ -1,4 +1,4 @@
-//! Values of what is granted. Whether they may be told, the cache of grants knows.
+//! Values of granted files. The cache of grants decides whether they may be returned.
 
 use ldlm::grants::Bits;
 use queues::FixedMap;

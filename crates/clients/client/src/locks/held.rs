@@ -1,6 +1,6 @@
 //! Locks that this client holds, so that it can state them again to an MDT that restarted.
 //!
-//! Invariant: the ranges of one owner on one file and of one kind do not overlap.
+//! Invariant: ranges of one owner on one file and of one kind do not overlap.
 //!
 //! Pure.
 

@@ -1,9 +1,9 @@
 //! Locks: flock and fcntl for applications, and the file's own lock for append and truncate. The
 //! MDT grants them.
 //!
-//! A wait is a chain of requests with one cookie, each held back by the MDT for a few seconds at
-//! most; the cookie keeps the place in line. Whoever stops waiting sends an unlock with the cookie.
-//! A lock that is granted after its waiter has gone is given back.
+//! A wait is a chain of requests with one cookie. The MDT holds each request back for a few seconds
+//! at most, and the cookie keeps the waiter's place in the queue. A waiter that gives up sends an
+//! unlock with the cookie. If a lock is granted after its waiter has gone, the client releases it.
 
 mod held;
 

@@ -1,8 +1,8 @@
-//! One stream of errors and those who hear of it: each of them once.
+//! One stream of errors and its listeners. Each listener gets each error once.
 //!
-//! - An error that comes before anybody has heard of the one before is the same error.
-//! - Who begins to listen before anybody has heard of an error hears of it too; after that, only of
-//!   later ones.
+//! - An error that comes before any listener got the previous one is the same error.
+//! - A listener that begins before any listener got an error gets that error too. After that, it
+//!   gets only later errors.
 //!
 //! Pure. Linux: `errseq_t`.
 

@@ -1,14 +1,14 @@
-//! Work that was acknowledged and is lost: whom it concerns hears of it.
+//! Lost acknowledged work, and how the affected handles learn of it.
 //!
 //! A change is lost when its target restarts without it and the client may not, or cannot, repeat
 //! it: the client was evicted, or the replay was refused. Then
-//! - the next fsync of each handle of the file that is open is EIO, once a handle; a handle that is
-//!   opened before any other has heard of it hears of it too;
-//! - each close of such a handle is EIO until its fsync was;
-//! - the log has a line for each file, with range and target.
+//! - the next fsync of each open handle of the file returns EIO, once per handle; a handle that is
+//!   opened before any other handle was told gets the error too;
+//! - each close of such a handle returns EIO until its fsync has done so;
+//! - the log has one line per file, with range and target.
 //!
-//! Lustre: `mapping_set_error` of `osc`, `lli_async_rc`. Of a mapping's pages that could not be
-//! written back the kernel tells by itself.
+//! Lustre: `mapping_set_error` of `osc`, `lli_async_rc`. The kernel itself reports pages of a
+//! mapping that could not be written back.
 
 mod errseq;
 mod touched;

@@ -1,7 +1,7 @@
-//! What a change was about: the files whose owners have to hear that it is lost.
+//! The files that a change affects. If the change is lost, their owners must learn of it.
 //!
-//! A statement of a size, an access time and a lock are no work of anybody: the file stays dirty,
-//! the time is old, and the lock goes with its session.
+//! A statement of a size, an access time and a lock do not count as work. If they are lost, the
+//! file stays dirty, the time is old, and the lock ends with its session.
 //!
 //! Pure.
 

@@ -1,4 +1,4 @@
-//! setattr: mode, owner, times; a size is a truncate.
+//! setattr: mode, owner, times. A size change is a truncate.
 
 use std::rc::Rc;
 

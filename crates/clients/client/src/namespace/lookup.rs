@@ -1,4 +1,4 @@
-//! lookup, getattr, and many of them at once.
+//! lookup and getattr, single and in batches.
 
 use std::rc::Rc;
 

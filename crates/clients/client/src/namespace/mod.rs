@@ -1,5 +1,4 @@
-//! Names and attributes: operations of the MDT, one request each where nothing has to be asked of
-//! the OSTs.
+//! Names and attributes: operations of the MDT. Each is one request if the OSTs need not be asked.
 
 mod attr;
 mod dir;

@@ -1,14 +1,15 @@
-//! Changes by this client that one of its own changes could depend on.
+//! Orders a change by this client behind the client's earlier changes that it could depend on.
 //!
-//! Another client's change that nobody knows to be durable is no matter here: the MDT commits it
-//! before a change depends on it. For changes of one client the MDT relies on replay, and what was
-//! not answered is not replayed: where a second change depends on it, its replay is refused, and
-//! acknowledged work is lost. So a change waits here while one of this client that it could depend
-//! on has no answer. The kernel's locks on directories see to that for most calls of a mount.
+//! Other clients' changes that may not be durable yet do not matter here, because the MDT commits
+//! such a change before another change depends on it. For changes of one client the MDT relies on
+//! replay. A change without an answer is not replayed. If a second change depends on it, the replay
+//! of the second one is refused, and acknowledged work is lost. Therefore a change waits here while
+//! an earlier change of this client that it could depend on has no answer. The kernel's directory
+//! locks ensure this for most calls of a mount.
 //!
-//! A change can depend on a name (that it is there, or not), and on a file's owner, mode and access
-//! control list. A file that was looked up by a name that is being changed may be one that this
-//! change made.
+//! A change can depend on a name (that it exists, or that it does not), and on a file's owner, mode
+//! and access control list. A file that was looked up by a name that is being changed may be the
+//! file that this change creates.
 
 use std::cell::RefCell;
 use std::rc::Rc;

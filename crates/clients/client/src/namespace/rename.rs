@@ -1,4 +1,4 @@
-//! rename, of names of one directory or of two.
+//! rename, within one directory or between two.
 
 use types::Fid;
 use wire::Opcode;

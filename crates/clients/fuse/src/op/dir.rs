@@ -1,13 +1,13 @@
-//! Directories: entries in the order of the directory, resumed by cookies.
+//! Directories: entries in directory order, resumed by cookies.
 //!
-//! Offsets as the kernel sees them: 0 the start, 1 behind ".", 2 behind "..", then an entry's
-//! cookie plus 2. They stay good over any number of reads, closes and changes, because the cookies
-//! do.
+//! Offsets as the kernel sees them: 0 is the start, 1 is behind ".", 2 is behind "..", then an
+//! entry's cookie plus 2. They stay valid over any number of reads, closes and changes, because the
+//! cookies do.
 //!
-//! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes go along
-//! (`readdirplus`) only with the answer that they were fetched for, and only where they are leased:
-//! what was known a moment ago is not told as known, and what may change at once is of no use. The
-//! kernel asks for an entry without attributes by its name.
+//! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes are
+//! included (`readdirplus`) only in the answer that they were fetched for, and only if they are
+//! leased. Older attributes may be stale, and attributes without a lease are useless because they
+//! may change at once. The kernel looks up an entry without attributes by its name.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Open files: made, opened, closed, and the locks that a close gives back.
+//! Open files: create, open, close, and the locks that a close releases.
 
 use client::{LockKind, LockMode, LockSpec};
 use fusedev::abi;

@@ -1,4 +1,4 @@
-//! Locks of applications: `fcntl` and `flock`, held at the server.
+//! Application locks: `fcntl` and `flock`, held at the server.
 
 use client::{LockKind, LockMode};
 use fusedev::abi;

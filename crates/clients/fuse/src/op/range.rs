@@ -1,4 +1,4 @@
-//! Ranges of files: room and holes, where they are, copies.
+//! Ranges of files: allocation, holes, seeking, copies.
 
 use client::SeekFor;
 use fusedev::abi;

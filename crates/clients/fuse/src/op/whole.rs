@@ -1,4 +1,4 @@
-//! The file system as a whole: its space, and making all of it durable.
+//! The file system as a whole: statfs and sync.
 
 use fusedev::{Body, Reply};
 

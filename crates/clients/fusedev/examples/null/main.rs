@@ -1,8 +1,8 @@
-//! A file system in memory that does next to nothing: what FUSE itself costs, as a limit for
+//! A file system in memory that does next to nothing. It measures FUSE's own cost, as a limit for
 //! benchmarks.
 //!
-//! `null MOUNTPOINT [classic|uring]` serves until it is unmounted. A file `fixed` of 1 GiB of zeros
-//! is there from the start.
+//! `null MOUNTPOINT [classic|uring]` serves until it is unmounted. It always has a file `fixed` of
+//! 1 GiB of zeros.
 
 mod memory;
 

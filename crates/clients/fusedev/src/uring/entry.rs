@@ -1,13 +1,12 @@
-//! Memory of ring entries: where the kernel puts a request and takes the answer.
+//! Memory of ring entries, where the kernel puts a request and takes the answer.
 //!
 //! ```text
 //!  | UringReqHeader ............ | head of the message, joined here | payload: data, names, answers        |
 //!  0                            288                              HEAD                        HEAD + payload_size
 //! ```
 //!
-//! The kernel splits a request into header, arguments and payload. The first two are copied in
-//! front of the payload, some 80 bytes, so that the whole is one message as the device would give
-//! it.
+//! The kernel splits a request into header, arguments and payload. The first two, some 80 bytes,
+//! are copied in front of the payload. The whole is then one message in the device's format.
 
 use std::io;
 use std::ptr::NonNull;

@@ -1,9 +1,9 @@
 //! Keeps the serving thread on the processor of the only caller.
 //!
-//! A queue belongs to a processor: a request tells where its caller runs. A caller that waits for
-//! each answer and the thread that answers never run at the same time, and a wake-up on the same
-//! processor costs a tenth of one that has to rouse another. With two callers, or requests that
-//! overlap, the thread may run anywhere.
+//! A queue belongs to a processor, so a request shows where its caller runs. A caller that waits
+//! for each answer never runs at the same time as the answering thread. A wake-up on the same
+//! processor costs a tenth of one that has to wake another processor. With two callers, or requests
+//! that overlap, the thread may run anywhere.
 
 /// Single requests from one processor, in a row, before the thread moves there.
 const STEADY: u32 = 16;

@@ -1,4 +1,5 @@
-//! What a grant lets its holder cache. Values are those of Lustre's inodebits.
+//! The parts of a file that a grant lets its holder cache. The values are those of Lustre's
+//! inodebits.
 
 bitflags::bitflags! {
     /// Parts of a file.

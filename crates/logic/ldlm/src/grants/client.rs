@@ -1,22 +1,24 @@
-//! What one client caches under grants of one MDT.
+//! The cache of one client under the grants of one MDT.
 //!
-//! Which calls follow which:
-//! - A request: [`Cache::ask`] when it is sent for the first time. Its reply: [`Cache::heard`] with
-//!   the reply's head, [`Cache::take`] for each file that it tells of, [`Cache::finish`].
-//!   The caller keeps values, for the bits that `take` returns.
-//! - A change: [`Cache::begin`] before it is sent; after its reply was taken, [`Cache::end`]. A
+//! Order of calls:
+//! - A request: [`Cache::ask`] when it is sent for the first time. After its reply:
+//!   [`Cache::heard`] with the reply's head, [`Cache::take`] for each file in the reply,
+//!   [`Cache::finish`]. The caller keeps the values for the bits that `take` returns.
+//! - A change: [`Cache::begin`] before it is sent, and [`Cache::end`] after its reply was taken. A
 //!   change whose caller is gone ends when its reply comes, or with the session.
-//! - A call: [`Cache::belief`] says whether the cache answers it, and how long the kernel may keep
-//!   the answer. Whoever tells the kernel says so with [`Cache::told`].
-//! - [`Cache::recall`] as recalls come. The caller performs [`Cache::poll_notify`] and says
-//!   [`Cache::notified`]; then [`Cache::poll_acks`] has the acknowledgement.
+//! - A system call: [`Cache::belief`] returns whether the cache answers it, and how long the kernel
+//!   may keep the answer. A caller that gives the kernel such an answer reports it with
+//!   [`Cache::told`].
+//! - A recall: [`Cache::recall`] when it comes. The caller sends the notification that
+//!   [`Cache::poll_notify`] returns to the kernel, and calls [`Cache::notified`]; then
+//!   [`Cache::poll_acks`] returns the acknowledgement.
 //!
 //! Invariants
-//! - Nothing is answered that another client may have changed: the MDT counts the grant as held for
-//!   as long as this side believes in it.
-//! - No value is set back by an answer that came late.
-//! - What this client is changing is not answered until the reply is taken.
-//! - Until the acknowledgement of a recall leaves, the dying grant answers, without validity.
+//! - The cache answers nothing that another client may have changed: the MDT counts a grant as held
+//!   for as long as this side uses it.
+//! - An answer that came late sets no value back.
+//! - Values that this client is changing are not answered until the reply is taken.
+//! - Until the acknowledgement of a recall leaves, the dying grant answers, but without validity.
 
 mod ends;
 mod entry;

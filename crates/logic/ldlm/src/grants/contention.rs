@@ -1,4 +1,4 @@
-//! Which bits of which file are contended: 16 conflicts in 4 s, then not granted for 30 s.
+//! Which bits of which file are contended: after 16 conflicts in 4 s they are not granted for 30 s.
 
 use queues::FixedMap;
 use types::{Fid, Instant};

@@ -1,23 +1,25 @@
 //! The grants of one MDT.
 //!
-//! Which calls follow which:
-//! - A reply: [`Mdt::answered`] once, and [`Mdt::give`] for each file that it tells of, in the step
-//!   in which the answer is made. What is given is true as of that step.
-//! - A change: [`Mdt::begin`]. [`Begun::Go`]: execute it in the same step. [`Begun::Parked`]: wait
-//!   for [`Output::Ready`], decide anew what it changes, and `begin` again with the same id. In
-//!   both cases [`Mdt::end`] when it is executed or given up, before its reply is made.
-//! - [`Mdt::ack`], [`Mdt::shed`] as they come, however often and in any order.
-//! - [`Mdt::handle_timeout`] when [`Mdt::poll_timeout`] says, then [`Mdt::poll_output`] until it is
-//!   empty, after every call.
+//! Order of calls:
+//! - A reply: [`Mdt::answered`] once, and [`Mdt::give`] for each file in the reply, in the step in
+//!   which the answer is made. A gift is true as of that step.
+//! - A change: [`Mdt::begin`]. After [`Begun::Go`], execute it in the same step. After
+//!   [`Begun::Parked`], wait for [`Output::Ready`], decide anew what the change affects, and call
+//!   `begin` again with the same id. In both cases call [`Mdt::end`] when the change is executed or
+//!   given up, before its reply is made.
+//! - [`Mdt::ack`] and [`Mdt::shed`] when they come, any number of times and in any order.
+//! - [`Mdt::handle_timeout`] at the time that [`Mdt::poll_timeout`] returns. After every call,
+//!   [`Mdt::poll_output`] until it is empty.
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
 //!
 //! Invariants
-//! - No change is let go while another session has a grant of what it changes: not acknowledged,
-//!   not shed, and its lease not over.
-//! - What a parked change wants is given to no session until the change ends.
-//! - A session that does not acknowledge delays a change by what is left of its lease, and by
-//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE) at most before its lease stops being renewed.
-//! - A message that is late, doubled or out of order changes nothing that was given after it.
+//! - No change is let go while another session has a grant of what it changes, unless that grant is
+//!   acknowledged or shed, or its lease is over.
+//! - The bits that a parked change wants are given to no session until the change ends.
+//! - A session that does not acknowledge delays a change by at most
+//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE), after which its lease is not renewed, and
+//!   then by the rest of that lease.
+//! - A message that is late, repeated or out of order changes nothing that was given after it.
 
 mod change;
 mod give;

@@ -1,4 +1,4 @@
-//! Timed grants: one end per file, and whose they are. Also what is not to be granted for a while,
+//! Timed grants: one end per file, and the holder. Also the files that are not granted for a while,
 //! so that only the first change of many waits (Gray and Cheriton, "Leases", 1989).
 //!
 //! Invariants

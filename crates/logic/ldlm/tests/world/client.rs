@@ -1,4 +1,4 @@
-//! A client with its kernel: asks, changes, answers from its cache, and does what recalls say.
+//! A client with its kernel: asks, changes, answers from its cache, and obeys recalls.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,11 @@
-//! One MDT and a few clients with their kernels, in virtual time: messages are lost, doubled, late
-//! and out of order, clocks run apart, clients freeze, die or stop answering, the MDT restarts.
+//! One MDT and a few clients with their kernels, in virtual time. Messages are lost, repeated, late
+//! and out of order. Clocks run apart. Clients freeze, die or stop answering. The MDT restarts.
 //!
-//! What holds is checked after every event, slowly and plainly:
-//! - What a client's cache or its kernel would answer is what the MDT would answer.
-//! - What a client holds, the MDT counts as held.
-//! - Nobody is recalled but for another client's change.
-//! - No grant passes on from a session that the OSTs do not refuse yet.
+//! After every event, slow and plain checks verify:
+//! - A client's cache and its kernel would answer what the MDT would answer.
+//! - The MDT counts as held whatever a client holds.
+//! - A client is recalled only for another client's change.
+//! - No grant passes on from a session before the OSTs refuse it.
 //! - No change waits longer than its bound.
 
 mod client;

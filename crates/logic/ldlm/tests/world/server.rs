@@ -1,4 +1,4 @@
-//! The MDT's engine: executes one thing at a time, keeps the answers of changes.
+//! The MDT's engine: executes one thing at a time and keeps the answers to changes.
 
 use std::collections::BTreeMap;
 

@@ -1,28 +1,29 @@
-//! A token bucket by virtual scheduling (the GCRA of ITU-T I.371): one time instead of a counter,
-//! and no fraction is ever lost.
+//! A token bucket by virtual scheduling (the GCRA of ITU-T I.371): it keeps one time instead of a
+//! counter, and never loses a fraction.
 //!
-//! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, one
-//! whose `tat` is `burst` units ahead is empty. A class takes a [`Ticket`] for the request at the
-//! head of its queue:
+//! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, and
+//! one whose `tat` is `burst` units ahead is empty. A class takes a [`Ticket`] for the request at
+//! the head of its queue:
+//!
 //! ```text
 //! base  = max(tat, now - slack)              slack: 0 for an idle bucket, see below
 //! ready = base + min(k, burst) * T - burst * T
 //! tat   = base + k * T                       k: cost of the request, T: time of one unit
 //! ```
-//! One ticket per class and partition: holders of tickets of one bucket take turns in the order in
-//! which they asked, so that classes or partitions with equal backlogs get equal shares whichever
-//! of them is looked at first.
+//! There is one ticket per class and partition. Holders of tickets of one bucket take turns in the
+//! order in which they asked. Classes or partitions with equal backlogs therefore get equal shares,
+//! whichever of them is looked at first.
 //!
-//! Slack: a timer is late. Without slack, what a late bucket did not hand out is lost and a class
-//! gets less than its rate. A bucket with waiting requests may therefore lag by [`LATE_SLACK`]
-//! behind the present; `realtime=1` by `nrs_tbf_rt_lag`, and also when it is idle. An idle normal
-//! bucket is at most full: its burst is `depth` exactly.
+//! Slack: a timer is late. Without slack, the units that a late bucket did not hand out are lost,
+//! and a class gets less than its rate. A bucket with waiting requests may therefore lag behind the
+//! present by [`LATE_SLACK`]. With `realtime=1` it may lag by `nrs_tbf_rt_lag`, and also when it is
+//! idle. An idle normal bucket is at most full: its burst is `depth` exactly.
 //!
 //! Invariants
 //! - Within any time t, tickets that come ready carry at most `t * rate + burst + slack * rate`
 //!   units, and one request per holder.
-//! - Tickets of one bucket come ready in the order in which they were taken, for requests of one
-//!   size.
+//! - For requests of one size, tickets of one bucket come ready in the order in which they were
+//!   taken.
 
 use types::{Instant, Span};
 

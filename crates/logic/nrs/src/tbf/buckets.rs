@@ -1,8 +1,8 @@
-//! Buckets that several classes and partitions hold together.
+//! Buckets that several classes and partitions share.
 //!
 //! A bucket lives as long as a class of any partition is attached to it. The partitions of a
-//! service share one set, all services of a node another; each is one value behind an `Rc`, because
-//! the partitions of a process run on one executor thread.
+//! service share one set of buckets, and all services of a node share another. Each set is one
+//! value behind an `Rc`, because the partitions of a process run on one executor thread.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

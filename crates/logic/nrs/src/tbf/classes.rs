@@ -5,13 +5,14 @@
 //! tags     [ hash | chain of the index | neighbours among the idle ]   24 bytes: what is looked through stays in the cache
 //! classes  [ key | turn, queue, bucket, rule | counters ]              a cache line each, and only of the class that is meant
 //! ```
-//! Both are slabs and the index hashes linearly: no class ever waits for a table to be copied.
+//! Both are slabs, and the index uses linear hashing: no class ever waits for a table to be copied.
 //!
 //! Invariants
 //! - A class and its tag are at the same place.
 //! - A class is in the index exactly once.
 //! - It is in the list of the idle exactly when its queue is empty.
-//! - At most `idle_max` are idle; beyond that the oldest go until three quarters of that are left.
+//! - At most `idle_max` classes are idle. Beyond that, the oldest go until three quarters of that
+//!   number are left.
 
 use queues::{Chained, HeapHandle, Index, NIL, Slab, Vacant};
 use types::Instant;

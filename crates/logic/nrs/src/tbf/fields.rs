@@ -1,5 +1,5 @@
-//! What a class is a class of: the fields of a request that a policy argument names, and their
-//! values as a key.
+//! The fields of a request that define its class: the argument of the policy names them, and their
+//! values form the key.
 
 use std::fmt;
 

@@ -11,7 +11,7 @@
 //!   walked.
 //! - `find` is the first rule by rank with a true conjunction, or `default`.
 //! - The same commands in the same order give the same rules with the same `uid`s, so that
-//!   instances of several partitions agree without talking.
+//!   instances of several partitions agree without exchanging anything.
 
 use std::collections::BTreeMap;
 

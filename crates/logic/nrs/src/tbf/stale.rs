@@ -1,18 +1,18 @@
-//! Classes with requests that wait for the rules of a later command.
+//! Classes with requests that wait to be attached to the rules of a later command.
 //!
 //! ```text
 //! shelves   [ generation | heap of turns ]   the oldest first; one heap for each command
 //! ```
 //! A command moves the heap of all classes here as it is. Each later call takes a few entries out,
 //! in the order of their turns, and attaches their classes. A class that a call attaches by itself
-//! leaves its entry behind: nothing looks for it, and it is passed over when its turn comes.
+//! leaves its entry behind. Nothing looks for that entry; it is skipped when its turn comes.
 //!
 //! Invariants
-//! - A class with requests is in the policy's heap, or it is stale: its generation is a shelf's,
-//!   and that shelf has exactly one entry of it.
+//! - A class with requests is in the policy's heap, or it is stale. A stale class has the
+//!   generation of a shelf, and that shelf has exactly one entry of it.
 //! - No class takes a shelf's generation later. So an entry is of a stale class exactly when the
 //!   class at its place has the generation of its shelf.
-//! - An entry waits for no more than those that were here before it.
+//! - An entry waits only for entries that were here before it.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! TBF as `docs/design/tbf.md` writes it down, in maps that are looked through from end to end: no
-//! index, no heap.
+//! TBF as `docs/design/tbf.md` describes it, in maps that are searched from end to end: no index,
+//! no heap.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -1,12 +1,12 @@
 //! Opening a session, and losing it.
 //!
-//! - A broken session is opened again at once, idle or not: a restarted target must not wait for a
-//!   ping to see us. Only failed attempts have pauses between them.
-//! - What is unanswered when a session breaks is sent again, with its first xid and tag, flagged
-//!   RESENT, unless it was taken back.
-//! - An eviction drops everything that the session had; changes without an answer end as
-//!   [`Event::Lost`]. Answered ones that were not durable end as [`Event::Undone`] once the target
-//!   has restarted: until then it has them and may commit them.
+//! - A broken session is opened again at once, idle or not, because a restarted target must not
+//!   wait for a ping to see this client. Only failed attempts have pauses between them.
+//! - Unanswered requests of a broken session are sent again with their first xid and tag, flagged
+//!   RESENT, unless they were taken back.
+//! - An eviction drops everything that the session had. Changes without an answer end as
+//!   [`Event::Lost`]. Answered changes that were not durable end as [`Event::Undone`] once the
+//!   target has restarted: until then it has them and may commit them.
 
 use bytes::Bytes;
 use types::{Instance, Instant, Span, Transno, Xid};

@@ -1,4 +1,4 @@
-//! What an import and its driver hand each other.
+//! The types that an import and its driver exchange.
 
 use types::{Errno, Xid};
 use wire::{Reply, Request};

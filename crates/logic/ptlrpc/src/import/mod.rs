@@ -1,5 +1,5 @@
-//! A client's side of one session: which request may be sent when, what is kept, what a restart
-//! makes necessary.
+//! A client's side of one session: which request may be sent when, what is kept, and what a restart
+//! requires.
 //!
 //! ```text
 //! NEW/DISCONN --poll_connect--> CONNECTING --NEW, RESUMED--> FULL
@@ -8,10 +8,10 @@
 //!                                                              --ReplayDone answered--> FULL
 //! any --handle_disconnect, attempt timed out, NO_SESSION--> DISCONN
 //! ```
-//! One file per concern: [`connect`] opens and loses the session, [`send`] chooses what goes out
-//! next, [`reply`] takes answers in, [`replay`] repeats history to a restarted target, [`time`]
-//! watches deadlines and pings, [`withdraw`] takes back what nobody waits for. Each states the
-//! invariants that it keeps; those of all together:
+//! Each concern has one file: [`connect`] opens and loses the session, [`send`] chooses what goes
+//! out next, [`reply`] takes answers in, [`replay`] repeats history to a restarted target, [`time`]
+//! watches deadlines and pings, [`withdraw`] takes back requests that no caller waits for. Each
+//! states the invariants that it keeps. These hold for all together:
 //! - A tag belongs to at most one unanswered request, and xids on one tag rise.
 //! - Every unanswered request is in `out`, and in exactly one of: a queue, `resend`, phase `Sent`,
 //!   phase `Later`, phase `Withdrawn`.

@@ -1,9 +1,9 @@
-//! History repeated to a restarted target, then locks, then the word that all is said.
+//! Repeats history to a restarted target, then restates the locks, then reports that it is done.
 //!
 //! - Changes are replayed in transno order, numbered from 1 on each connection, and before locks
-//!   are re-stated.
+//!   are restated.
 //! - No more locks are under way at once than requests may be.
-//! - `ReplayDone` goes out when every replay and every re-stated lock is answered.
+//! - `ReplayDone` goes out when every replay and every restated lock is answered.
 
 use types::Instant;
 use wire::{Opcode, RequestFlags};

@@ -1,10 +1,10 @@
-//! Answers: what they complete, what of them is kept.
+//! Answers: which requests they complete, and what is kept of them.
 //!
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
-//! - A change that was answered is kept until it is known to be durable; an open until its close is
-//!   durable.
-//! - A replay that is refused is kept no longer, and told as [`Event::Undone`].
-//! - What the target says to be durable only grows within a session.
+//! - A change that was answered is kept until it is known to be durable, and an open until its
+//!   close is durable.
+//! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
+//! - What the target reports as durable only grows within a session.
 
 use types::{Errno, Instant, Span, Transno, Xid};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};

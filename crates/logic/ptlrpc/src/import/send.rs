@@ -1,13 +1,14 @@
-//! What goes out next.
+//! The choice of the next request to send.
 //!
-//! - Resends go in xid order before anything new; new requests go in the order of their xids,
+//! - Resends go in xid order before anything new. New requests go in the order of their xids,
 //!   except that changes wait for tags and others pass them.
 //! - A request that was sent keeps its tag until it is answered.
-//! - What a recovering target takes ([`Opcode::passes_recovery`](wire::Opcode::passes_recovery))
-//!   goes before all that, and does not wait for replay. It has no tag.
-//! - What gives something up ([`Opcode::gives_up`](wire::Opcode::gives_up)) has places and tags of
-//!   its own: [`limits::GIVING_UP_MAX`] of it are out when all others wait for it. More of it goes
-//!   among the others.
+//! - Requests that a recovering target takes
+//!   ([`Opcode::passes_recovery`](wire::Opcode::passes_recovery)) go before all of those, and do
+//!   not wait for replay. They have no tag.
+//! - Requests that give something up ([`Opcode::gives_up`](wire::Opcode::gives_up)) have places and
+//!   tags of their own: [`limits::GIVING_UP_MAX`] of them are out when all others wait for them.
+//!   More of them go among the others.
 
 use types::{Instant, Xid};
 

@@ -1,9 +1,9 @@
 //! Deadlines and pings.
 //!
 //! - An attempt that is not answered in time breaks the session; the request itself lives on.
-//! - An idle session is pinged, sooner while changes are not known to be durable, and at least four
-//!   times in the lease that its target told. Only for the lease a second ping follows one that is
-//!   not answered.
+//! - An idle session is pinged. Pings come sooner while changes are not known to be durable, and at
+//!   least four times in the lease that the target reported. Only for the lease does a second ping
+//!   follow one that is not answered.
 
 use types::{Instant, Span};
 use wire::Opcode;

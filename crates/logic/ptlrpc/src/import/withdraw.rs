@@ -1,10 +1,10 @@
-//! Requests that nobody waits for any more.
+//! Requests that no caller waits for any more.
 //!
 //! - A request that changes nothing, or was never sent, is forgotten.
-//! - A change that was sent is not sent again. The target is asked to drop it, on each connection
-//!   until it has said that it did, or has sent the change's own answer. Until then tag and waiter
-//!   stay taken.
-//! - What gives something back goes on: a close, an unlock, an acknowledgement.
+//! - A change that was sent is not sent again. The client asks the target to drop it, on each
+//!   connection until the target has confirmed that or has sent the change's own answer. Until then
+//!   its tag and its waiter stay taken.
+//! - A request that gives something back goes on: a close, an unlock, an acknowledgement.
 
 use types::Xid;
 use wire::body::{CancelRep, CancelReq, cancel};

@@ -1,6 +1,6 @@
 //! Numbers of requests.
 //!
-//! - An xid names one request of its client for ever, over all imports and lives.
+//! - An xid names one request of its client for ever, over all imports and restarts of the client.
 
 use std::cell::Cell;
 use std::rc::Rc;

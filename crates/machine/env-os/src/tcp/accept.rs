@@ -1,10 +1,10 @@
-//! The acceptor's side: connections come singly, by anybody, and leave as whole pairs.
+//! The acceptor's side: connections come one by one, from any peer, and leave as whole pairs.
 //!
-//! A connection has `handshake` time to say HELLO, and a pair as long again to become whole.
-//! Connections that are not part of a link yet have seats ([`Seats`]); without one a newcomer is
-//! closed, so that strangers who say nothing cannot take all descriptors, nor keep known peers out.
-//! Whose a loopback connection is shows before it says anything: who may not connect is told so,
-//! and has no seat.
+//! A connection has `handshake` time to say HELLO, and a pair has the same time again to become
+//! whole. Connections that are not part of a link yet have seats ([`Seats`]). A new connection
+//! without a seat is closed, so that strangers that say nothing can neither take all descriptors
+//! nor keep known peers out. The owner of a loopback connection is known before it says anything:
+//! if it may not connect, it is told so and has no seat.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! A link whose sockets belong to another thread: its halves on the executor, its tasks there.
+//! A link whose sockets belong to another thread: its halves are on the executor, its tasks on that
+//! thread.
 //!
 //! ```text
 //!  executor                          LND thread of the link's CPT
@@ -6,10 +7,10 @@
 //!   recv <-- in lane  <=====batches======== read, CRC, parse
 //!   ticket <------------ bulk table <------ read into a pooled buffer
 //! ```
-//! Frames cross as they are; their payloads are shared. The out lane is woken behind the tasks that
-//! are ready, so that the replies of a batch of requests cross together. The in lane has a bound: a
-//! link whose executor reads nothing is not read either. `room()` counts what has not been written
-//! to the socket yet.
+//! Frames cross as they are, and their payloads are shared. The out lane is woken behind the tasks
+//! that are ready, so that the replies to a batch of requests cross together. The in lane has a
+//! bound: if an executor does not read a link, the link's socket is not read either. `room()`
+//! counts the frames that are not yet written to the socket.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

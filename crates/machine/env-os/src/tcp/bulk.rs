@@ -1,10 +1,10 @@
 //! The reader of incoming bulk.
 //!
-//! Small data come many to a read: heads and data of up to [`BULK_AHEAD_BYTES`] are read ahead
-//! together, and what is whole is handed on as a slice of the read buffer, without a copy. Larger
-//! data are read straight into a pooled buffer of their size; behind them nothing is read ahead but
-//! the next head. Data that nobody expects are dropped: their ticket may have gone a moment ago, so
-//! that is no fault of the peer's.
+//! Small data come many to a read. Headers and data of up to [`BULK_AHEAD_BYTES`] are read ahead
+//! together, and complete data are handed on as a slice of the read buffer, without a copy. Larger
+//! data are read straight into a pooled buffer of their size; behind them only the next header is
+//! read ahead. Unexpected data are dropped. They are not a fault of the peer, because their ticket
+//! may have gone a moment ago.
 
 use std::io;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What crosses between the executor and the thread of the LND that has a link's sockets.
+//! The state that the executor shares with the LND thread that has a link's sockets.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;

@@ -1,10 +1,10 @@
-//! HELLO: who speaks, on which of the pair's three connections.
+//! HELLO: which node speaks, on which of the pair's three connections.
 //!
-//! The connector opens the control connection, says HELLO and waits for the acceptor's; then opens
-//! both bulk connections at the same time, with the nonce of the first. A HELLO names the NID of
-//! its sender, which must be the address that the bytes come from: a node is who its address says.
-//! The acceptor answers a HELLO that it refuses with its own before it closes, so that the
-//! connector can tell why.
+//! The connector opens the control connection, says HELLO and waits for the acceptor's. Then it
+//! opens both bulk connections at the same time, with the nonce of the first. A HELLO names the NID
+//! of its sender, which must be the address that the bytes come from, because a node is identified
+//! by its address. The acceptor answers a HELLO that it refuses with its own before it closes, so
+//! that the connector can report why.
 
 use std::io;
 use std::net::Ipv4Addr;

@@ -7,7 +7,7 @@
 //!     | <-- channel 2: bulk -------------------- |    data that the acceptor pushes; opened by the connector too
 //! ```
 //! Each starts with a HELLO both ways; its nonce ties the three together ([`handshake`]). Losing
-//! one of them closes the link. So bulk never stands before a request, and each direction of bulk
+//! one of them closes the link. So a request never queues behind bulk, and each direction of bulk
 //! has its own window and its own order.
 //!
 //! **Writing.** `send` appends to a queue and wakes the queue's one writer task ([`outbox`]), which
@@ -15,10 +15,10 @@
 //! tasks that are ready now: when 64 requests arrive in one read, the 64 handlers answer first and
 //! their replies leave in one system call.
 //!
-//! The other way was tried: write in `send` when nothing is queued. Echo of 272 and 192 bytes
-//! between two processes on a virtual machine of 2 CPUs, least and most of six runs taken in turns,
-//! messages per second (`nacre bench lnet --sides bare,link --tests ping --seconds 0.4 --pairs 2`,
-//! with `--cpus 0,1` and `--cpus 0,0`):
+//! The alternative, to write in `send` when nothing is queued, was measured. The test was an echo
+//! of 272 and 192 bytes between two processes on a virtual machine of 2 CPUs. The table has the
+//! least and most of six runs taken in turns, in messages per second (`nacre bench lnet --sides
+//! bare,link --tests ping --seconds 0.4 --pairs 2`, with `--cpus 0,1` and `--cpus 0,0`):
 //!
 //! | in flight | two CPUs: deferred | direct | one CPU: deferred | direct |
 //! |---|---|---|---|---|
@@ -30,15 +30,15 @@
 //! The spread between the columns is the wake-up of an idle CPU, which costs more than everything
 //! else here.
 //!
-//! **Reading.** Whoever polls the link reads the control socket itself, without a task between
-//! ([`inbox`]); bulk is read by a task of its own into pooled buffers ([`bulk`]), because a server
-//! that takes no further requests still waits for data.
+//! **Reading.** The task that polls the link reads the control socket itself, without a task
+//! between ([`inbox`]). A task of its own reads bulk into pooled buffers ([`bulk`]), because a
+//! server that takes no further requests still waits for data.
 //!
 //! **Threads.** With [`lnd_threads`](crate::OsConfig::lnd_threads) all of this happens on threads
 //! of the link's CPT, and frames cross to the executor in batches ([`bridge`]).
 //!
 //! Without [`insecure`](crate::OsConfig::insecure) plaintext stays on loopback addresses, where
-//! only root and the own user may connect ([`owner`]).
+//! only root and the process's own user may connect ([`owner`]).
 
 mod accept;
 mod bridge;

@@ -1,12 +1,12 @@
 //! The queue of one outgoing connection and its writer.
 //!
-//! Small frames are copied together into runs, large payloads are queued as they are; one vectored
-//! write takes what is there. The writer sleeps while the queue is empty or the socket is full, and
-//! is woken by the first frame of a turn, behind every task that is ready by then.
+//! Small frames are copied together into runs, and large payloads are queued as they are. One
+//! vectored write takes everything that is there. The writer sleeps while the queue is empty or the
+//! socket is full. The first frame of a turn wakes it, behind every task that is ready by then.
 //!
 //! A frame for which the peer or the interface has no credit is held back, in order, until the gate
-//! says that it may go ([`crate::lnet`]); its credit comes back when its last byte is written.
-//! Heartbeats need none.
+//! lets it go ([`crate::lnet`]). Its credit comes back when its last byte is written. Heartbeats
+//! need no credit.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::VecDeque;

@@ -1,12 +1,12 @@
-//! Who is at the other end of a loopback connection: the user that owns the peer's socket.
+//! The user that owns the peer's socket of a loopback connection.
 //!
 //! A NID says which machine bytes come from. On loopback that is this machine and any of its users,
 //! so their sockets are looked up by the exact four numbers of the connection. Only an established
-//! socket with an inode counts: one that its process has closed belongs to nobody and is shown as
+//! socket with an inode counts: a socket that its process has closed has no owner and is shown as
 //! root's.
 //!
-//! The kernel is asked by `NETLINK_SOCK_DIAG` (`sock_diag(7)`), which finds one socket by hash.
-//! A kernel without it is asked by `/proc/net/tcp`.
+//! The kernel is asked by `NETLINK_SOCK_DIAG` (`sock_diag(7)`), which finds one socket by hash. If
+//! the kernel does not have that, `/proc/net/tcp` is read.
 
 use std::fs;
 use std::io;

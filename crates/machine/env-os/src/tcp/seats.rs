@@ -1,12 +1,12 @@
-//! Who may have one more connection that is not part of a link yet.
+//! Whether an address may have one more connection that is not part of a link yet.
 //!
 //! Invariants
 //! - Strangers have `HALF_OPEN_MAX` together, one address no more than `HALF_OPEN_OF_ADDRESS_MAX`.
 //! - An address from which a whole link came before finds `HALF_OPEN_RESERVE` more, which strangers
-//!   cannot take. So strangers who connect and say nothing keep no known peer out.
+//!   cannot take. So strangers that connect and say nothing keep no known peer out.
 //! - At most `KNOWN_MAX` addresses are known; the one that came longest ago is forgotten.
 //!
-//! Pure: the acceptor asks before it takes a connection, and tells when it is over.
+//! Pure: the acceptor asks before it takes a connection, and reports when the connection is over.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;

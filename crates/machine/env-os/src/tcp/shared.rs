@@ -1,7 +1,7 @@
-//! What the halves and the tasks of a link share, and how it ends.
+//! The state that the halves and the tasks of a link share, and how the link ends.
 //!
-//! Any fault ends in [`Shared::close`], which runs once: it drops the writing halves and the tasks,
-//! with them the sockets, fails the tickets and wakes the reader.
+//! Any fault ends in [`Shared::close`], which runs once. It drops the writing halves, the tasks and
+//! with them the sockets. It fails the tickets and wakes the reader.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! The bridge's crossing under shuttle, which draws the order in which threads go on.
+//! The bridge's crossing under shuttle, which draws the order in which threads run.
 
 #[path = "crossing.rs"]
 #[allow(clippy::duplicate_mod, reason = "over other locks")]

@@ -1,10 +1,10 @@
 //! CPU partitions (`docs/design/cpt.md`): sets of CPUs to which threads, queues and memory belong.
 //!
-//! The default number follows the 2.3 rule, the only one with published measurements behind it.
-//! Partitions may be virtual (more of them than CPUs, or with CPUs in common), so that all
-//! per-partition code runs on a small machine.
+//! The default number follows the rule of Lustre 2.3, the only one with published measurements
+//! behind it. Partitions may be virtual (more of them than CPUs, or with CPUs in common), so that
+//! all per-partition code runs on a small machine.
 //!
-//! Pure: what CPUs and nodes there are comes in as a [`Topology`].
+//! Pure: the CPUs and nodes of the machine come in as a [`Topology`].
 
 mod pattern;
 mod rotor;

@@ -1,4 +1,4 @@
-//! `cpu_pattern`: which CPUs each partition has, as an administrator writes it.
+//! `cpu_pattern`: the CPUs of each partition, as an administrator writes them.
 //!
 //! | text | meaning |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! Portal rotor: which partition gets a request, so which workers handle it.
+//! Portal rotor: which partition gets a request, and therefore which workers handle it.
 //!
 //! A service is a portal; a partition that serves it has a buffer posted there. Lustre:
 //! `lnet_mt_of_match`.

@@ -1,5 +1,5 @@
-//! CPUs of a machine and the memory they are near to, as plain values. Who reads them from the
-//! system is `env-os`.
+//! CPUs of a machine and the memory near them, as plain values. `env-os` reads them from the
+//! system.
 
 use std::num::NonZeroU32;
 

@@ -1,4 +1,4 @@
-//! Callbacks: whose are handled, how many at once, and where the answer goes.
+//! Callbacks: which ones are handled, how many at once, and where the answer goes.
 
 use std::cell::RefCell;
 use std::rc::Rc;

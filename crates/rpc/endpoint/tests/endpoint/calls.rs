@@ -1,4 +1,4 @@
-//! Calls: answered, refused, given up, bounded.
+//! Calls that are answered, refused, given up or bounded.
 
 use bytes::Bytes;
 use endpoint::{Bulk, Call, CallError};

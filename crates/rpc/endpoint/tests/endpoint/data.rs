@@ -1,4 +1,4 @@
-//! Data that goes with calls, and the account of what is not durable.
+//! Data that goes with calls, and the account of data that is not durable.
 
 use bytes::Bytes;
 use endpoint::{Bulk, Call, EndpointConfig};

@@ -1,4 +1,4 @@
-//! A server that does with each request what a script says, and notes what it saw.
+//! A server that handles each request as a script says and records what it received.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

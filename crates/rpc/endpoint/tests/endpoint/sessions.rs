@@ -1,4 +1,4 @@
-//! Sessions: how one begins, goes on after a lost link or a restart, and ends.
+//! Sessions: how one begins, continues after a lost link or a restart, and ends.
 
 use std::cell::Cell;
 use std::rc::Rc;

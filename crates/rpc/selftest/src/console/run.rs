@@ -1,4 +1,4 @@
-//! Batches and their tests: added, started, stopped, asked after.
+//! Batches and their tests: how they are added, started, stopped and queried.
 
 use std::fmt::Write as _;
 use std::rc::Rc;

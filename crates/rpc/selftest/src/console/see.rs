@@ -1,4 +1,4 @@
-//! What nodes have counted, and whether they are alive.
+//! The counters of nodes, and whether the nodes are alive.
 
 use std::fmt::Write as _;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! A toy target of counters over a toy store with a running and a committed image, and a world to
-//! run it in.
+//! A toy target of counters over a toy store with a running and a committed image, and a world in
+//! which to run it.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 

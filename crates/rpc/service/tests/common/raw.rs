@@ -1,4 +1,4 @@
-//! A client that writes its requests itself: for what no endpoint sends.
+//! A client that builds its requests itself, for requests that no endpoint sends.
 
 use std::rc::Rc;
 

@@ -1,9 +1,11 @@
-//! Objects of removed files go: the destroy log, in batches, to every OST that it names.
+//! Destroys the objects of removed files: sends the destroy log, in batches, to every OST that it
+//! names.
 //!
-//! A record is written in the transaction that removes the file, sent only once that is durable,
-//! and removed once every OST of the file has *committed* the destroy. Sending twice is harmless,
-//! so nothing else is stored: each OST has a cursor in memory, and a restart begins at the first
-//! record that is left. An OST that is away holds up its own records and nobody else's.
+//! A record is written in the transaction that removes the file. It is sent only once that
+//! transaction is durable. It is removed once every OST of the file has *committed* the destroy.
+//! Sending twice is harmless, so nothing else is stored. Each OST has a cursor in memory, and a
+//! restart begins at the first record that is left. An OST that is away holds up only its own
+//! records.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
-//! The end of a session that held something: the OSTs are told first, then it is given on
-//! ([`crate::fences`]). An OST that is away holds up what lies on it, for as long as it is away.
+//! The end of a session that held something. The OSTs are told first; then the MDT passes on what
+//! the session held ([`crate::fences`]). An OST that is away holds up the files that it has a part
+//! of, for as long as it is away.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What an MDT does by itself.
+//! An MDT's background tasks.
 
 pub(crate) mod destroy;
 pub(crate) mod fence;

@@ -1,5 +1,5 @@
-//! Files without a name that no client has open any more: removed at a start without recovery, at
-//! the end of a recovery, and with the session that had them open.
+//! Files without a name that no client has open any more. They are removed at a start without
+//! recovery, at the end of a recovery, and with the session that had them open.
 
 use osd::{StoreError, Table};
 use types::{Errno, Fid};

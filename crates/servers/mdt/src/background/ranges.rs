@@ -1,11 +1,11 @@
-//! Objects of burnt ids go: after recovery every OST destroys what it has of them, but for those
-//! that a layout holds.
+//! Sweeps the objects of burnt ids. After recovery every OST destroys its objects of these ids,
+//! except those that a layout holds.
 //!
-//! Everything is committed first: an id that no layout holds then will never be held again, because
-//! no id is given twice and nobody replays any more. So sending late, twice, or again after a
-//! restart is harmless. The ranges stay in the store until every OST has committed the destroy.
-//! OSTs are those of the configuration and those that any layout names. The same goes for ids of
-//! files at the data target of the MDT, whose objects have those.
+//! Everything is committed first. An id that no layout holds then will never be held again, because
+//! no id is given twice and no client replays any more. So sending late, twice, or again after a
+//! restart is harmless. The ranges stay in the store until every OST has committed the destroy. The
+//! OSTs are those of the configuration and those that any layout names. The same applies to ids of
+//! files at the data target of the MDT, because their objects have the files' ids.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! What room the OSTs and the data target have is asked of all of them at once, as soon as somebody
-//! chose by figures older than `qos_maxage`. An idle MDT asks nobody; an OST that is away, or tells
-//! nothing, keeps its last figures.
+//! Asks all OSTs and the data target for their free space at once, as soon as a choice used figures
+//! older than `qos_maxage`. An idle MDT asks no target. An OST that is away, or reports nothing,
+//! keeps its last figures.
 
 use std::rc::Rc;
 

@@ -1,10 +1,10 @@
-//! close: the handle goes; the last writer of an undisturbed period hands the size over.
+//! close: the handle goes, and the last writer of an undisturbed period hands the size over.
 //!
 //! Transaction: size and times of the inode, and which stripes have an object from now on; the
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
-//! reply showed. The reply tells the handle: after a restart, a stored reply of a close keeps a
-//! repeated open from bringing back what is closed, where the client never heard of it. A handle
-//! that is unknown on a replay is closed already.
+//! reply showed. The reply names the handle. So after a restart, a stored reply of a close keeps a
+//! repeated open from restoring a closed handle, even if the client never received that reply. A
+//! handle that is unknown on a replay is closed already.
 
 use target::Decided;
 use types::{Errno, Fid, Timespec};

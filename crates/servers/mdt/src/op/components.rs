@@ -1,12 +1,12 @@
-//! Components that are added to a file, or taken from its end: `lustre.lov.add` and
-//! `lustre.lov.del`, as Lustre's tools set them.
+//! Adds components to a file, or removes them from its end: `lustre.lov.add` and `lustre.lov.del`,
+//! as Lustre's tools set them.
 //!
-//! Transaction: the layout and the inode; of components that go, a record of their objects each.
+//! Transaction: the layout and the inode; for components that go, a record of their objects each.
 //! Replay: the same again.
 //!
-//! What goes is lost. A client that has the file open goes on with the layout that it has, so the
-//! objects must refuse that beforehand: whoever asks has told them, under the file's lock, and
-//! names the generation. Else a file that is open is EBUSY.
+//! The data of removed components is lost. A client that has the file open continues with the
+//! layout that it has, so the objects must refuse that layout beforehand. The caller has told them
+//! to, under the file's lock, and names the generation. Otherwise a file that is open is EBUSY.
 
 use layout::composite::Component;
 use layout::lov;

@@ -1,9 +1,9 @@
-//! create: files, directories, symbolic links, devices; with `OPEN` also opens, what is there
-//! included.
+//! create: files, directories, symbolic links and devices. With `OPEN` it also opens the file, even
+//! one that already exists.
 //!
 //! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited
-//! attributes, all or nothing. A replay uses the FID, the layout and the handle of the first reply;
-//! where the file is there already, it only opens it again.
+//! attributes, all or nothing. A replay uses the FID, the layout and the handle of the first reply.
+//! If the file already exists, the replay only opens it again.
 
 use layout::Asked;
 use osd::Table;

@@ -1,6 +1,6 @@
-//! What clients say of their grants: recalls that they acknowledge, what they give back unasked,
-//! and after a restart what they hold. An acknowledgement or a shed of what nobody holds is no
-//! error: it may have crossed the end of a grant.
+//! A client's messages about its grants: recalls that it acknowledges, grants that it gives back
+//! unasked, and, after a restart, the grants that it holds. Acknowledging or shedding a grant that
+//! the client does not hold is not an error, because it may have crossed the end of the grant.
 
 use env::LocalFuture;
 use service::Incoming;

@@ -1,7 +1,7 @@
 //! Which answers come with a short lease, and which changes wait for one ([`crate::grants`]).
 //!
-//! [`plan`] reads what is leased and changes nothing. What it grants goes out with the reply and
-//! comes into memory as effects, once the operation is applied: a change that the store refuses
+//! [`plan`] reads the current leases and changes nothing. Its grants go out with the reply and
+//! become effects in memory once the operation is applied. So a change that the store refuses
 //! leaves no lease behind.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,5 @@
 //! lock and unlock: flock, fcntl and file locks, in memory only. A request that has to wait gives
-//! its worker slot back. During recovery clients re-state what they hold.
+//! its worker slot back. During recovery clients re-state the locks that they hold.
 
 use env::LocalFuture;
 use osd::Table;

@@ -1,9 +1,9 @@
-//! Operations: one file and one row each. Most are a pure decision over the running image: it
-//! reads and checks through its transaction, gathers its whole write set there, and says what to
-//! answer. The target applies and answers.
+//! Operations: one file and one row each. Most are a pure decision over the running image. An
+//! operation reads and checks through its transaction, gathers its whole write set there, and
+//! decides the answer. The target applies the set and answers.
 //!
 //! Every operation is one transaction: a failure leaves nothing behind. A replay repeats what the
-//! first reply decided (FIDs, handles, layouts, times) and asks for no permission again.
+//! first reply decided (FIDs, handles, layouts, times) and checks no permission again.
 
 mod close;
 mod components;

@@ -1,8 +1,9 @@
 //! open by FID: a handle in memory, and the mark that the size may change.
 //!
-//! Transaction: for writing, the inode becomes DIRTY before anybody can write (and gets a layout,
-//! if it has none); else nothing but the place in history, so that the client keeps the open for
-//! replay. After a restart the replay rebuilds the handle; one whose file is gone is stale.
+//! Transaction: for writing, the inode becomes DIRTY before any client can write, and gets a layout
+//! if it has none. Otherwise the transaction is only the place in history, so that the client keeps
+//! the open for replay. After a restart the replay rebuilds the handle. If the file is gone, the
+//! replay is stale.
 
 use target::Decided;
 use types::{Errno, Fid};

@@ -1,12 +1,12 @@
-//! Where the bytes of a file go: its layout, and the objects of its components.
+//! The placement of a file's bytes: its layout, and the objects of its components.
 //!
-//! A file gets its layout when it is made, or when somebody first wants to write. Of components
-//! only the first has objects then; the others get theirs before the first write into them or
-//! behind them, and when a truncate makes the file so long. A replay takes what the first reply
-//! said.
+//! A file gets its layout when it is made, or when a client first wants to write. Only the first
+//! component has objects then. The others get theirs before the first write into them or behind
+//! them, and when a truncate makes the file that long. A replay takes the layout of the first
+//! reply.
 //!
-//! A layout that an object refuses as old gets the next generation here, where nobody else has
-//! changed it.
+//! If an object refuses a layout as old, the layout gets its next generation here, unless another
+//! client has changed it.
 
 use layout::composite::{Composite, CompositeTemplate, Place};
 use layout::{Asked, FileLayout, Layout, Striping, Template};

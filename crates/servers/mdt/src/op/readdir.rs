@@ -1,5 +1,5 @@
-//! readdir: a page of entries in hash order with their attributes. Read only; a page is one image,
-//! a whole listing is not: what exists throughout is told once.
+//! readdir: a page of entries in hash order with their attributes. Read only. A page is one image,
+//! but a whole listing is not. An entry that exists throughout is returned once.
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};

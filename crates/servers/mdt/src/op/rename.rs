@@ -1,8 +1,8 @@
-//! rename: over what is there, across directories, NOREPLACE, EXCHANGE.
+//! rename: over an existing name, across directories, NOREPLACE, EXCHANGE.
 //!
-//! One transaction moves the entry, its back-link and both parents; a replaced file goes as by
+//! One transaction moves the entry, its back-link and both parents. A replaced file goes as by
 //! unlink. A name that is overwritten keeps its place in readdir order. No directory comes to lie
-//! below itself: the new parent's ancestors are walked up to the root.
+//! below itself, because the new parent's ancestors are checked up to the root.
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};

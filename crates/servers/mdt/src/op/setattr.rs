@@ -1,7 +1,7 @@
-//! setattr: mode, owner, times, size; and the size that a client found out.
+//! setattr: mode, owner, times and size; and the size that a client has determined.
 //!
 //! Transaction: the inode (and its access list after a chmod). A truncate only marks the file dirty
-//! at the new size: the client holds the file's lock, punches the objects, then tells the size with
+//! at the new size. The client holds the file's lock, punches the objects, then sends the size with
 //! SIZE_KNOWN. Replay: the same with the times of the first reply.
 
 use osd::Table;

@@ -1,12 +1,13 @@
-//! Two files take over each other's objects: `lustre.lov.swap`, the end of a migration.
+//! Two files swap their objects: `lustre.lov.swap`, the end of a migration.
 //!
-//! The other file has no name, and the caller has it open for writing: it has copied the file's
-//! bytes there, has told the file's objects to refuse the layout of now, and holds the file's lock.
-//! The objects that the file had go with the other one's last close, through the destroy log.
+//! The other file has no name, and the caller has it open for writing. The caller has copied the
+//! file's bytes there, has told the file's objects to refuse the current layout, and holds the
+//! file's lock. The file's former objects go with the other file's last close, through the destroy
+//! log.
 //!
-//! Transaction: both layouts and both inodes. It is made of the generations that the caller names,
-//! else nothing changes (EAGAIN): a component that got objects meanwhile has bytes that were not
-//! copied. Replay: the same again.
+//! Transaction: both layouts and both inodes. It applies to the generations that the caller names;
+//! otherwise nothing changes (EAGAIN). A component that got objects meanwhile has bytes that were
+//! not copied. Replay: the same again.
 
 use target::Decided;
 use types::{Errno, Fid};

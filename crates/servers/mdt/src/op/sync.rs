@@ -1,5 +1,6 @@
-//! sync: everything that was answered before is durable when this is. One of the whole file system
-//! also waits, for a bounded time, until the room of removed files can be used again.
+//! sync: every change that was answered before is durable when this is answered. A sync of the
+//! whole file system also waits, for a bounded time, until the room of removed files can be used
+//! again.
 
 use env::LocalFuture;
 use service::{Incoming, Target};

@@ -1,8 +1,8 @@
 //! O_TMPFILE: a regular file without a name, opened as it is made. `MdtCreate` with flag TMPFILE.
 //!
-//! Transaction: inode with its orphan record, layout, inherited attributes; the directory does not
-//! change. It goes with its last close, as any orphan, unless a link gave it a name. Replay: as
-//! create; a durable one is opened again.
+//! Transaction: inode with its orphan record, layout, inherited attributes. The directory does not
+//! change. The file goes with its last close, like any orphan, unless a link gave it a name.
+//! Replay: as create; a durable one is opened again.
 
 use osd::Table;
 use target::Decided;

@@ -1,8 +1,8 @@
-//! unlink and rmdir: a name goes, and with its last name the file, unless somebody has it open.
+//! unlink and rmdir: removes a name, and with its last name the file, unless a client has it open.
 //!
 //! Transaction: entry, back-link, link count, parent; the inode with all that belongs to it and the
-//! log of its objects, or its orphan record. Replay: the same again; during recovery the file stays
-//! as an orphan until everybody had the chance to re-open it.
+//! log of its objects, or its orphan record. Replay: the same again. During recovery the file stays
+//! as an orphan until all clients had the chance to re-open it.
 
 use target::Decided;
 use types::{Errno, Fid};

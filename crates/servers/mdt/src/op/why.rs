@@ -1,7 +1,8 @@
-//! Why files go where they go: the text of `lustre.lov.why`, for people (`lfs getstripe --why`).
+//! The reasons for a file's placement: the text of `lustre.lov.why`, for people (`lfs getstripe
+//! --why`).
 //!
-//! What a file was asked for is not kept, so of a file it says whether a new one beside it would
-//! get the same.
+//! The layout request of a file is not kept. So for a file the text says whether a new one beside
+//! it would get the same layout.
 
 use std::fmt::Write as _;
 

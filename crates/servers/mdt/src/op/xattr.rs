@@ -2,9 +2,10 @@
 //! is the layout.
 //!
 //! Transaction: the attribute and the inode. Replay: the same again; a layout that the first reply
-//! created comes from that reply. `lustre.lov` and `trusted.lov` behave as in Lustre: on a file
-//! without layout it creates one, on a file with one it changes nothing and succeeds, on a
-//! directory it sets or deletes the default.
+//! created comes from that reply. `lustre.lov` and `trusted.lov` behave as in Lustre:
+//! - On a file without a layout, they create one.
+//! - On a file with a layout, they change nothing and succeed.
+//! - On a directory, they set or delete the default.
 
 use bytes::Bytes;
 use layout::Asked;

@@ -1,4 +1,4 @@
-//! `lod.*`: where new files go. A change holds from the next file on.
+//! `lod.*`: the placement of new files. A change applies from the next file on.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Files of several components: who gets objects when, over crashes, and where they go.
+//! Files of several components: when each component gets objects, over crashes, and where those go.
 
 use layout::composite::{
     Composite, CompositeTemplate, END_OF_FILE, Place, TemplateComponent, Wanted,

@@ -2,8 +2,8 @@
 //!
 //! The input is a program of choices ([`super::drawn`]).
 //!
-//! Bound of the generator: a request has the REPLAY flag only where it was answered before, with
-//! the first reply's buffers as they were. A client that invents replays can invent history.
+//! Bound of the generator: a request has the REPLAY flag only if it was answered before, with the
+//! first reply's buffers as they were. A client that invents replays can invent history.
 
 use std::collections::BTreeSet;
 

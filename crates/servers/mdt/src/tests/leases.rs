@@ -1,4 +1,4 @@
-//! What comes with a lease, and what waits for one.
+//! Which answers come with a lease, and which changes wait for one.
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{

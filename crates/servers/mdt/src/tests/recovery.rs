@@ -1,4 +1,4 @@
-//! Restarts: what was committed is there, replays bring the rest back exactly, and every planted
+//! Restarts: committed changes are there, replays bring the rest back exactly, and every planted
 //! bug is noticed.
 
 use std::collections::BTreeMap;

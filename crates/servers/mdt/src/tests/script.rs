@@ -1,4 +1,4 @@
-//! Operations as text: each line is an operation and what it answers.
+//! Operations as text: each line is an operation and its answer.
 
 use std::collections::BTreeMap;
 

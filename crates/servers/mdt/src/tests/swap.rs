@@ -1,4 +1,4 @@
-//! Files that take over each other's objects.
+//! Files that swap their objects.
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{FileLayout, Striping, Template, lov};

@@ -1,4 +1,4 @@
-//! The whole configuration of a file system. ENOENT where nobody registered for it.
+//! The whole configuration of a file system. ENOENT if no target has registered for it.
 
 use service::Incoming;
 use types::Errno;

@@ -1,6 +1,6 @@
-//! Takes a target out of what is known of its file system. Its storage is not touched, and neither
-//! are the names of files that have objects there: an OST is set out of use, so that they answer
-//! EIO at once. The index is free: another storage may register it.
+//! Removes a target from the configuration of its file system. Its storage is not touched, and
+//! neither are the names of files that have objects there. An OST is set inactive, so that these
+//! files return EIO at once. The index is free: another storage may register it.
 
 use osd::{Table, WriteSet};
 use target::OpError;

@@ -1,4 +1,4 @@
-//! Operations of the MGT, a file each.
+//! Operations of the MGT, one file each.
 
 pub(crate) mod config;
 pub(crate) mod forget;

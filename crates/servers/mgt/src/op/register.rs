@@ -1,13 +1,15 @@
-//! A server announces a target: where it is reached, and in which instance. Durable before the
-//! answer.
+//! A server announces a target: its address and its instance. Durable before the answer.
 //!
-//! The first storage that registers an index keeps it: another one with the same index is
-//! EADDRINUSE, whoever asks. An instance lower than the known one is ESTALE: the storage was taken
-//! back to an older copy, or is served twice. A further MDT, or its data target, is
-//! EOPNOTSUPP. A target does not move
-//! while another server is connected from its known address: that is EBUSY, and the asker tries
-//! again. What is known already changes nothing, not even the version. Only servers ask, each for a
-//! target at its own address: another one is EPERM.
+//! The first storage that registers an index keeps it. Repeating a known registration changes
+//! nothing, not even the version. Only servers may ask, each for a target at its own address; a
+//! server on the MGS's node may name any address. The errors are:
+//! - EPERM: the caller is not a server, or names an address that it may not.
+//! - EADDRINUSE: another storage has the index.
+//! - ESTALE: the instance is lower than the known one, so the storage was restored from an older
+//!   copy, or is served twice.
+//! - EOPNOTSUPP: a further MDT, or its data target.
+//! - EBUSY: another server is connected from the target's known address, and a target does not move
+//!   while that is so. The caller tries again.
 
 use osd::{Table, WriteSet};
 use service::Incoming;

@@ -1,7 +1,7 @@
 //! A persistent parameter of a file system: set, or with an empty value back to the default.
-//! Durable before the answer. Only servers of the file system ask; administrators use the MGS
-//! daemon's own socket.
-//! Whether the value makes sense is known where the parameter lives; here only its form is checked.
+//! Durable before the answer. Only servers of the file system may ask; administrators use the MGS
+//! daemon's own socket. Only the form of the value is checked here. Its meaning is checked where
+//! the parameter lives.
 
 use osd::{Table, WriteSet};
 use service::Incoming;

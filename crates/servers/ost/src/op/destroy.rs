@@ -1,10 +1,11 @@
-//! Destroy: a batch of ranges of objects. Only servers ask. Each object is locked whole while it is
-//! removed and its tombstone is put.
+//! Destroy: a batch of ranges of objects. Only servers may ask. Each object is locked whole while
+//! it is removed and its tombstone is written.
 //!
-//! Done in pieces, each in one transaction; the last one carries the transno. A crash in between
-//! leaves some objects destroyed, and the resend or replay destroys the rest: both are idempotent.
-//! An object that is not there gets its tombstone too, so that a write on its way does not make it.
-//! One that was made for another MDT's store stays: the asker means another one.
+//! The work is done in pieces, each in one transaction; the last one carries the transno. A crash
+//! in between leaves some objects destroyed, and the resend or replay destroys the rest: both are
+//! idempotent. A missing object gets its tombstone too, so that a write on its way does not make
+//! it. An object that was made for another MDT's store stays, because the caller means another
+//! object.
 
 use ldlm::Mode;
 use osd::{Table, View, WriteSet};

@@ -1,9 +1,9 @@
-//! Fallocate: room for a range of one object, a hole in it, or zeros. The range is locked,
-//! exclusive.
+//! Fallocate: allocates room for a range of one object, punches a hole, or writes zeros. The range
+//! is locked exclusively.
 //!
 //! A missing object is made, except by a hole. Replay: the same range with the same transno, which
-//! changes nothing a second time. A failure before the record may leave room behind that nobody was
-//! told of, as after a failed `fallocate` anywhere; the size is as it was.
+//! changes nothing a second time. A failure before the record may leave allocated room that was
+//! never reported, as after a failed `fallocate` anywhere. The size is unchanged.
 
 use osd::Allocate;
 use service::Incoming;

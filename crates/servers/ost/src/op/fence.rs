@@ -1,16 +1,17 @@
-//! Fence: from now on a client is refused whose session with the MDT has ended. Only servers ask.
+//! Fence: from now on the OST refuses a client whose session with the MDT has ended. Only servers
+//! may ask.
 //!
-//! Answered when the changes of that client that had begun are over, and when they and the fence
-//! are durable: what the client did is then part of what others find. Repeating it is harmless.
+//! It is answered when the client's changes that had begun are over, and when they and the fence
+//! are durable. Other clients then find what that client did. Repeating it is harmless.
 //!
-//! It is taken during recovery too. Replays of the client that come later are refused then. Those
-//! that were executed before are in the commit that the answer waits for, as every other prefix of
-//! history is.
+//! A fence is taken during recovery too. Replays of the client that come later are then refused.
+//! Replays that were executed before are in the commit that the answer waits for, like every other
+//! prefix of history.
 //!
-//! Recovery waits no longer for a fenced client that has not come back in this run, where the MDT
-//! knows that it has no later session: everything that it could replay would be refused. The MDT
-//! must have known that in this run. What it knew before may be old: a later session of the client
-//! may have used an earlier run of this OST, whose answers are to be replayed.
+//! Recovery no longer waits for a fenced client that has not come back in this run, if the MDT
+//! knows that it has no later session. Everything that the client could replay would be refused.
+//! The MDT must have learnt that in this run. Earlier knowledge may be outdated: a later session of
+//! the client may have used an earlier run of this OST, whose answers are to be replayed.
 
 use service::Incoming;
 use types::{ClientId, Errno};

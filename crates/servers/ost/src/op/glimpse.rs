@@ -1,7 +1,7 @@
-//! Glimpse: size, blocks and times of a batch of objects. No lock: each object's answer is of one
-//! moment after the request came, and a writer that was answered before is in it. An object that
-//! was made for another MDT's store is not there for the asker, and of one that was destroyed it is
-//! said that no layout names it.
+//! Glimpse: size, blocks and times of a batch of objects. It takes no lock. Each object's answer is
+//! of one moment after the request came, and includes every write that was answered before. An
+//! object that was made for another MDT's store does not exist for the caller. For a destroyed
+//! object, the answer says that no layout names it.
 
 use osd::ObjAttr;
 use service::Incoming;

@@ -1,4 +1,4 @@
-//! List: objects that have a record, in the order of their FIDs. Only servers ask.
+//! List: objects that have a record, in the order of their FIDs. Only servers may ask.
 
 use service::Incoming;
 use types::Errno;

@@ -1,4 +1,5 @@
-//! Operations of an OST, a file and a row each: decode - lock - check - move data - record - reply.
+//! Operations of an OST, one file and one row each: decode - lock - check - move data - record -
+//! reply.
 
 pub(crate) mod destroy;
 pub(crate) mod fallocate;

@@ -1,7 +1,7 @@
 //! Punch: the size of one object. The whole object is locked.
 //!
-//! A missing object is made only if it is asked for and the size is above zero; else there is
-//! nothing to cut, and the answer says so. Replay: the same size with the same transno.
+//! A missing object is made only if the request says so and the size is above zero. Otherwise there
+//! is nothing to cut, and the answer says so. Replay: the same size with the same transno.
 
 use service::Incoming;
 use types::{Errno, Extent, Timespec};

@@ -1,10 +1,10 @@
-//! Raise: objects of a file are used under a later layout from now on. Whoever maps by an older one
-//! is refused, and asks the MDT.
+//! Raise: from now on the objects of a file are used under a later layout. Clients that map by an
+//! older one are refused, and ask the MDT.
 //!
-//! Each object is locked whole, so what was written under an older layout is written when this is
-//! answered. It is durable then: whoever asks takes bytes away from the objects next, at the MDT.
-//! An object that is not there yet gets a record, so that nobody makes it under an older layout.
-//! Repeating it is harmless, and the version never goes back.
+//! Each object is locked whole, so all writes under an older layout are complete when this is
+//! answered. The raise is durable then, because the caller next takes bytes away from the objects,
+//! at the MDT. An object that does not exist yet gets a record, so that no client makes it under an
+//! older layout. Repeating it is harmless, and the version never goes back.
 
 use ldlm::Mode;
 use osd::{Table, View, WriteSet};

@@ -1,7 +1,8 @@
 //! Read: data of one object. Shared lock of the range; changes nothing.
 //!
-//! A missing object reads as empty: the file has a hole there. Where the MDT knows that there must
-//! be one, it is EIO. One that was destroyed is ESTALE: no layout of its file names it any more.
+//! A missing object reads as empty, because the file has a hole there. If the MDT knows that the
+//! object must exist, a missing one is EIO. A destroyed object is ESTALE, because no layout of its
+//! file names it any more.
 
 use ldlm::Mode;
 use osd::IoMode;

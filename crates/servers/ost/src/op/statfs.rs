@@ -1,4 +1,4 @@
-//! Statfs: room for objects.
+//! Statfs: free space for objects.
 
 use service::Incoming;
 use types::Errno;

@@ -1,13 +1,14 @@
-//! Destroy by ranges of ids: of those, the objects that are here, all stripes.
+//! Destroy by ranges of ids: removes all objects of these ids that are here, all stripes.
 //!
-//! An MDT asks so for ids that it gave out and that no file holds. Objects without a record are
-//! found too: a power cut between data and record leaves them. Ids without an object get no
-//! tombstone, they are far too many.
+//! An MDT uses it for ids that it gave out and that no file holds. Objects without a record are
+//! found too; a power cut between data and record leaves them. Ids without an object get no
+//! tombstone, because there are far too many.
 //!
 //! A sweep is many requests, in the order of their ids. The store lists its objects for the first
-//! one, and what it found beyond that request is kept for the next ones. No object comes to ids
-//! that are swept, because an earlier run of the MDT gave them out and nobody replays any more. So
-//! the listing holds as long as the MDT's session, and another session's sweep begins with its own.
+//! request. Objects found beyond that request are kept for the next ones. No object is added to ids
+//! that are swept, because an earlier run of the MDT gave them out and no client replays any more.
+//! So the listing is valid as long as the MDT's session. Another session's sweep begins with its
+//! own listing.
 
 use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;

@@ -1,9 +1,9 @@
-//! Write: data of one object, which is made if it is not there.
+//! Write: data of one object, which is made if it does not exist.
 //!
-//! The data is pulled first, so that no lock waits for a client; then the exclusive lock of the
-//! range, the data, and the record. A failure before the record leaves bytes behind that nobody was
-//! told of: as after a failed `write` anywhere. Replay: the same bytes with the same transno. A
-//! destroyed object is ESTALE and stays destroyed.
+//! The data is pulled first, so that no lock waits for a client. Then come the exclusive lock of
+//! the range, the data, and the record. A failure before the record leaves bytes behind that were
+//! never reported, as after a failed `write` anywhere. Replay: the same bytes with the same
+//! transno. A destroyed object is ESTALE and stays destroyed.
 
 use osd::IoMode;
 use service::Incoming;

@@ -1,4 +1,4 @@
-//! Objects that are told of a later layout: whoever maps by an older one is refused.
+//! Objects that were raised to a later layout refuse clients that map by an older one.
 
 use wire::body::WireFid;
 

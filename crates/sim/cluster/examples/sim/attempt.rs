@@ -1,4 +1,4 @@
-//! One run, with what its panics mean.
+//! One run, and the classification of its panics.
 
 use std::cell::RefCell;
 use std::fmt;

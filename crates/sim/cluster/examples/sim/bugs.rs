@@ -1,4 +1,4 @@
-//! Tries the planted bugs: some seed must fail with the bug, and pass without it.
+//! Tests the planted bugs: some seed must fail with the bug and pass without it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! Work over all cores; outcomes come in the order in which they were asked for.
+//! Runs work on all cores. Outcomes come in the order of the requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

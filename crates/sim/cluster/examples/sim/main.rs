@@ -1,4 +1,4 @@
-//! Runs seeds, or tries the planted bugs; `--help` prints how.
+//! Runs seeds, or tests the planted bugs. `--help` prints the usage.
 
 mod args;
 mod attempt;

@@ -1,4 +1,4 @@
-//! Seeds: one line for each, then what they did together.
+//! Runs seeds: prints one line per seed, then their totals.
 
 use std::collections::BTreeMap;
 

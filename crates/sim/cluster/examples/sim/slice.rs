@@ -1,4 +1,4 @@
-//! A part of very many seeds, with a record: such a search goes on over days and machines.
+//! A slice of a very large set of seeds, with a record. Such a search runs over days and machines.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! A part of what a failing seed did: found with `--shrink`, repeated with `--keep-ops` and
-//! `--keep-faults`.
+//! A failing part of a failing seed's schedule: found with `--shrink`, repeated with `--keep-ops`
+//! and `--keep-faults`.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Real time, for a limit on how long a search takes. No run sees it.
+//! Real time, to limit the duration of a search. No run sees it.
 
 use std::time::{Duration, SystemTime};
 

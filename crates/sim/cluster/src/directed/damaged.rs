@@ -1,6 +1,7 @@
-//! **damaged**: a value of the MDT's records is not what was stored. Who needs it is told EIO, and
-//! the log has its table and key; everybody else is answered as ever, also after a restart. A
-//! client's record or reply that is damaged keeps the MDT from starting, with the same words.
+//! **damaged**: a value in the MDT's records differs from the stored one. Calls that need it fail
+//! with EIO, and the log has its table and key. All other calls are answered as before, also after
+//! a restart. A damaged client record or reply record prevents the MDT's start, with the same
+//! message.
 
 use bytes::Bytes;
 use client::{Client, SetAttr};

@@ -1,5 +1,5 @@
-//! **dead**: processes of clients die, and servers die again and again soon after. Those who live
-//! do not wait long for the dead, and wait for each once.
+//! **dead**: client processes die, and servers die again and again soon after. Surviving clients do
+//! not wait long for dead ones, and wait for each once.
 
 use bytes::Bytes;
 use client::Client;

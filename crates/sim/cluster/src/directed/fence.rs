@@ -1,6 +1,6 @@
-//! **fence**: a client loses all servers in the middle of an append and is given up. Another one
-//! appends. Then the OSTs can be reached again, and what the first one sent comes late: no record
-//! that was acknowledged to anybody is overwritten.
+//! **fence**: a client loses all servers in the middle of an append and is evicted. Another client
+//! appends. Then the OSTs can be reached again, and the first client's messages arrive late. No
+//! record that was acknowledged to any client is overwritten.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,9 +1,9 @@
-//! **kernel**: programs on three mounts make, remove, rename, list and look at names of common
-//! directories, through the kernel's own memory ([`kernel`]) and a real FUSE handler, while
-//! messages are lost and the MDT is killed. Whatever they are answered, some order explains: when a
-//! change was answered, no call that begins later, on any mount, sees what was before.
+//! **kernel**: programs on three mounts create, remove, rename, list and stat names in common
+//! directories. They go through a model of the kernel's cache ([`kernel`]) and a real FUSE handler,
+//! while messages are lost and the MDT is killed. Some order must explain all answers. When a
+//! change was answered, no call that begins later, on any mount, sees the earlier state.
 //!
-//! A call by path is two here, as in the kernel: finding the inode, then what is done to it.
+//! A call by path is two calls here, as in the kernel: finding the inode, then the operation on it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

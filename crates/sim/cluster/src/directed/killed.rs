@@ -1,7 +1,7 @@
-//! **killed**: a client cannot reach an OST while the caller of its write is killed, and closes the
-//! file. Another client writes the same bytes and more. Whatever of the first write had arrived,
-//! the second one's bytes stay, the size is what is there, and the first client's next write comes
-//! after its killed one.
+//! **killed**: the caller of a write is killed while its client cannot reach an OST. The client
+//! then closes the file. Another client writes the same bytes and more. However much of the first
+//! write had arrived, the second client's bytes stay and the size matches the data. The first
+//! client's next write comes after its killed one.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,7 +1,8 @@
-//! **layouts**: a component is taken from a file that others write and read, and a new one is put
-//! in its place, while servers die. Who has the file open goes on: a write that begins after the
-//! component went is refused as behind the end of the layout, nobody reads what went, and what is
-//! written into the new component is there.
+//! **layouts**: a component is removed from a file that other clients write and read, and a new one
+//! takes its place, while servers die. Clients that have the file open continue:
+//! - a write that begins after the removal is refused as behind the end of the layout;
+//! - no client reads data of the removed component;
+//! - data that is written into the new component is there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

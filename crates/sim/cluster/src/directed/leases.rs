@@ -1,6 +1,6 @@
-//! **leases**: three clients look at the files of one directory and change them, while messages are
-//! lost and the MDT is killed. When a change is answered, nobody else may believe what was before;
-//! who asks after that must see it.
+//! **leases**: three clients stat the files of one directory and change them, while messages are
+//! lost and the MDT is killed. When a change is answered, no other client may still use the earlier
+//! state. A request after that must see the change.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,6 +1,6 @@
 //! **lost**: a client closes a file and dies before an OST has made its objects durable, and that
-//! OST loses its power. What does not come back reads as EIO, and nothing else does; the file heals
-//! when it is written anew.
+//! OST loses its power. Data that does not come back reads as EIO, and no other data does. The file
+//! heals when it is written again.
 
 use bytes::Bytes;
 use client::{Client, SetAttr};

@@ -1,7 +1,6 @@
-//! **migrations**: a file moves into other objects while one client writes it and another reads it,
-//! and while servers and the client that moves it die. Each read shows what was
-//! written last, or what is being written; the file keeps its size; and no object is left behind,
-//! wherever a migration ended.
+//! **migrations**: a file moves into other objects while one client writes it and another reads it.
+//! Servers and the migrating client die meanwhile. Each read shows the last write, or one that is
+//! under way. The file keeps its size. No object is left behind, wherever a migration ended.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

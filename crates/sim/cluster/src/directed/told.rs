@@ -1,6 +1,6 @@
 //! **told**: a client is cut off from a server that loses its power with acknowledged work, and is
-//! evicted because it does not come back in time. What is gone is told by fsync and close of every
-//! handle, once by each fsync; what is not concerned hears nothing.
+//! evicted because it does not come back in time. fsync and close of every affected handle report
+//! the loss, once by each fsync. Handles that are not affected report nothing.
 
 use bytes::Bytes;
 use client::{Client, File, Heard};

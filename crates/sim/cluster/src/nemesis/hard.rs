@@ -1,4 +1,4 @@
-//! Faults that may cost a client its sessions, and what is under way on them: long pauses, long
+//! Faults that may cost a client its sessions and the calls under way on them: long pauses, long
 //! cuts between any two nodes, clocks that jump, disks that are full, slow or cannot be read, nodes
 //! whose messages are slow.
 

@@ -1,5 +1,5 @@
-//! Crash points: a server dies right after it has done something for the n-th time, in the middle
-//! of whatever it would have done next.
+//! Crash points: a server dies right after its n-th action of a kind, in the middle of whatever it
+//! would have done next.
 
 use env_sim::Rng;
 use osd::mem::Deed;

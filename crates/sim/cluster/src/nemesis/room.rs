@@ -1,4 +1,5 @@
-//! Disks that are full for a while: those of OSTs in hard runs, that of the MDT in others as well.
+//! Disks that are full for a while: those of OSTs in hard runs, and the MDT's in other runs as
+//! well.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What is common: the files and directories, and what everybody was told.
+//! Common state: the files and directories, and the answers that users got.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

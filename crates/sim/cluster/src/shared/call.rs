@@ -1,4 +1,4 @@
-//! One user's calls: carried out, and written down on the board.
+//! One user's calls: carried out and recorded on the board.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Users that keep diaries: each writes a file of its own while servers lose power and clients are
-//! away for too long, so that acknowledged work is lost. [`oracle::diary`] says what must hold.
+//! Users that keep diaries. Each writes a file of its own while servers lose power and clients are
+//! away for too long, so that acknowledged work is lost. [`oracle::diary`] defines what must hold.
 
 use std::cell::RefCell;
 use std::rc::Rc;

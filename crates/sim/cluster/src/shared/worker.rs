@@ -1,4 +1,4 @@
-//! One user: draws what to do next, and when.
+//! One user: draws its next operation and its time.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;

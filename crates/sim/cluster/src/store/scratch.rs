@@ -1,4 +1,4 @@
-//! A directory for one run, in memory where there is a tmpfs, removed at its end.
+//! A directory for one run, in memory if there is a tmpfs. It is removed at the run's end.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;

@@ -1,5 +1,5 @@
-//! What bytes answer. Each write has a number of its own, and every byte that it writes names it;
-//! so a file is a row of numbers, one for each cell, and zero is a hole.
+//! Answers about bytes. Each write has a number of its own, and every byte that it writes carries
+//! that number. So a file is a row of numbers, one per cell, and zero is a hole.
 
 use super::{Breach, Entry, Spec};
 

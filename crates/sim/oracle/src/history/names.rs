@@ -1,8 +1,8 @@
-//! What names answer: a few places for names, in a few directories, and the files that they stand
-//! for. One server decides all of it in one transaction a call, so it is one thing.
+//! Answers about names: a few places for names, in a few directories, and the files that they stand
+//! for. One server decides all of it, in one transaction per call, so it is one thing.
 //!
-//! Each create has a number of its own, and the file is told by it: so a file that was made twice
-//! would be seen.
+//! Each create has a number of its own, which identifies the file. So a file that was made twice
+//! would be detected.
 
 use std::collections::BTreeMap;
 use std::fmt;

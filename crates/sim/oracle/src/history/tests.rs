@@ -1,4 +1,4 @@
-//! Good histories are explained, histories that are known to be bad are refused.
+//! Good histories are explained, known bad histories are refused.
 
 use std::collections::BTreeMap;
 

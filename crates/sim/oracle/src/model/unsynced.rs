@@ -1,5 +1,5 @@
-//! What a file may hold after a power cut: of the changes since its last sync each block of a disk
-//! has any, in the order in which they were made.
+//! The permitted contents of a file after a power cut. Each block of a disk has any of the changes
+//! since the file's last sync, applied in the order in which they were made.
 
 use super::{Body, Ino, Model};
 

@@ -1,5 +1,6 @@
-//! Room for a transaction that outgrows what was allocated ahead: allocated on a thread of its own,
-//! while the store is `Busy`. An allocation waits for the file system, which may wait for its disk.
+//! Room for a transaction that needs more than was allocated ahead. A thread of its own allocates
+//! it while the store is `Busy`. An allocation waits for the file system, which may wait for its
+//! disk.
 
 use std::fs::File;
 use std::sync::{Arc, mpsc};

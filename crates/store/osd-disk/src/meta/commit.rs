@@ -1,7 +1,7 @@
-//! What makes transactions durable, one at a time: a thread, or tasks of the caller's executor.
+//! Makes transactions durable, one at a time, on a thread or in tasks of the caller's executor.
 //!
-//! It reports twice for each: when the pages are written out and the next transaction has begun,
-//! and when the disk has them.
+//! It reports twice for each transaction: when the pages are written out and the next transaction
+//! has begun, and when the disk has the pages.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,12 +1,12 @@
 //! A copy of all records while they change, written to a file (see [`crate::export`]).
 //!
-//! The copy reads the running image in the order of tables and keys, some records at a time. A
-//! change of what was read already goes into the file as well, behind it. So the file, applied in
-//! its order, gives the image at the moment of the last read, and that is what the copy is of. No
-//! page is kept and no commit waits. The file gets its name once that image is durable.
+//! The copy reads the running image in the order of tables and keys, some records at a time. If a
+//! record changes that was already read, the change goes into the file too, after the record. So
+//! the file, applied in its order, gives the image at the moment of the last read. No page is kept
+//! and no commit waits. The file gets its name once that image is durable.
 //!
 //! Invariants
-//! - What is below `upto` is in the file, with all of its changes up to now.
+//! - Everything below `upto` is in the file, with all of its changes up to now.
 //! - A set is in the file whole or not at all, because the end is between two sets.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! Copies of a store that changes meanwhile.
+//! Copies of a store that changes during the copy.
 
 use std::cell::RefCell;
 

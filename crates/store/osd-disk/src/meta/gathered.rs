@@ -1,14 +1,14 @@
 //! Changes that are applied and not yet in LMDB's pages.
 //!
 //! Some records change many times between two commits: the inode of a directory in which files are
-//! made, a client's reply record, the last transno. Others come in an order that suits nobody and
-//! go to pages that suit them all once they are sorted: fresh inodes, layouts, back-links. Such
-//! changes gather here, one for each key, and go into the pages in the order of their keys when
-//! there are [`GATHERED_MAX`] of them, before a commit, and when room is short.
+//! made, a client's reply record, the last transno. Others (fresh inodes, layouts, back-links) come
+//! in an order that spreads over many pages, and share pages once they are sorted. Such changes
+//! gather here, one for each key. They go into the pages in key order when there are
+//! [`GATHERED_MAX`] of them, before a commit, and when room is short.
 //!
 //! Invariants
-//! - What stands here is newer than what the pages say.
-//! - The most that all of it can dirty is promised room: [`Gathered::pages`].
+//! - A change here is newer than the pages.
+//! - Room is promised for the most that all of these changes can dirty: [`Gathered::pages`].
 
 use osd::Table;
 use queues::FixedMap;

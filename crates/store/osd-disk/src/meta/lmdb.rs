@@ -1,13 +1,13 @@
 //! The few calls of LMDB that the store makes, with ownership that makes them sound.
 //!
-//! [`Env`] and [`Txn`] are one token that changes shape: `Env::begin` gives the token away for a
-//! write transaction, `Txn::commit` gives it back. So there is never more than one transaction, and
-//! never two threads in one environment, which is all that LMDB's own locks would ensure; they are
-//! off (`MDB_NOLOCK`), and a `flock` keeps other processes out. Without them a transaction is not
-//! tied to the thread that began it, so that it can be committed on another one.
+//! [`Env`] and [`Txn`] are one token that changes shape. `Env::begin` gives the token away for a
+//! write transaction, and `Txn::commit` gives it back. So there is never more than one transaction,
+//! and never two threads in one environment. LMDB's own locks would ensure no more than that, so
+//! they are off (`MDB_NOLOCK`). A `flock` keeps other processes out. Without these locks a
+//! transaction is not tied to the thread that began it, so it can be committed on another one.
 //!
-//! Never `WRITEMAP` (a full disk would be SIGBUS). `NOSYNC`: LMDB's root pages say what was written
-//! out; what is durable is said by module `root`.
+//! Never `WRITEMAP`, because a full disk would be SIGBUS. With `NOSYNC`, LMDB's root pages say what
+//! was written out. Module `root` says what is durable.
 
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;

@@ -1,20 +1,21 @@
 //! Records in LMDB, used as one running write transaction (`docs/design/store.md`).
 //!
-//! Operations change the running transaction on the executor's thread: no hand-over, about 2 us
-//! each. A commit moves the transaction to a thread of its own (module `commit`), which writes its
-//! pages into the page cache and gives the next transaction back at once: a few milliseconds in
-//! which the store is `Busy`. Then the thread waits for the disk, while reads and changes go on in
-//! the next transaction. Commits come one after the other, in order; each covers everything that
-//! was applied before it began, and calls of `commit` that it covers share it.
+//! Operations change the running transaction on the executor's thread, without a hand-over, in
+//! about 2 us each. A commit moves the transaction to a thread of its own (module `commit`). That
+//! thread writes its pages into the page cache and gives the next transaction back at once. This
+//! takes a few milliseconds, in which the store is `Busy`. Then the thread waits for the disk,
+//! while reads and changes continue in the next transaction. Commits run one after the other, in
+//! order. Each covers everything that was applied before it began, and calls of `commit` that it
+//! covers share it.
 //!
-//! What changes often, or wants to be sorted, waits outside LMDB's pages for a moment (module
-//! `gathered`).
+//! Changes of records that change often, or that are better sorted, wait outside LMDB's pages for a
+//! moment (module `gathered`).
 //!
-//! A failed put or commit ends the store: everything since the last commit is gone, and every call
-//! says so.
+//! A failed put or commit ends the store. Everything since the last commit is lost, and every later
+//! call returns an error.
 //!
-//! On disk: `records/data.mdb` (LMDB's own format), one table for each [`Table`], named by its
-//! number; `records/root`, which says what of it is durable (module `root`); `records/lock` is held
+//! On disk: `records/data.mdb` (LMDB's own format) has one table for each [`Table`], named by its
+//! number. `records/root` says which part of it is durable (module `root`). `records/lock` is held
 //! with `flock`.
 
 mod allocate;

@@ -1,15 +1,14 @@
-//! Room for records: what makes sure that a commit never runs out of space.
+//! Room for records: ensures that a commit never runs out of space.
 //!
-//! `data.mdb` is allocated ahead (its length is what is allocated: there are no holes in it), so
-//! that writing a dirty page never needs a block. An operation is taken only if the most that it
-//! can dirty fits into what is allocated and not used; else it is answered `Full` before anything
+//! `data.mdb` is allocated ahead, so writing a dirty page never needs a block. Its length is the
+//! allocated size, because it has no holes. An operation is taken only if the most that it can
+//! dirty fits into the allocated, unused pages. Otherwise the store returns `Full` before anything
 //! is changed. The last [`Room::reserve`] pages are for operations that remove something.
 //!
-//! LMDB takes pages from the list of free ones first, and pages freed by transaction N can be taken
-//! by N + 2. Where the file cannot grow any more, the free ones are counted after each commit. In
-//! the reserve a transaction may dirty a third of it, so that two more fit until its pages come
-//! back: removing works on a full store for ever, if the caller commits and tries again when it is
-//! told `Full`.
+//! LMDB takes pages from the list of free pages first. Pages that transaction N frees can be taken
+//! by N + 2. If the file cannot grow any more, the free pages are counted after each commit. In the
+//! reserve a transaction may dirty a third of it, so two more fit until its pages come back. So
+//! removing works on a full store for ever, if the caller commits and tries again after `Full`.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;

@@ -1,16 +1,17 @@
-//! The durable root: what says up to which transaction `data.mdb` is believed.
+//! The durable root: says up to which transaction `data.mdb` is trusted.
 //!
-//! LMDB commits into the page cache (`MDB_NOSYNC`): the next transaction runs while the disk still
-//! works on the last one. The disk may take pages in any order then, and LMDB's two root pages as
-//! well. So they are not believed at a start. After each sync of `data.mdb` a copy of both goes
-//! into the file `root`, and an opening puts them back before LMDB looks.
+//! LMDB commits into the page cache (`MDB_NOSYNC`). The next transaction runs while the disk still
+//! works on the last one. The disk may then take pages in any order, including LMDB's two root
+//! pages. So a start does not trust the root pages in `data.mdb`. After each sync of `data.mdb`, a
+//! copy of both goes into the file `root`. An opening puts that copy back before LMDB reads
+//! anything.
 //!
 //! Invariants
 //! - A slot is written only after the sync of everything that its root pages refer to.
-//! - Pages of the tree in the newest slot are not overwritten: transaction N + 1 takes pages that
-//!   N - 1 and earlier ones gave back, and is written out only when N is in a slot.
-//! - The two slots are written in turn and lie in blocks of their own, so that a torn write leaves
-//!   the older one.
+//! - Pages of the tree in the newest slot are not overwritten. Transaction N + 1 takes pages that N
+//!   - 1 and earlier ones gave back, and is written out only when N is in a slot.
+//! - The two slots are written in turn and lie in blocks of their own, so a torn write leaves the
+//!   older one.
 //!
 //! Slot, little-endian, at byte 0 and 4,096: magic (8), version u32, CRC-32C u32 (over the whole,
 //! itself as zero), transaction u64, bytes of a page u32, zero u32, the first 152 bytes of page 0,

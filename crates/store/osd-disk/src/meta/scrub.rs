@@ -1,12 +1,13 @@
-//! Looks at all pages again while the store is served and idle, a few at a time.
+//! Checks all pages again while the store is served and idle, a few at a time.
 //!
-//! Each slice reads the tree that was written out last, from where the one before stopped. Its
-//! pages stay as they are until the third commit after it. What a slice saw counts if at most one
-//! came meanwhile; else it is read again. What is found before LMDB gets there ends the store by an
-//! error that names the page. Damage that LMDB meets first is not caught.
+//! Each slice reads the tree that was written out last, from where the previous slice stopped. The
+//! pages of that tree stay as they are until the third commit after it. A slice counts if at most
+//! one commit came meanwhile; otherwise it is read again. Damage that is found before LMDB gets
+//! there ends the store with an error that names the page. Damage that LMDB meets first is not
+//! caught.
 //!
-//! A pass waits while the store is asked more than [`IDLE_CALLS`] times a second, but not for ever:
-//! a store that is never idle is looked at all the same.
+//! A pass waits while the store gets more than [`IDLE_CALLS`] calls a second, but not for ever. A
+//! store that is never idle is checked too.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

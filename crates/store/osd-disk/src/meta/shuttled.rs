@@ -1,4 +1,4 @@
-//! The commit thread's reports under shuttle, which draws the order in which threads go on.
+//! The commit thread's reports under shuttle, which draws the order in which threads run.
 
 #[path = "told.rs"]
 #[allow(clippy::duplicate_mod, reason = "over other locks")]

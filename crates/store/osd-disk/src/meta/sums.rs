@@ -1,11 +1,12 @@
-//! A checksum behind each value: CRC-32C over table, key and value.
+//! A checksum after each value: CRC-32C over table, key and value.
 //!
-//! A value whose checksum is wrong is not given out. The key is part of it, so that a whole value
-//! in another's place is found too.
+//! A value with a wrong checksum is not returned. The checksum covers the key, so an intact value
+//! in the place of another is found too.
 //!
-//! Stores of an older version have none. Their records get them at the first opening, in the order
-//! of tables and keys, and a mark says how far that went: a record below the mark has a checksum,
-//! one at or above it has not. So a crash, or a full disk, leaves a store that can be read.
+//! Stores of an older version have no checksums. Their records get them at the first opening, in
+//! the order of tables and keys. A mark says how far that went: a record below the mark has a
+//! checksum, one at or above it has none. So a crash, or a full disk, leaves a store that can be
+//! read.
 
 use osd::Table;
 

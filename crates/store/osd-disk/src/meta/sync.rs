@@ -1,4 +1,4 @@
-//! What threads meet through: the standard library's here, shuttle's where its tests look at the
-//! same files (module `shuttled`).
+//! Synchronization types for threads: the standard library's, or shuttle's where its tests compile
+//! the same files (module `shuttled`).
 
 pub(super) use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! What a power cut may leave of the records, for simulations on a file system that loses nothing.
+//! The damage that a power cut may do to the records, for simulations on a file system that loses
+//! nothing.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What the threads of a store have finished, and who waits for it.
+//! The work that the threads of a store have finished, and the tasks that wait for it.
 
 use std::task::{Context, Waker};
 

@@ -1,7 +1,7 @@
 //! Gives the records of an older version their checksums, at the first opening.
 //!
-//! A batch of records is one commit, with the mark that says how far it went (module `sums`). Where
-//! a full store refuses a batch, the rest waits for the next opening.
+//! A batch of records is one commit, together with the mark that says how far it went (module
+//! `sums`). If a full store refuses a batch, the rest waits for the next opening.
 //!
 //! On disk: table `sums`, key `upto`: number of a table, and a key in it.
 

@@ -1,14 +1,18 @@
-//! Looks at every page of `data.mdb` that is in use, before LMDB does.
+//! Checks every page of `data.mdb` that is in use, before LMDB reads it.
 //!
-//! LMDB follows numbers that it finds in pages, inside a map of the file: a damaged one ends the
-//! process by a signal, or worse, does not. So the whole tree is read here first, with plain reads
-//! and every number held against its bounds. What passes cannot lead LMDB out of the file, into a
-//! page of another kind or to one page twice.
+//! LMDB follows numbers that it finds in pages, inside a map of the file. A damaged number ends the
+//! process by a signal or, worse, does not. So the whole tree is read here first, with plain reads,
+//! and every number is checked against its bounds. A tree that passes cannot lead LMDB out of the
+//! file, into a page of another kind or to one page twice.
 //!
-//! Checked: each page's number, kind and bounds, that its nodes fill it exactly, the order of keys
-//! within it and against its parent, depth, counts of pages and entries of each table, pages of
-//! large values, the lists of free pages, and that no page is used twice. Checksums of records are
-//! checked on the way; a damaged record is no damage of the tree.
+//! Checked:
+//! - each page's number, kind and bounds, and that its nodes fill it exactly
+//! - the order of keys within a page and against its parent, and the depth
+//! - the counts of pages and entries of each table, and the pages of large values
+//! - the lists of free pages, and that no page is used twice
+//!
+//! Checksums of records are checked on the way. A damaged record does not count as damage of the
+//! tree.
 //!
 //! Layout: LMDB data version 1, 64 bits, little-endian (`mdb.c`: `MDB_page`, `MDB_node`, `MDB_db`).
 

@@ -1,8 +1,8 @@
-//! Where objects lie on the device: FIEMAP, and a memory of what it said.
+//! The places of objects on the device: FIEMAP, and a cache of its answers.
 //!
-//! Only an order of requests hangs on it: an answer that is out of date costs a seek and no data.
-//! So what was learnt is kept until the object is cut or removed; writes into allocated space do
-//! not move it.
+//! Only an order of requests depends on them: an outdated answer costs a seek and no data. So an
+//! answer is kept until the object is truncated or removed. Writes into allocated space do not move
+//! it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsRawFd, BorrowedFd};

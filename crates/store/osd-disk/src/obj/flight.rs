@@ -5,12 +5,12 @@
 //! ```
 //!
 //! Invariants
-//! - Whoever touches a range waits until the writes under way there have landed: nobody can tell
-//!   that they are late.
-//! - A sync waits for every write begun before it, so none is called durable that is not.
-//! - Room comes before the answer, so a full device is told to the writer. What can fail behind it
-//!   is the device itself: then every later call fails and so does the next sync, as when the
-//!   kernel cannot write a page back.
+//! - Any access to a range waits until the writes under way there have landed. So no caller can
+//!   tell that they are late.
+//! - A sync waits for every write begun before it, so no write is reported durable that is not.
+//! - Room is allocated before the answer, so a full device is reported to the writer. After that
+//!   only the device itself can fail. Then every later call fails, and so does the next sync, as
+//!   when the kernel cannot write a page back.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

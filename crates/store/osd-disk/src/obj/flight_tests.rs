@@ -1,4 +1,4 @@
-//! Who waits for large writes under way, and who does not.
+//! Which calls wait for large writes under way, and which do not.
 
 use std::pin::pin;
 use std::sync::Arc;

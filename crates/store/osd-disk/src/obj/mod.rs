@@ -1,23 +1,23 @@
-//! Objects as files, with a thread pool for what blocks (`docs/design/store.md`).
+//! Objects as files, with a thread pool for calls that block (`docs/design/store.md`).
 //!
 //! Where a call runs
-//! - A read that the page cache can answer is answered on the executor's thread (`RWF_NOWAIT`, and
-//!   a look-up with `RESOLVE_CACHED`): no hand-over. Small misses are handed to the kernel by the
-//!   executor ([`ring`]), others to the pool.
-//! - A small buffered write goes to the page cache on the executor's thread: a hand-over costs ten
-//!   times the write. It can block, when the kernel throttles writers or the journal is full, so
-//!   each one is timed: one that took long sends small writes to the pool for a while ([`pace`]).
-//! - Small direct reads and writes of an object that is open for them take the ring too. Handing
-//!   over is timed likewise, and where there is no io_uring all this is the pool's.
+//! - A read that the page cache can answer is answered on the executor's thread, without a
+//!   hand-over (`RWF_NOWAIT`, and a look-up with `RESOLVE_CACHED`). The executor hands small misses
+//!   to the kernel ([`ring`]), and others to the pool.
+//! - A small buffered write goes to the page cache on the executor's thread, because a hand-over
+//!   costs ten times the write. It can block when the kernel throttles writers or the journal is
+//!   full, so each one is timed. A slow one sends small writes to the pool for a while ([`pace`]).
+//! - Small direct reads and writes of an object that is open for them use the ring too. The
+//!   submission is timed likewise. Without io_uring, the pool does all of this.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
 //!   buffers. They are answered when the file has room for them ([`flight`]).
 //! - `fstat` of an open object is answered by the kernel from memory.
 //! - Everything else (truncate, allocate, destroy, list, sync, room) goes to the pool.
 //!
-//! Durability: a change is noted once it was made; `sync` takes what was noted and calls
+//! Durability: a change is noted once it was made. `sync` takes the noted changes. It calls
 //! `fdatasync` on each object (`fsync` after a truncate) and `fsync` on each directory in which a
-//! name came or went, in parallel. With many dirty objects one `syncfs` does it all. A failed sync
-//! fails every later call: data may be lost, the instance ends.
+//! name came or went, in parallel. With many dirty objects, one `syncfs` does it all. After a
+//! failed sync every later call fails, because data may be lost: the instance ends.
 
 mod extents;
 mod files;

@@ -1,8 +1,8 @@
-//! Whether calls that hardly ever block are made on the executor's thread: not for a while after
-//! one did, and for longer each time that it happens again.
+//! Decides whether calls that hardly ever block run on the executor's thread. After one has
+//! blocked, they do not for a while, and for longer each time that it happens again.
 //!
-//! So of a disk that stays slow the executor meets one slow call in ten seconds. A call of `write`
-//! that the kernel throttles is held up for 200 ms at most: 2 % of the executor's time.
+//! So on a disk that stays slow the executor meets one slow call in ten seconds. A call of `write`
+//! that the kernel throttles is held up for at most 200 ms: 2 % of the executor's time.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};

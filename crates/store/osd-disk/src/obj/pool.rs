@@ -1,8 +1,8 @@
-//! Threads for calls that block: a queue and its workers. Some are there from the beginning, more
-//! come when all are busy, up to a number that may change. They stay.
+//! Threads for calls that block: a queue and its workers. Some exist from the beginning. More are
+//! added when all are busy, up to a number that may change. They stay.
 //!
-//! Jobs of one object are ordered by the caller's locks, not here. Dropping the pool waits for what
-//! was begun or queued, so that nothing of a target runs on after it was closed.
+//! The caller's locks order the jobs of one object; the pool does not. Dropping the pool waits for
+//! all jobs that were begun or queued, so nothing of a target runs after it was closed.
 //!
 //! A pool without threads makes each call at once, on its caller's thread: for simulations.
 

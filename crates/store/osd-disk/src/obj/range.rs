@@ -1,5 +1,5 @@
-//! Ranges of an object: room for them, holes, and where either begins. Everything here may run on
-//! any thread.
+//! Ranges of an object: allocating room for them, punching holes, and finding where data or a hole
+//! begins. Everything here may run on any thread.
 
 use std::sync::Arc;
 

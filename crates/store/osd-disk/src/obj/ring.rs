@@ -1,19 +1,20 @@
 //! Small transfers that wait for the device, by io_uring from the executor's own thread: direct
-//! reads and writes, and reads of what the page cache does not have.
+//! reads and writes, and reads that miss the page cache.
 //!
 //! ```text
 //!  caller -> slot, queue -> (end of the executor's turn) driver: one io_uring_enter for all that is queued
 //!  device -> eventfd -> the executor wakes -> driver -> callers
 //! ```
-//! Through the pool such a block costs two wakes more: of a thread that waits for the device, and
-//! by it of the executor.
+//! Through the pool, such a transfer costs two more wakes: the device wakes a waiting thread, and
+//! that thread wakes the executor.
 //!
 //! Invariants
 //! - Memory and file of an operation stay in its slot until the kernel has given it back, whether
-//!   or not anybody still waits. Dropping the ring waits for all of them.
-//! - A write is noted as a change when it comes back, whoever waits.
-//! - The ring answers only what came back whole, or ends with the object. Everything else the pool
-//!   does again and tells the outcome: the caller's locks keep others away meanwhile.
+//!   or not its caller still waits. Dropping the ring waits for all of them.
+//! - A write is noted as a change when it comes back, whether or not its caller still waits.
+//! - The ring answers only transfers that came back whole, or that end with the object. The pool
+//!   repeats all others and reports the outcome. The caller's locks keep other operations away
+//!   meanwhile.
 
 mod slots;
 

@@ -1,7 +1,7 @@
-//! Pool and flights under shuttle: it draws the order in which threads go on.
+//! Pool and flights under shuttle, which draws the order in which threads run.
 //!
 //! The files are compiled a second time here, over shuttle's locks and threads. A thread that waits
-//! for ever is a deadlock, which shuttle reports with the schedule that shows it.
+//! for ever is a deadlock. Shuttle reports it with the schedule that shows it.
 
 #[path = "flight.rs"]
 #[allow(clippy::duplicate_mod, reason = "over other locks")]

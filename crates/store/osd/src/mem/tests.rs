@@ -1,4 +1,4 @@
-//! The body in memory passes the suite, on virtual time, and breaks as it is told to.
+//! The implementation in memory passes the suite, on virtual time, and fails as it is told to.
 
 use std::cell::Cell;
 use std::rc::Rc;

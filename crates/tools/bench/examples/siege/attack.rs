@@ -1,5 +1,6 @@
-//! What strangers do to a listener: connections that say nothing, garbage, and clients that ask and
-//! do not take. They come from eight addresses, so that no bound of one address stops them.
+//! A siege by unknown peers: connections that send nothing, garbage, and clients that send requests
+//! and do not read the answers. They come from eight addresses, so that no per-address bound stops
+//! them.
 
 use std::cell::Cell;
 use std::rc::Rc;

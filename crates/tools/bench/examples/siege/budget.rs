@@ -1,4 +1,4 @@
-//! An attacker's share of a CPU: it does nothing more while it has had that.
+//! An attacker's share of a CPU. It pauses once it has used the share.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

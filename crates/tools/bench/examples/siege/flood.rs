@@ -1,5 +1,5 @@
-//! More requests than a class of TBF lets through: all wait, and each that is answered is followed
-//! by another one.
+//! More requests than a TBF class lets through: all of them wait, and each answered one is followed
+//! by another.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,5 +1,5 @@
-//! Bad neighbours, for the parts `flood` and `siege` of `cargo xtask bench`: what others get while
-//! these are at work is measured there.
+//! Bad neighbours, for the parts `flood` and `siege` of `cargo xtask bench`. Those parts measure
+//! the service of other clients meanwhile.
 //!
 //! ```text
 //! siege flood  SECONDS AT REQUESTS   as 127.0.0.66 keeps REQUESTS waiting at OST0000, which is at AT

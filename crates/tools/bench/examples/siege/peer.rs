@@ -1,4 +1,4 @@
-//! A client without an endpoint: it keeps to no bound.
+//! A client without an endpoint. It respects no bound.
 
 use bytes::Bytes;
 use env::{Env, Link};

@@ -1,4 +1,4 @@
-//! How long a newcomer needs until it has a session.
+//! Time until a new client has a session.
 
 use env::Env;
 use serde_json::{Value, json};

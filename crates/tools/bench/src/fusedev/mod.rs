@@ -1,9 +1,9 @@
-//! `nacre bench fusedev`: what FUSE itself costs, over `/dev/fuse` and over io_uring, with a file
-//! system that does nothing.
+//! `nacre bench fusedev`: FUSE's own cost, over `/dev/fuse` and over io_uring, with a file system
+//! that does nothing.
 //!
-//! Each transport is served by a process of its own, by the layer that serves a real mount: one
-//! thread. Loads are processes too. Transports are measured in turns, so that a busy machine hurts
-//! both alike.
+//! Each transport is served by a process of its own, with the layer that serves a real mount: one
+//! thread. Loads are processes too. Transports are measured in turns, so that a busy machine
+//! affects both alike.
 
 mod load;
 #[path = "../../../../clients/fusedev/examples/null/memory.rs"]

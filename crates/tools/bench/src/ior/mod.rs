@@ -1,10 +1,10 @@
 //! `nacre bench ior` and `nacre bench dd`: bytes per second, with IOR's options, through a path or
 //! the native library.
 //!
-//! Tasks are processes on a path, or with `--native` clients with sessions of their own inside this
-//! process. Every phase begins and ends together; a rate is all bytes over the phase's wall-clock
-//! time, from open to close, fsync included. Beside it stand each task's own rate, its mean and
-//! standard deviation: how fairly the tasks were served.
+//! Tasks are processes on a path. With `--native` they are clients with sessions of their own
+//! inside this process. Every phase begins and ends together. A rate is all bytes over the phase's
+//! wall-clock time, from open to close, fsync included. Each task's own rate, its mean and its
+//! standard deviation show how fairly the tasks were served.
 
 mod native;
 mod posix;

@@ -1,4 +1,4 @@
-//! Tasks as clients of the native library, many in this process: each with a session of its own at
+//! Tasks as clients of the native library, many in this process. Each has a session of its own at
 //! every target.
 
 use std::rc::Rc;

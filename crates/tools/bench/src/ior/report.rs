@@ -1,4 +1,4 @@
-//! IOR's closing lines, and the same as JSON.
+//! IOR's closing lines, as text and as JSON.
 
 use anyhow::Result;
 use serde::Serialize;

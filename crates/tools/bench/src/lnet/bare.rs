@@ -1,4 +1,4 @@
-//! The limit: one socket, one epoll, the same bytes both ways, nothing looked at.
+//! The limit: one socket, one epoll, the same bytes both ways, without looking at them.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
-//! The published CPT settings, as virtual partitions of a real node on loopback: who handles whose
-//! requests.
+//! The published CPT settings, as virtual partitions of a real node on loopback. They determine
+//! which partition handles which requests.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;

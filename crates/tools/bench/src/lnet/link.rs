@@ -1,7 +1,7 @@
-//! Links alone: frames of a ping's size and bulk, without what endpoint and service do.
+//! Links alone: frames of a ping's size and bulk, without endpoint and service.
 //!
-//! The first byte of a request says what it asks for, the second how much. Data of a read comes as
-//! bulk under the request's id; for a write the server pulls it.
+//! The first byte of a request gives its kind, the second its size. A read's data comes as bulk
+//! under the request's id; for a write the server pulls the data.
 
 use bytes::Bytes;
 use env::{BulkTicket, Env, Link, LinkTx};

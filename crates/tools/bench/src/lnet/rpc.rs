@@ -1,4 +1,4 @@
-//! The whole way of a request: endpoint, link, service, target, and back.
+//! The whole path of a request: endpoint, link, service, target, and back.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;

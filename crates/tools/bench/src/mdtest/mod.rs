@@ -1,9 +1,10 @@
-//! `nacre bench mdtest`: the metadata benchmark of the field without MPI. Options and output lines
-//! are mdtest's.
+//! `nacre bench mdtest`: the metadata benchmark mdtest without MPI. Options and output lines are
+//! mdtest's.
 //!
-//! Tasks are processes on a path, or, with `--native`, operations in flight of one native client.
-//! Every phase ends with a barrier; a rate is operations over the phase's wall-clock time. With
-//! `-W` a phase of creates stops after so many seconds and the later phases use what it made.
+//! Tasks are processes on a path, or with `--native` operations in flight of one native client.
+//! Every phase ends with a barrier. A rate is operations over the phase's wall-clock time. With
+//! `-W` a phase of creates stops after that many seconds, and the later phases use the files that
+//! it made.
 
 mod native;
 mod posix;

@@ -1,4 +1,5 @@
-//! Tasks as operations in flight of one native client: no kernel between benchmark and servers.
+//! Tasks as operations in flight of one native client, without a kernel between benchmark and
+//! servers.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

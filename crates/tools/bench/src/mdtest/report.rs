@@ -1,4 +1,4 @@
-//! mdtest's closing lines, and the same as JSON.
+//! mdtest's closing lines, as text and as JSON.
 
 use std::fmt;
 

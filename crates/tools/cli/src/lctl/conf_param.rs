@@ -1,4 +1,4 @@
-//! `lctl conf_param`: the older words for `set_param -P`, keyed by target or file system.
+//! `lctl conf_param`: the older form of `set_param -P`, keyed by target or file system.
 
 use types::{Errno, FsName};
 

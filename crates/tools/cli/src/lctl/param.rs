@@ -1,5 +1,5 @@
-//! `lctl get_param`, `set_param`, `list_param`: every daemon of this machine is asked, and the
-//! answers are one list.
+//! `lctl get_param`, `set_param`, `list_param`: asks every daemon of this machine and merges the
+//! answers into one list.
 
 pub(super) mod permanent;
 

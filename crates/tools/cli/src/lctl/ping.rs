@@ -1,4 +1,4 @@
-//! `lctl ping`: a connection and its HELLO, no more.
+//! `lctl ping`: connects and exchanges a HELLO.
 
 use std::io;
 use std::time::Duration;

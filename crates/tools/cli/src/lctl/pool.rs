@@ -1,5 +1,5 @@
-//! `lctl pool_new`, `pool_add`, `pool_remove`, `pool_destroy`, `pool_list`: on the node of the MGS.
-//! A change returns when the daemons of this machine know it.
+//! `lctl pool_new`, `pool_add`, `pool_remove`, `pool_destroy`, `pool_list`: run on the node of the
+//! MGS. A change returns when the daemons of this machine know it.
 
 use std::time::{Duration, Instant};
 

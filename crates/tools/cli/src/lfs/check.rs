@@ -1,4 +1,4 @@
-//! `lfs check`: asks servers whether they answer.
+//! `lfs check`: checks whether servers answer.
 
 use std::path::PathBuf;
 

@@ -1,8 +1,8 @@
 //! `lfs find`: files below a path that meet all predicates.
 //!
-//! Predicates are asked in the order of their price: name and type stand in the directory, owner,
-//! size and times cost a `stat` (which asks OSTs only for files that are being written), layouts
-//! one more request. What no predicate needs is not asked.
+//! Predicates are evaluated in the order of their cost. Name and type are in the directory. Owner,
+//! size and times cost a `stat`, which asks OSTs only for files that are being written. Layouts
+//! cost one more request. Data that no predicate needs is not requested.
 
 mod mode;
 mod number;

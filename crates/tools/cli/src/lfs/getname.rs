@@ -1,4 +1,4 @@
-//! `lfs getname`: which client of which file system a mount is.
+//! `lfs getname`: the client and the file system of a mount.
 
 use std::path::PathBuf;
 

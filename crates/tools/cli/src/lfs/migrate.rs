@@ -1,5 +1,6 @@
 //! `lfs migrate`: moves the bytes of files into other objects while others read and write them. The
-//! daemon of the mount does it; this asks how far it is. Silent on success without `-v`.
+//! mount's daemon does the work; this command polls its progress. It prints nothing on success
+//! without `-v`.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `lfs setstripe`: creates a file with a layout, gives one to a file that has none, or sets a
-//! directory's default. Silent on success.
+//! `lfs setstripe`: creates a file with a layout, gives a layout to a file without one, or sets a
+//! directory's default. It prints nothing on success.
 
 mod change;
 mod list;

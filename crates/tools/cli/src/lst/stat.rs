@@ -1,4 +1,4 @@
-//! `lst stat`: counters, again and again, and what they say about the time between.
+//! `lst stat`: polls counters and evaluates the time between two polls.
 
 use std::time::Duration;
 

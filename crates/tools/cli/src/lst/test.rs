@@ -1,4 +1,4 @@
-//! `lst add_test`: what a test does.
+//! `lst add_test`: the definition of a test.
 
 use lst::command::Command as Ask;
 use types::{ByteSize, Errno};

@@ -1,7 +1,7 @@
 //! Lines for systemd's journal: on stderr, each with its priority as `<N>` in front (sd-daemon(3)).
 //!
-//! That needs no socket and no library, keeps one way out of the process for logs and for a panic's
-//! last words, and a line is lost only if the journal is. The journal's own protocol would keep the
+//! This needs no socket and no library. Logs and a panic's last words leave the process by one
+//! path, and a line is lost only if the journal is. The journal's own protocol would keep the
 //! fields of an event apart; `--log-format json` does that.
 
 use std::io;

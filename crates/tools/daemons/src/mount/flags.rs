@@ -1,4 +1,4 @@
-//! Flags of mount(2), by their words in mount(8).
+//! Flags of mount(2), under their names in mount(8).
 
 use client::{AccessTimes, Reads};
 use rustix::mount::MountFlags;

@@ -1,5 +1,4 @@
-//! A mount that is kept: client, FUSE session, control socket. Used by `nacre mount` and by `nacre
-//! up`.
+//! A running mount: client, FUSE session, control socket. Used by `nacre mount` and by `nacre up`.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! The end of a mount: waits until what was acknowledged is durable, tells for what it waits, and
-//! gives that up when it is told to, or when `unmount_wait` is over.
+//! The end of a mount: waits until acknowledged work is durable, and reports which servers it waits
+//! for. It gives up on request, or when `unmount_wait` is over.
 
 use std::cell::Cell;
 use std::future::Future;

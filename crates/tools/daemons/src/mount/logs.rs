@@ -1,8 +1,8 @@
-//! Logs in the run directory: `mount-PLACE.log`, and `.log.1` for what was put aside. Mounts that
-//! are over leave theirs for whoever asks why; the youngest [`OLD_LOGS_MAX`] stay.
+//! Logs in the run directory: `mount-PLACE.log`, and `.log.1` for the rotated part. Mounts that
+//! ended leave their logs for later inspection. The youngest [`OLD_LOGS_MAX`] stay.
 //!
-//! A daemon holds a lock on its log (`flock`) for as long as it has it open: so whoever sweeps
-//! finds out, in whatever namespace the mount is.
+//! A daemon holds a lock on its log (`flock`) while the log is open. So a process that sweeps logs
+//! sees which ones are in use, whatever namespace the mount is in.
 
 use std::fs::{self, File};
 use std::io;

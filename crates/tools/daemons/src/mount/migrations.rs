@@ -1,4 +1,5 @@
-//! Migrations that `lfs migrate` began: they run in the mount's daemon as long as it asks for them.
+//! Migrations that `lfs migrate` began. They run in the mount's daemon as long as the command polls
+//! them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

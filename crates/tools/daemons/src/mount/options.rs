@@ -1,4 +1,4 @@
-//! What `nacre mount` is told.
+//! Options of `nacre mount`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
-//! `mount -o remount`: other flags for a mount that is there.
+//! `mount -o remount`: changes the flags of an existing mount.
 //!
-//! The kernel holds the flags, all but how access times are kept, which it leaves to the file
-//! system: the daemon hears of that. What else was said when it was mounted stays; it may be said
-//! again, as mount(8) does with what fstab says.
+//! The kernel holds all flags except the access time mode, which it leaves to the file system. The
+//! command sends that mode to the daemon. Other options keep their values from the first mount.
+//! They may be repeated, because mount(8) repeats the options in fstab.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! What the MGS keeps as a permanent parameter: names that exist, and no value with which a file
-//! system could not be mounted after a restart.
+//! Values that the MGS may store as permanent parameters: the name must exist, and the value must
+//! not prevent the mount of a file system after a restart.
 
 use params::{Pattern, PatternError};
 use service::spec::SERVICES;

@@ -1,4 +1,4 @@
-//! `lctl set_param -P` on the node of the MGS: what is kept, and what is refused.
+//! `lctl set_param -P` on the node of the MGS: which values are stored and which are refused.
 
 use mgt::Mgt;
 use types::{Errno, FsName};

@@ -1,4 +1,4 @@
-//! Permanent TBF rules: a policy has many, so each command is kept under a name of its own,
+//! Permanent TBF rules. A policy has many, so each command is stored under a name of its own,
 //! `ost.OSS.ost_io.nrs_tbf_rule[0003:one]`, in the order in which the commands came.
 
 use types::Errno;

@@ -1,4 +1,4 @@
-//! Registration with the MGS, and its configuration read again and again.
+//! Registration with the MGS, and repeated reads of its configuration.
 
 use std::rc::Rc;
 

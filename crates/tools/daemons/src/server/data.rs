@@ -1,12 +1,12 @@
-//! The data target of an MDT: the objects that it keeps for files beside their inodes.
+//! The data target of an MDT: the objects that it stores for files beside their inodes.
 //!
-//! It is an OST in all but name ([`TargetId::dom`]), in the directory `data` of the MDT and served
-//! with it: at the same addresses, and neither without the other. The first start of an MDT makes
-//! it, also of an MDT that is older than data targets. From then on it must be there.
+//! It is an OST except for its name ([`TargetId::dom`]). It lives in the directory `data` of the
+//! MDT and is served with it: at the same addresses, and neither without the other. The first start
+//! of an MDT creates it, also if the MDT is older than data targets. From then on it must exist.
 //!
-//! Who it is follows from the MDT's identity, so that one that is made anew beside an MDT that was
-//! restored from an export is the same to the MGS. Beside an MDT that has been served its instances
-//! begin by the clock, above those of one that was lost.
+//! Its identity follows from the MDT's identity. So a data target that is created anew beside an
+//! MDT restored from an export is the same target to the MGS. Beside an MDT that was served before,
+//! its instances begin at the clock's value. So they are above those of a lost data target.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! Exports of the records of an MDT that is served here, for `nacre export-meta`.
 //!
-//! An export outlives the question that began it; the asker comes again to hear how far it is. Only
-//! the last one is known.
+//! An export outlives the question that began it; the command polls its progress. Only the last
+//! export is known.
 
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};

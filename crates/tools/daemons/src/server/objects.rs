@@ -1,5 +1,5 @@
-//! Listings of the objects of OSTs, a page at a time: of one that is served here from its records,
-//! of another one by asking it. And which of them no file of an MDT here names.
+//! Lists the objects of OSTs, one page at a time, and finds objects that no file of an MDT here
+//! names. An OST that is served here is read from its records; any other OST is asked.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Starts the servers of an `up` where those of the one before, which was killed, still end.
+//! Starts the servers of an `up` while the servers of the previous, killed `up` still end.
 
 use std::rc::Rc;
 

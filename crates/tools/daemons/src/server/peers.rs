@@ -1,4 +1,4 @@
-//! What a server knows of its peers: the MGS's configuration in the endpoint's [`Directory`], a
+//! A server's knowledge of its peers: the MGS's configuration in the endpoint's [`Directory`], a
 //! copy of it on disk for the time when the MGS is away, and the OSTs in it.
 
 use std::cell::RefCell;

@@ -1,4 +1,5 @@
-//! Pools of OSTs at a server: what the MGS keeps, what others know, changes.
+//! Pools of OSTs at a server: the pools that the MGS stores, the copies at other nodes, and
+//! changes.
 
 use std::rc::Rc;
 

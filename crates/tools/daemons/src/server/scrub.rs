@@ -1,4 +1,4 @@
-//! The check of all pages of a target's records while they are served, as parameters.
+//! Parameters of the scrub, which checks all pages of a target's records while they are served.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A target's storage, opened.
+//! Opens a target's storage.
 
 use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};

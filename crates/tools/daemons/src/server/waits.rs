@@ -1,4 +1,4 @@
-//! Tells people for whom the recovery of a target waits, and when it no longer does.
+//! Reports for which clients a target's recovery waits, and when the wait ends.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};

@@ -1,4 +1,4 @@
-//! Addresses of an `up`: a block 127.0.N.x that no other has.
+//! Addresses of an `up`: a block 127.0.N.x that no other `up` has.
 //!
 //! | x | who |
 //! |---|---|

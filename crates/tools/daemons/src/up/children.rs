@@ -1,9 +1,9 @@
-//! The servers of an `up --separate`: each a direct child, started again when it dies.
+//! The servers of an `up --separate`: each is a direct child, restarted when it dies.
 //!
 //! A child lives in a process group of its own, so that Ctrl-C reaches `up` alone and the mount
-//! goes first. It ends by itself when `up` dies. Pauses between starts grow from 0.2 to 5 s and are
-//! short again after a child has lived for a while; after [`Options::crashes_max`] crashes within a
-//! minute it is given up, with the end of its log. The others go on.
+//! ends first. A child ends by itself when `up` dies. Pauses between starts grow from 0.2 to 5 s,
+//! and are short again after a child has lived for a while. After [`Options::crashes_max`] crashes
+//! within a minute a child is given up, and `up` shows the end of its log. The others go on.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

@@ -1,7 +1,8 @@
 //! The servers of an `up` in this process, on a thread of their own.
 //!
-//! A target whose storage failed takes the node with it; the node boots again as a process would,
-//! and clients replay. One that fails again and again is given up: the node boots without it.
+//! A target whose storage failed takes the node with it. The node restarts as a process would, and
+//! clients replay. A target that fails again and again is given up, and the node restarts without
+//! it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

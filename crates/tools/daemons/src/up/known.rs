@@ -1,5 +1,5 @@
-//! The targets that a file system is known to have, wherever that is written down: in `up.json`,
-//! beside the targets that are there, and in the MGS's records.
+//! The targets that a file system is known to have, from every record of them: `up.json`, the
+//! configurations beside existing targets, and the MGS's records.
 
 use std::collections::BTreeSet;
 use std::path::Path;

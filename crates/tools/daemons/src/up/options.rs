@@ -1,4 +1,4 @@
-//! What `nacre up` is told.
+//! Options of `nacre up`.
 
 use std::path::PathBuf;
 

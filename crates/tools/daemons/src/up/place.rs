@@ -1,4 +1,4 @@
-//! The data directory of an `up`: targets, logs, and what one `up` leaves for the next.
+//! The data directory of an `up`: targets, logs, and state for the next `up`.
 //!
 //! ```text
 //!  DATA/up.lock            one `up` at a time

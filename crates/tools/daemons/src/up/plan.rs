@@ -1,6 +1,6 @@
-//! Which targets an `up` makes, and which it misses. Pure.
+//! Which targets an `up` creates, and which are missing. Pure.
 //!
-//! A target that is known (to `up.json`, to the MGS) is never made again: where its directory does
+//! A target that is known (to `up.json`, to the MGS) is never created again. If its directory does
 //! not hold it, its disk is not mounted.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! A number that all count up, each under an exclusive `flock` of the file.
+//! A number that all workers count up, each under an exclusive `flock` of the file.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

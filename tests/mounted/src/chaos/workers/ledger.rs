@@ -1,7 +1,7 @@
-//! What was appended to a file, by whom, and what became of it.
+//! The record of appends to a file: their writers and their outcomes.
 //!
 //! A record is one append: `<WRITER:NUMBER:LENGTH:` and filler that no other record has, `>` and a
-//! newline. So what is in the file says what it is.
+//! newline. So the file's contents identify every append.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Those who work: each knows what it was told, and what must be there at the end.
+//! The workers: each remembers its answers and knows what must be there at the end.
 
 mod append;
 mod blocks;

@@ -1,5 +1,5 @@
-//! Files that are made, renamed, renamed over each other and removed, seen through the other mount
-//! each time.
+//! Files that are created, renamed, renamed over each other and removed. Each step is checked
+//! through the other mount.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -1,8 +1,8 @@
-//! When the bits of a timed grant end, each for itself: a name may be granted again while the
-//! attributes are refused, because another client waits to change them.
+//! When the bits of a timed grant end. Each bit has an end of its own: a name may be granted again
+//! while the attributes are refused, because another client waits to change them.
 //!
-//! The latest end is kept whole, the others as distances from it. A distance that does not fit is
-//! of an end that is over long ago, because no end is later than [`TIMED`] from now.
+//! The latest end is kept in full, the others as distances from it. A distance that does not fit
+//! belongs to an end that is long over, because no end is later than [`TIMED`] from now.
 
 use types::{Instant, Span};
 

@@ -1,4 +1,4 @@
-//! What a client knows of one file.
+//! A client's knowledge of one file.
 
 use queues::{Chained, Key, NIL, Vacant};
 use types::{Fid, Instant, Transno};

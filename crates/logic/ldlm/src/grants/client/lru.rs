@@ -1,9 +1,9 @@
-//! Which grants are given back unasked: the least used first, in two lists, so that a scan of a
-//! large directory does not drive out what is used again and again.
+//! Selects the grants that are given back unasked: the least recently used first, in two lists, so
+//! that a scan of a large directory does not drive out grants that are used again and again.
 //!
-//! A new grant is on probation; a use moves it to the kept ones. If these are too many, the least
-//! used of them is on probation again. What the kernel may still keep is not given back, because
-//! then it would have to be told.
+//! A new grant is on probation; a use moves it to the kept ones. If there are too many kept ones,
+//! the least recently used of them returns to probation. A grant that the kernel may still rely on
+//! is not given back, because the kernel would have to be notified.
 
 use queues::{NIL, Slab};
 use types::{Fid, Instant};

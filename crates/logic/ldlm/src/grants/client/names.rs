@@ -1,7 +1,7 @@
-//! Directories all of whose names are known, so that absent names need no request.
+//! Directories whose names are all known, so that absent names need no request.
 //!
-//! Names are kept as 8-byte hashes. A hash that two names may have, or whose change is under way,
-//! is answered by the MDT.
+//! Names are kept as 8-byte hashes. The MDT answers for a hash that two names may have, or whose
+//! change is under way.
 //!
 //! Invariants
 //! - A name that exists has its hash in the set: only "absent" is ever answered from it.

@@ -1,12 +1,13 @@
-//! Recalls at the client: the kernel is told first, then the MDT.
+//! Recalls at the client: the client notifies the kernel first, and then the MDT.
 //!
 //! ```text
 //! held --recall--> dying --kernel has taken it, or kept nothing--> acknowledged, gone
 //!                    | 20 ms: Notify.force, everything of the mount is stale at once
 //! ```
-//! A kernel whose directory is locked by a call that waits for a change takes no invalidation in it
-//! until that call returns; that change may be waiting for this very acknowledgement. After 20 ms
-//! the client does without: it makes all names stale in a way that never waits.
+//! A call in the kernel may hold a directory's lock while it waits for a change. Until that call
+//! returns, the kernel takes no invalidation in that directory, and the change may be waiting for
+//! this very acknowledgement. After 20 ms the client stops waiting for the kernel: it makes all
+//! names stale in a way that never waits.
 
 use types::{Fid, Instant};
 

@@ -1,4 +1,4 @@
-//! The MDT comes back, or the session ends.
+//! At the client: the MDT comes back, or the session ends.
 //!
 //! ```text
 //! healthy --restarted--> recovering: nothing is answered --restate, recovered--> healthy

@@ -1,6 +1,7 @@
-//! Changes: what is in their way, how it is called back, and for whom they wait.
+//! Changes: which grants are in their way, how these are called back, and what the changes wait
+//! for.
 //!
-//! A change waits at the MDT alone. It holds nothing that another change waits for, so changes
+//! A change waits only at the MDT. It holds nothing that another change waits for, so changes
 //! cannot wait for each other in a circle here.
 
 use types::{Fid, Instant};

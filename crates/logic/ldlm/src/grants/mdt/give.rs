@@ -1,4 +1,4 @@
-//! How grants are given, and given back unasked.
+//! How the MDT gives grants, and how it takes back grants that clients give back unasked.
 
 use types::{Fid, Instant};
 

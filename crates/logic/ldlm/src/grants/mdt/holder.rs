@@ -1,4 +1,5 @@
-//! A session as a holder of grants: its lease, its recalls under way, and what it may not have.
+//! A session as a holder of grants: its lease, its recalls under way, and the grants that it may
+//! not have.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! Sessions: their leases, and what becomes of one that does not answer.
+//! Sessions: their leases, and what happens to a session that does not answer.
 //!
 //! ```text
 //! renewed by replies --recall overdue--> stopped --lease over--> expelled (fenced) --> renewed

@@ -1,4 +1,5 @@
-//! After a restart: what clients of the instance before hold is not known until they restate it.
+//! After a restart, the MDT does not know the grants of the instance before until clients restate
+//! them.
 //!
 //! A change waits until every known client has restated or its lease is over, counted from the
 //! start. A lease cannot have been renewed later, because there was no instance to reply.

@@ -1,7 +1,7 @@
 //! The table itself: grants in a slab, found by file and holder, listed by holder.
 //!
 //! Invariants
-//! - A holder has at most one grant of a file, and it has bits.
+//! - A holder has at most one grant per file, and that grant has bits.
 //! - `dying` is part of `bits`.
 
 use queues::{Chained, Index, Key, NIL, Slab, Vacant};

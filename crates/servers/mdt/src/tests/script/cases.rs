@@ -1,4 +1,4 @@
-//! What each operation answers.
+//! The answers of each operation.
 
 use super::{check, check_with};
 use crate::Bugs;

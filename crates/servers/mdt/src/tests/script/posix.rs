@@ -1,4 +1,4 @@
-//! Rules of Linux that hang on the content and the owner of a file.
+//! Rules of Linux that depend on the content and the owner of a file.
 
 use super::check;
 

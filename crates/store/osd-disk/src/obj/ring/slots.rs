@@ -1,4 +1,4 @@
-//! Operations that the kernel has: who waits for them, and what came of them.
+//! Operations that the kernel has: the tasks that wait for them, and their results.
 
 use std::task::{Context, Poll, Waker};
 

@@ -1,4 +1,4 @@
-//! `lctl set_param -P`: the MGS keeps it, all nodes take it over.
+//! `lctl set_param -P`: the MGS stores the value, and all nodes apply it.
 
 use ctl::ask::{self, AskError};
 use ctl::{Ask, Reply, everywhere};

@@ -1,5 +1,5 @@
-//! Permission bits to compare with: `644` exactly these, `-MODE` all of these, `/MODE` any of
-//! these.
+//! Permission bits to compare with: `644` matches exactly these, `-MODE` all of these, `/MODE` any
+//! of these.
 
 /// Bits of a mode that are permissions.
 pub(super) const PERMISSIONS: u32 = 0o7777;

@@ -1,6 +1,6 @@
 //! The options of `lfs find`. They are declared to clap like all others (help, manual page,
-//! completion), but read in their order, because `!` stands before what it negates, and written
-//! like those of find(1): `-name` is `--name`.
+//! completion). They are read in their order, because `!` precedes the predicate that it negates.
+//! They are written like those of find(1): `-name` is `--name`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Everything below a path, a directory at a time, in the directory's own order.
+//! Walks everything below a path, one directory at a time, in directory order.
 
 use std::cell::OnceCell;
 use std::fs::{self, Metadata, ReadDir};

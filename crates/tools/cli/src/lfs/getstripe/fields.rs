@@ -1,5 +1,5 @@
-//! Single fields of a layout. For a plain layout the component fields say what one component over
-//! everything would.
+//! Single fields of a layout. For a plain layout the component fields have the values of one
+//! component that covers everything.
 
 use super::components;
 use super::shown::Shown;

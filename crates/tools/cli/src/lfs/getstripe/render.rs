@@ -1,4 +1,4 @@
-//! Layouts as text, as Lustre's `lfs getstripe` prints them: scripts parse it.
+//! Layouts as text, as Lustre's `lfs getstripe` prints them, because scripts parse it.
 
 use std::fmt::Write as _;
 

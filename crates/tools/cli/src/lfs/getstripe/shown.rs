@@ -1,4 +1,4 @@
-//! What `lfs getstripe` shows of one path.
+//! The output of `lfs getstripe` for one path.
 
 use std::path::PathBuf;
 

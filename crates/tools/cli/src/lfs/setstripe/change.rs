@@ -1,4 +1,4 @@
-//! Components that a file gets or loses, and layouts taken from other files.
+//! Components that are added to or removed from a file, and layouts copied from other files.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Options of `lfs setstripe` into what is asked for. `-E` begins a component, and what follows
-//! belongs to it, so the order of options counts.
+//! Turns the options of `lfs setstripe` into a requested layout. `-E` begins a component and the
+//! options that follow belong to it, so the order of options counts.
 
 use clap::{ArgMatches, Command, FromArgMatches};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};

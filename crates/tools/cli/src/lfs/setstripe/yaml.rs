@@ -1,5 +1,5 @@
-//! `--yaml`: what `lfs getstripe -y` printed, as something to ask for. Of YAML only that much is
-//! understood: lines of `key: value`, some behind a dash.
+//! `--yaml`: reads the output of `lfs getstripe -y` as a requested layout. It parses only this
+//! subset of YAML: lines of `key: value`, some behind a dash.
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
