@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use super::metadata::text;
+use super::public;
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
@@ -28,22 +29,26 @@ struct Run {
 pub(super) const BLOCK: &str = "32g";
 
 pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    stream(bed, scale, "ior-4", &["-N", "4", "-F"], [0.40, 0.60])
+    stream(bed, scale, "ior-4", ("4", &["-F"]), [0.40, 0.60])
 }
 
 pub(crate) fn one(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    stream(bed, scale, "ior-1", &["-N", "1"], [0.30, 0.50])
+    stream(bed, scale, "ior-1", ("1", &[]), [0.30, 0.50])
 }
 
 fn stream(
     bed: &Bed,
     scale: Scale,
     part: &str,
-    tasks: &[&str],
+    (tasks, more): (&str, &[&str]),
     bounds: [f64; 2],
 ) -> Result<Vec<Row>> {
+    if public::has("ior") {
+        return public::ior(bed, scale, part, (tasks, more), bounds);
+    }
     let seconds = scale.seconds.to_string();
-    let mut options = tasks.to_vec();
+    let mut options = vec!["-N", tasks];
+    options.extend(more);
     options.extend(["-t", "1m", "-b", BLOCK, "-D", &seconds, "-e", "--drop-caches"]);
     ior(bed, scale, part, &options, bounds)
 }

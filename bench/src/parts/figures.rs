@@ -1,5 +1,5 @@
-//! Figures that a test or an example writes itself: with `NACRE_FIGURES=FILE` it appends a line of
-//! JSON for each.
+//! Figures that a test or an example writes itself: with `NACRE_FIGURES=FILE` it appends one line
+//! of JSON per figure.
 
 use std::fs;
 use std::process::Command;
@@ -14,6 +14,8 @@ use crate::store::root;
 pub(super) fn of_cargo(args: &[&str], bound: fn(&str) -> Option<Bound>) -> Result<Vec<Row>> {
     let scratch = Scratch::new("figures");
     let file = scratch.path().join("figures.jsonl");
+    let run_dir = scratch.path().join("run"); // tools ask all daemons of one, the bed's too
+    fs::create_dir(&run_dir)?;
     let command = format!("cargo {}", args.join(" "));
     eprintln!("+ {command}");
     let status = Command::new(env!("CARGO"))
@@ -21,6 +23,7 @@ pub(super) fn of_cargo(args: &[&str], bound: fn(&str) -> Option<Bound>) -> Resul
         .current_dir(root())
         .env("NACRE_FULL", "1")
         .env("NACRE_FIGURES", &file)
+        .env("NACRE_RUN", &run_dir)
         .status()?;
     ensure!(status.success(), "{command} ended with {status}");
     let text = fs::read_to_string(&file).with_context(|| format!("{command} wrote no figures"))?;

@@ -1,5 +1,5 @@
-//! 4 KiB at random by four jobs with O_DIRECT, beside ext4: fio where it is installed, else our
-//! own driver with the same pattern.
+//! Random 4 KiB I/O by four jobs with O_DIRECT, compared with ext4. It uses fio where fio is
+//! installed, otherwise our own driver with the same pattern.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What FUSE itself costs: a file system that does nothing, over io_uring beside the device.
+//! FUSE's own cost: a file system that does nothing, over io_uring and over the device.
 
 use anyhow::Result;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! What components cost: the same stream into files of one striping and into files that get their
+//! Component cost: the same stream into files with one striping, and into files that get their
 //! objects part by part (the streams of "DoM, DNE and PFL working together", LUG 2018).
 
 use std::fs;

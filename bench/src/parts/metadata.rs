@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::public;
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row};
 use crate::scale::Scale;
@@ -22,7 +23,7 @@ struct Phase {
 }
 
 /// mdtest's name of a phase, and the ratio to reach.
-type Wanted = (&'static str, Option<f64>);
+pub(super) type Wanted = (&'static str, Option<f64>);
 
 pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let phases: [Wanted; 4] = [
@@ -58,6 +59,9 @@ fn through_fuse(
     more: &[&str],
     phases: &[Wanted],
 ) -> Result<Vec<Row>> {
+    if public::has("mdtest") {
+        return public::mdtest(bed, scale, part, more, phases);
+    }
     let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
     let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
     options.extend(more);

@@ -1,4 +1,4 @@
-//! What is measured, a file for each kind. Each function is one part of a run.
+//! The benchmarks, one file per subject. Each function is one part of a run.
 
 pub(crate) mod data;
 mod figures;
@@ -8,6 +8,7 @@ pub(crate) mod layouts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;
 pub(crate) mod processes;
+mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
 pub(crate) mod tests;

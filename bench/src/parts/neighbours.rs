@@ -1,5 +1,5 @@
-//! What others get while somebody misbehaves: a flood of throttled requests, a siege of strangers.
-//! The bad neighbours are the example `siege` of `crates/tools/bench`.
+//! Service that clients get beside bad neighbours: a flood of throttled requests, and a siege by
+//! unknown peers. The bad neighbours are the example `siege` of `crates/tools/bench`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

@@ -1,4 +1,4 @@
-//! What the processes of a file system take: memory at rest, time to start.
+//! Footprint of a file system's processes: memory at rest and start time.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The RPC layer beside a bare epoll echo on the same CPUs.
+//! The RPC layer compared with a bare epoll echo on the same CPUs.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

@@ -1,4 +1,5 @@
-//! Policies alone, without a server: pairs per second, and 10,000,000 queued.
+//! Scheduling policies alone, without a server: pairs per second, and a queue of 10,000,000
+//! requests.
 
 use anyhow::Result;
 

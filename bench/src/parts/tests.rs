@@ -1,4 +1,4 @@
-//! What the mounted tests measure with the counts of a release: fairness, rates, swaps, pauses.
+//! Figures of the mounted tests with the counts of a release: fairness, rates, swaps, pauses.
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! The command line of `nacre`, declared; its commands are in `daemons`, `cli` and `bench`.
+//! The command line of `nacre`, declared. Its commands are in `daemons`, `cli` and `bench`.
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are help texts: [0,2]")]
 
@@ -234,7 +234,7 @@ struct Format {
 /// Options of `nacre serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SIGTERM or SIGINT commits everything and ends with status 0. A target whose storage fails ends the process with status 75.
+SIGTERM or SIGINT commits everything and ends with status 0. A target whose storage fails stops; when none is left, the process ends with status 75.
 
 Examples:
   nacre serve /srv/meta --listen 127.0.0.2@tcp
@@ -669,6 +669,13 @@ mod tests {
     #[test]
     fn the_declarations_hold_together() {
         Nacre::command().debug_assert();
+    }
+
+    #[test]
+    fn a_port_that_no_server_can_listen_on_is_refused() {
+        let up = |port: &str| Nacre::try_parse_from(["nacre", "up", "--port", port]).is_ok();
+        assert!(up("3988") && up("65535"));
+        assert!(!up("0") && !up("65536"));
     }
 
     /// Every subcommand with the words that lead to it.

@@ -1,0 +1,187 @@
+//! Public mdtest and IOR (<https://github.com/hpc/ior>) in place of our own drivers, where they and
+//! `mpirun` are installed.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use mounted::Scratch;
+
+use super::metadata::{Wanted, text};
+use crate::bed::Bed;
+use crate::machine::output;
+use crate::row::{Bound, Row};
+use crate::scale::Scale;
+
+/// More files than a task makes in one phase: the timer ends it.
+const FILES_MAX: &str = "100000000";
+
+const MPIRUN: &str = "mpirun";
+
+/// Whether a public driver can be run.
+pub(super) fn has(driver: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_in_path = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
+    is_in_path(MPIRUN) && is_in_path(driver)
+}
+
+/// Values of one phase: ours and the limit's.
+type Sides = [Vec<f64>; 2];
+
+/// The phases in mdtest's order, each by four new processes and with nothing cached.
+pub(super) fn mdtest(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    more: &[&str],
+    phases: &[Wanted],
+) -> Result<Vec<Row>> {
+    let scratch = Scratch::new("bench-mdtest");
+    let count = text(&scratch.path().join("count"))?;
+    let seconds = scale.seconds.to_string();
+    let mut options = vec!["-F", "-n", FILES_MAX, "-W", &seconds];
+    options.extend(more);
+    let mut values: Vec<Sides> = phases.iter().map(|_| Sides::default()).collect();
+    for _ in 0..scale.pairs {
+        for (side, dir) in sides(bed, "mdtest").iter().enumerate() {
+            fs::create_dir(dir)?;
+            let dir_text = text(dir)?;
+            for ((name, _), values) in phases.iter().zip(&mut values) {
+                drop_caches()?;
+                let mut args = vec![flag(name)?, "-x", &count, "-d", &dir_text];
+                args.extend(&options);
+                values[side].push(rate(&run("mdtest", "4", &args)?, name)?);
+            }
+            fs::remove_dir_all(dir)?;
+        }
+    }
+    let command = format!("mpirun -np 4 mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
+    let row = |((name, bound), [ours, limit]): (&Wanted, Sides)| {
+        let word = name.strip_prefix("File ").unwrap_or(name);
+        shown(part, word, "files/s", [ours, limit], *bound, &command)
+    };
+    Ok(phases.iter().zip(values).map(row).collect())
+}
+
+/// Writes for a phase, and reads with nothing cached as much as was written.
+pub(super) fn ior(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    (tasks, more): (&str, &[&str]),
+    bounds: [f64; 2],
+) -> Result<Vec<Row>> {
+    let scratch = Scratch::new("bench-ior");
+    let count = scratch.path().join("count");
+    let wall = format!("stoneWallingWearOut=1,stoneWallingStatusFile={}", text(&count)?);
+    let seconds = scale.seconds.to_string();
+    let mut options = vec!["-a", "POSIX", "-t", "1m", "-b", super::data::BLOCK, "-e", "-k"];
+    options.extend(more);
+    let mut values = [Sides::default(), Sides::default()];
+    for _ in 0..scale.pairs {
+        for (side, dir) in sides(bed, "ior").iter().enumerate() {
+            fs::create_dir(dir)?;
+            let file = text(&dir.join("file"))?;
+            let phases = [("Write", vec!["-w", "-D", &seconds]), ("Read", vec!["-r"])];
+            for ((name, mut args), values) in phases.into_iter().zip(&mut values) {
+                drop_caches()?;
+                args.extend(["-O", &wall, "-o", &file]);
+                args.extend(&options);
+                values[side].push(most(&run("ior", tasks, &args)?, name)?);
+            }
+            fs::remove_dir_all(dir)?;
+        }
+    }
+    let command = format!(
+        "mpirun -np {tasks} ior -w -D {seconds} | -r -O stoneWallingWearOut=1,stoneWallingStatusFile=FILE {} -o FILE",
+        options.join(" ")
+    );
+    let names = ["write", "read"].into_iter().zip(bounds).zip(values);
+    let row = |((name, bound), values)| shown(part, name, "MiB/s", values, Some(bound), &command);
+    Ok(names.map(row).collect())
+}
+
+fn shown(
+    part: &str,
+    name: &str,
+    unit: &str,
+    [ours, limit]: Sides,
+    bound: Option<f64>,
+    command: &str,
+) -> Row {
+    Row {
+        id: format!("{part}/{name}"),
+        title: name.to_owned(),
+        unit: unit.to_owned(),
+        ours,
+        limit,
+        cpu: None,
+        bound: bound.map(Bound::Ratio),
+        command: command.to_owned(),
+    }
+}
+
+fn sides(bed: &Bed, name: &str) -> [PathBuf; 2] {
+    [bed.ours().join(name), bed.limit().join(name)]
+}
+
+fn drop_caches() -> Result<()> {
+    output("sync", &[])?;
+    fs::write(Path::new("/proc/sys/vm/drop_caches"), "3").context("dropping caches needs root")
+}
+
+fn run(driver: &str, tasks: &str, args: &[&str]) -> Result<String> {
+    let mut all = vec!["--allow-run-as-root", "--oversubscribe", "-np", tasks, driver];
+    all.extend(args);
+    output(MPIRUN, &all)
+}
+
+/// mdtest's option for a phase alone.
+fn flag(phase: &str) -> Result<&'static str> {
+    let flags =
+        [("File creation", "-C"), ("File stat", "-T"), ("File read", "-E"), ("File removal", "-r")];
+    let found = flags.iter().find(|(name, _)| *name == phase);
+    Ok(found.with_context(|| format!("mdtest has no phase '{phase}'"))?.1)
+}
+
+/// The greatest rate of a phase in mdtest's summary; there is one of each.
+fn rate(report: &str, phase: &str) -> Result<f64> {
+    let (_, summary) = report.split_once("SUMMARY rate").context("mdtest prints a summary")?;
+    let value = summary.lines().find_map(|line| {
+        let rest = line.trim_start().strip_prefix(phase)?;
+        rest.split_whitespace().next()?.parse::<f64>().ok()
+    });
+    let value = value.with_context(|| format!("mdtest reports '{phase}'"))?;
+    ensure!(value > 0.0, "mdtest did nothing in '{phase}'");
+    Ok(value)
+}
+
+/// `Max Write: 12.34 MiB/sec (...)`.
+fn most(report: &str, access: &str) -> Result<f64> {
+    let line = report.lines().find_map(|line| line.strip_prefix(&format!("Max {access}:")));
+    let word = line.and_then(|rest| rest.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).with_context(|| format!("IOR reports 'Max {access}'"))
+}
+
+#[cfg(test)]
+mod tests_of_reports {
+    use super::*;
+
+    #[test]
+    fn rates_are_read_from_the_reports_of_public_drivers() {
+        let report = "SUMMARY rate (in ops/sec): (of 1 iterations)\n   \
+            Operation     per Rank: Max  Min  Mean  per Iteration: Max  Min  Mean  Std Dev\n   \
+            File creation      12345.678      12000.000      12100.000      12345.678      0.000\n   \
+            File stat              0.000          0.000          0.000          0.000      0.000\n";
+        assert_eq!(rate(report, "File creation").expect("a rate"), 12_345.678);
+        assert!(rate(report, "File stat").is_err(), "nothing was done");
+        assert!(rate(report, "File removal").is_err());
+        let report =
+            "Max Write: 1234.50 MiB/sec (1294.47 MB/sec)\nMax Read:  99.00 MiB/sec (1 MB/sec)\n";
+        assert_eq!(most(report, "Write").expect("a rate"), 1_234.5);
+        assert_eq!(most(report, "Read").expect("a rate"), 99.0);
+        assert!(most("", "Read").is_err());
+        assert_eq!(flag("File removal").expect("a phase"), "-r");
+        assert!(flag("Directory creation").is_err());
+    }
+}

@@ -1,0 +1,105 @@
+//! Tools and logs say which server, client or mount is silent, without waiting for it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use mounted::{PATIENCE, Up, daemon_of, is_dead, kill, nacre_bin};
+
+/// The most that a tool may take beside a silent server. It asks all servers at once and waits for
+/// a few seconds.
+const TOOL_SECONDS: &str = "30";
+
+/// A stopped process, which goes on when this is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(pid: u32) -> Stopped {
+        kill(pid, libc::SIGSTOP);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill(self.0, libc::SIGCONT);
+    }
+}
+
+/// Runs a tool outside the mount; it is killed where it hangs.
+fn tool(args: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", TOOL_SECONDS]).arg(nacre_bin()).args(args).current_dir("/");
+    command.output().expect("timeout starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn path(path: &Path) -> &str {
+    path.to_str().expect("a path of text")
+}
+
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_check_names_a_silent_mdt_and_touches_no_file_of_the_mount() {
+    let mut up = Up::new("trouble-check");
+    let stopped = Stopped::new(up.server("MDT0000"));
+    // a look at the mount's root would wait for the stopped MDT
+    let checked = tool(&["lfs", "check", "mdts", path(up.mount())]);
+    assert_eq!(checked.status.code(), Some(libc::ETIMEDOUT), "{checked:?}");
+    let said = text(&checked.stderr);
+    assert!(said.contains("check 'testfs-MDT0000'"), "{said}");
+    let others = tool(&["lfs", "check", "osts", path(up.mount())]);
+    assert!(others.status.success(), "{others:?}");
+    assert_eq!(text(&others.stdout).lines().filter(|line| line.ends_with(" active.")).count(), 4);
+    drop(stopped);
+    let whole = tool(&["lfs", "check", "all", path(up.mount())]);
+    assert!(whole.status.success(), "{whole:?}");
+    up.stop();
+}
+
+#[test]
+fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
+    let mut up = Up::new("trouble-df");
+    let dead = up.second_mount(23);
+    kill(daemon_of(&dead), libc::SIGKILL);
+    until("the mount is dead", || is_dead(&dead));
+    let behind = up.second_mount(24);
+    let shown = tool(&["lfs", "df"]);
+    let (out, err) = (text(&shown.stdout), text(&shown.stderr));
+    for mount in [up.mount(), &behind] {
+        assert!(out.contains(&format!("{}[OST:3]", path(mount))), "{out}{err}");
+    }
+    assert!(err.contains(path(&dead)) && !shown.status.success(), "{err}");
+    up.stop();
+}
+
+#[test]
+fn the_log_of_a_recovering_server_counts_the_clients_that_are_back() {
+    let mut up = Up::new("trouble-log");
+    let second = up.second_mount(25);
+    fs::write(second.join("f"), "x").expect("the MDT knows this client");
+    let stopped = Stopped::new(daemon_of(&second));
+    up.kill_server("MDT0000");
+    let logs = up.data().join("log");
+    let said = |words: &str| {
+        let files = fs::read_dir(&logs).expect("logs").flatten();
+        files
+            .map(|file| fs::read_to_string(file.path()).unwrap_or_default())
+            .any(|text| text.lines().any(|line| line.contains("MDT0000") && line.contains(words)))
+    };
+    until("a line", || said("recovery: 1 of 2 clients are back"));
+    drop(stopped);
+    fs::write(up.at("g"), "y").expect("recovery ends");
+    up.stop();
+}
