@@ -20,6 +20,7 @@ use wire::body::{BatchFlags, ObjectRange};
 use super::destroy::send;
 use crate::burnt::Burnt;
 use crate::keys;
+use crate::record::{INODE_HAS_LAYOUT, Inode};
 use crate::target::Mdt;
 
 /// Between looks at recovery, and before an OST that refused is asked again.
@@ -68,8 +69,12 @@ async fn sweep(mdt: &Rc<Mdt>) -> Decided<()> {
     }
     planted::reached("mdt: ids that a restart burnt were swept");
     mdt.commit().await?;
+    let unplaced = unplaced(mdt, &burnt.files).await?; // before the layouts: they may get one
     let mut held = held(mdt, &burnt).await?;
+    held.live.extend(unplaced);
     held.live.extend(mdt.engine.state.borrow().swapped.iter().copied());
+    // a file that is gone by now must not come back after a crash without its objects
+    mdt.commit().await?;
     let bugs = &mdt.engine.config.bugs;
     let spared = |is_blind| if is_blind { BTreeSet::new() } else { held.live.clone() };
     let objects: Rc<[ObjectRange]> =
@@ -139,6 +144,49 @@ async fn held(mdt: &Mdt, burnt: &Pending) -> Decided<Held> {
         from.push(0);
         mdt.env.sleep(Span::micros(1)).await;
     }
+}
+
+/// Burnt ids of files that have no layout: they may get one, and be at the MDT then.
+async fn unplaced(mdt: &Mdt, burnt: &Burnt) -> Decided<BTreeSet<(u64, u32)>> {
+    let mut found = BTreeSet::new();
+    for range in &burnt.0 {
+        let end = Fid::new(range.seq, range.end);
+        let mut from = Some(Fid::new(range.seq, range.first));
+        while let Some(at) = from {
+            mdt.engine.store.meta().ready().await;
+            from = unplaced_some(mdt, at, end, &mut found)?;
+            mdt.env.sleep(Span::micros(1)).await;
+        }
+    }
+    Ok(found)
+}
+
+/// Where to go on, if there are more.
+fn unplaced_some(
+    mdt: &Mdt,
+    from: Fid,
+    end: Fid,
+    found: &mut BTreeSet<(u64, u32)>,
+) -> Decided<Option<Fid>> {
+    let view = mdt.engine.store.meta().running()?;
+    let (mut next, mut count, mut broken) = (None, 0, false);
+    view.scan(Table::Inodes, &from.to_key(), &mut |key, value| {
+        let Some(fid) = Fid::from_key(key).filter(|fid| *fid < end) else { return false };
+        if count == LAYOUTS_AT_ONCE {
+            next = Some(fid);
+            return false;
+        }
+        count += 1;
+        match Inode::decode(value) {
+            Some(inode) if inode.attr.is_file() && !inode.has(INODE_HAS_LAYOUT) => {
+                found.insert((fid.seq, fid.oid));
+            }
+            Some(_) => {}
+            None => broken = true,
+        }
+        !broken
+    })?;
+    if broken { Err(OpError::Broken("inode")) } else { Ok(next) }
 }
 
 /// The key of the last one, or none where there are no more.
