@@ -30,6 +30,9 @@ pub(crate) const STUCK_AFTER: Span = Span::millis(20);
 /// How much longer for each name, where it is told of many.
 pub(crate) const TELLING: Span = Span::micros(20);
 
+/// How much longer at most, because a recovery waits for it.
+pub(crate) const TELLING_MAX: Span = Span::millis(200);
+
 /// How long names may be believed where they cannot be made old together: whoever wants one back
 /// waits for that where the directory is locked.
 pub(crate) const NAMED_MAX: Span = Span::secs(1);

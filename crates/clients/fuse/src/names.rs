@@ -113,14 +113,14 @@ impl Names {
         }
     }
 
-    /// The kernel has moved a name; in an exchange, the other one too.
-    pub(crate) fn moved(&mut self, from: Name, to: Name, is_exchange: bool) {
+    /// The kernel is told at `at` that it may move a name; in an exchange, the other one too.
+    pub(crate) fn moved(&mut self, from: Name, to: Name, is_exchange: bool, at: Instant) {
         let (old, new) = (self.take(&from), self.take(&to));
         if let Some(told) = old {
-            self.insert(to, told);
+            self.insert(to, Told { at, ..told });
         }
         if let Some(told) = new.filter(|_| is_exchange) {
-            self.insert(from, told);
+            self.insert(from, Told { at, ..told });
         }
     }
 
@@ -185,16 +185,16 @@ mod tests {
         let mut names = Names::default();
         told(&mut names, 1, "a", 7, 10);
         told(&mut names, 1, "b", 8, 20);
-        names.moved(name(1, "a"), name(1, "b"), true);
+        names.moved(name(1, "a"), name(1, "b"), true, Instant(3));
         assert_eq!(
             (names.until(&name(1, "b")), names.until(&name(1, "a"))),
             (Instant(10), Instant(20))
         );
-        names.moved(name(1, "b"), name(2, "a"), false);
-        names.moved(name(2, "a"), name(1, "a"), false);
+        names.moved(name(1, "b"), name(2, "a"), false, Instant(3));
+        names.moved(name(2, "a"), name(1, "a"), false, Instant(3));
         assert_eq!(names.of(7, Instant(0)), [name(1, "a")]);
         assert!(names.of(8, Instant(0)).is_empty(), "it was replaced");
-        names.moved(name(3, "x"), name(1, "a"), false);
+        names.moved(name(3, "x"), name(1, "a"), false, Instant(3));
         assert!(names.by_name.is_empty(), "a name that was not told replaces one");
     }
 

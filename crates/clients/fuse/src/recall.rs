@@ -17,7 +17,7 @@ use futures_lite::future::{or, zip};
 use types::{Fid, Span};
 
 use crate::fs::Fs;
-use crate::limits::{ANSWER_LATE, STUCK_AFTER, STUCK_FOR, TELL_AGAIN, TELLING};
+use crate::limits::{ANSWER_LATE, STUCK_AFTER, STUCK_FOR, TELL_AGAIN, TELLING, TELLING_MAX};
 use crate::nodes::Believed;
 
 /// The kernel of a mount, as its client calls it.
@@ -54,7 +54,7 @@ impl Fs {
         }
         let (fs, unknown) = (self.clone(), if is_forgotten { vec![] } else { vec![nodeid] });
         Some(Box::pin(async move {
-            zip(fs.tell_again(unknown), fs.drop_names(names)).await;
+            zip(fs.tell_again(unknown), fs.drop_names_of(nodeid, names)).await;
             fs.env.sleep_until(until).await;
         }))
     }
@@ -100,6 +100,14 @@ impl Fs {
         }
     }
 
+    /// Makes the kernel forget the names of a node, also those that a rename gives it meanwhile.
+    async fn drop_names_of(&self, nodeid: u64, mut names: Vec<Name>) {
+        while !names.is_empty() {
+            self.drop_names(names).await;
+            names = self.nodes.borrow().names.of(nodeid, self.env.now());
+        }
+    }
+
     /// Makes the kernel forget names.
     async fn drop_names(&self, names: Vec<Name>) {
         if names.is_empty() {
@@ -126,7 +134,8 @@ impl Fs {
     /// Returns the names that the kernel does not know.
     async fn tell_names(&self, names: &[Name]) -> Vec<Name> {
         let late = async {
-            self.env.sleep(Span(STUCK_AFTER.0 + TELLING.0 * names.len() as u64)).await;
+            let telling = (TELLING.0 * names.len() as u64).min(TELLING_MAX.0);
+            self.env.sleep(Span(STUCK_AFTER.0 + telling)).await;
             None
         };
         let told = self.notifier.inval_entries(names);
@@ -192,7 +201,8 @@ impl Moving<'_> {
     /// It happened.
     pub(crate) fn done(self) {
         let (from, to) = (self.from.clone(), self.to.clone());
-        self.fs.nodes.borrow_mut().names.moved(from, to, self.is_exchange);
+        let now = self.fs.env.now();
+        self.fs.nodes.borrow_mut().names.moved(from, to, self.is_exchange, now);
     }
 }
 
@@ -207,5 +217,137 @@ impl Fs {
     pub(crate) fn moving(&self, from: Name, to: Name, is_exchange: bool) -> Moving<'_> {
         self.nodes.borrow_mut().names.moves(&from, &to, is_exchange);
         Moving { fs: self, from, to, is_exchange }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use cluster::{Cluster, Scenario};
+    use env::Env;
+    use env_sim::NodeHandle;
+    use fusedev::{Hears, InitInfo, Notifier};
+    use types::Instant;
+
+    use super::*;
+    use crate::fs::Setup;
+
+    const DIR: u64 = 1;
+    const FILE: u64 = 7;
+
+    /// A kernel that looks at a name only while no caller has the directory locked.
+    struct Kernel {
+        env: Env,
+        is_locked: Cell<bool>,
+        names: RefCell<Vec<&'static str>>,
+        heard: RefCell<Vec<String>>,
+        epochs: Cell<u32>,
+    }
+
+    struct Ear(Rc<Kernel>);
+
+    impl Hears for Ear {
+        fn inval_inode(&self, _: u64, _: i64, _: i64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn inval_entry(&self, _: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
+            let name = String::from_utf8(name.to_vec()).expect("text");
+            self.0.heard.borrow_mut().push(name.clone());
+            let kernel = self.0.clone();
+            Box::pin(async move {
+                while kernel.is_locked.get() {
+                    kernel.env.sleep(Span::millis(1)).await;
+                }
+                let mut names = kernel.names.borrow_mut();
+                match names.iter().position(|known| *known == name) {
+                    Some(at) => drop(names.remove(at)),
+                    None => return Err(io::ErrorKind::NotFound.into()),
+                }
+                Ok(())
+            })
+        }
+
+        fn inc_epoch(&self) -> io::Result<()> {
+            self.0.epochs.set(self.0.epochs.get() + 1);
+            Ok(())
+        }
+
+        fn has_epochs(&self) -> bool {
+            true
+        }
+    }
+
+    struct World {
+        cluster: Cluster,
+        node: NodeHandle,
+        kernel: Rc<Kernel>,
+        fs: Rc<Fs>,
+    }
+
+    /// A mount whose kernel has a directory locked.
+    fn locked() -> World {
+        let cluster = Cluster::new(1, &Scenario::calm());
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, env) = (cluster.mount(&node), node.env());
+        let kernel = Rc::new(Kernel {
+            env: env.clone(),
+            is_locked: Cell::new(true),
+            names: RefCell::default(),
+            heard: RefCell::default(),
+            epochs: Cell::new(0),
+        });
+        let notifier = Notifier::direct(Rc::new(Ear(kernel.clone())));
+        let info = InitInfo { minor: 44, capabilities: 0, max_write: 0, max_readahead: 0 };
+        let setup = Setup { notifier, ..Setup::of_test() };
+        let fs = Rc::new(Fs::new(&env, client, info, setup));
+        World { cluster, node, kernel, fs }
+    }
+
+    fn name(of: &str) -> Name {
+        (DIR, Rc::from(of.as_bytes()))
+    }
+
+    #[test]
+    fn a_name_that_is_renamed_while_it_is_called_back_is_forgotten_too() {
+        let World { cluster, node, kernel, fs } = locked();
+        let end = Instant(u64::MAX);
+        let now = fs.env.now();
+        fs.nodes.borrow_mut().names.told((DIR, b"a"), FILE, now, end);
+        let (own, names) = (fs.clone(), vec![name("a")]);
+        let (mover, moved) = (fs.clone(), kernel.clone());
+        let both = async move {
+            let renames = async {
+                mover.env.sleep(Span::millis(2)).await;
+                mover.moving(name("a"), name("b"), false).done(); // it is answered, then applied
+                moved.names.borrow_mut().push("b");
+                moved.is_locked.set(false);
+            };
+            zip(own.drop_names_of(FILE, names), renames).await
+        };
+        cluster.sim.block_on_for(&node, Span::secs(1), both).expect("at once");
+        assert_eq!(
+            *kernel.names.borrow(),
+            [""; 0],
+            "it knows none, having heard {:?}",
+            kernel.heard
+        );
+        assert!(fs.nodes.borrow().names.of(FILE, now).is_empty());
+    }
+
+    #[test]
+    fn a_locked_directory_delays_a_recovery_by_a_bounded_time() {
+        let World { cluster, node, kernel, fs } = locked();
+        let now = fs.env.now();
+        for file in 0..100_000_u64 {
+            let of = file.to_string();
+            fs.nodes.borrow_mut().names.told((DIR, of.as_bytes()), file, now, Instant(u64::MAX));
+        }
+        let forgets = fs.forget_all_told().expect("there are names");
+        cluster.sim.block_on_for(&node, Span::millis(300), forgets).expect("it is given up");
+        assert_eq!(kernel.epochs.get(), 1);
+        kernel.is_locked.set(false);
     }
 }

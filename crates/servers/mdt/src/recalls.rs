@@ -152,6 +152,7 @@ impl Recalls {
         let now = self.env.now();
         let shed: Vec<_> = shed.iter().map(stated).collect();
         self.engine.state.borrow_mut().grants.called.shed(Session(session), &shed, now);
+        self.show_lease(Session(session));
         self.drive();
     }
 
@@ -216,6 +217,7 @@ impl Recalls {
                 assert!(!fence, "grants are of names and attributes: no OST has to hear of them");
                 planted::reached("mdt: a lease ended in somebody's way");
                 self.expelled.set(self.expelled.get() + 1);
+                self.show_lease(session);
                 let name = self.exports.session(session.0).map(|session| session.name.clone());
                 tracing::info!(target: "mdt", session = session.0, client = name.as_deref(), "its lease is over: what it caches is void");
             }

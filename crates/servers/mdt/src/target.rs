@@ -283,7 +283,10 @@ impl Mdt {
             incoming.park();
             changing.as_ref().expect("what only reads waits for nobody").ready().await;
         };
-        drop(changing);
+        if changing.is_some() {
+            drop(changing);
+            self.recalls.drive(); // a lease may have ended in its way
+        }
         if request.has(RequestFlags::SYNC) && request.opcode().modifies() {
             self.commit().await?;
         }

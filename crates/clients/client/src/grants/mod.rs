@@ -241,6 +241,14 @@ impl Known {
         self.shed.clear();
     }
 
+    /// The lease was over. All that no other client wanted is given back, because the MDT may still
+    /// count it as held.
+    fn lapse(&mut self) {
+        self.recalls += 1;
+        self.shed.extend(self.cache.restate().concat());
+        self.cache.lapsed();
+    }
+
     fn has_no_xattrs(&mut self, fid: Fid, now: Instant) -> bool {
         let is_known =
             self.values.is_bare(fid) && self.cache.belief(fid, Bits::XATTR, now) != Belief::No;

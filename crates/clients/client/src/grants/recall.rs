@@ -49,7 +49,7 @@ impl Grants {
             known.cache.leased(lease.span, lease.until);
             if known.lapses != lease.lapses {
                 known.lapses = lease.lapses;
-                known.cache.lapsed();
+                known.lapse();
             }
         }
         known

@@ -103,6 +103,21 @@ fn an_answer_from_before_a_change_of_this_client_holds_for_no_time() {
 }
 
 #[test]
+fn what_was_held_when_the_lease_ended_is_given_back() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(file(1), 1) };
+    let question = known.cache.ask(at(0));
+    known.told(question, at(0), &told, at(0));
+    known.cache.finish(question);
+    assert!(known.attributes(FILE, at(1)).is_some() && known.shed.is_empty());
+    known.lapse();
+    let shed: Vec<_> = known.shed.iter().map(|shed| (shed.fid, shed.number)).collect();
+    assert_eq!(shed, [(FILE, told.grant)], "the MDT counts it as held");
+    assert!(known.attributes(FILE, at(1)).is_none());
+}
+
+#[test]
 fn a_directory_is_answered_as_of_the_last_change_in_it() {
     let mut known = Known::default();
     hear(&mut known, &stat(dir(D, 1), 1), 0);
