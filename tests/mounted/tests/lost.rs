@@ -5,8 +5,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use mounted::Up;
+use mounted::{Up, nacre_bin};
 
 const OST: &str = "OST0001";
 
@@ -41,10 +42,11 @@ fn write(up: &Up, path: &Path, data: &[u8]) -> PathBuf {
 #[test]
 fn a_lost_object_is_an_error_until_written_or_removed() {
     let mut up = Up::new("lost");
-    let names = ["kept", "cut", "opened", "removed", "partly"];
-    let [kept, cut, opened, removed, partly] = names.map(|name| up.at(name));
+    let names = ["kept", "cut", "opened", "removed", "partly", "moved"];
+    let [kept, cut, opened, removed, partly, moved] = names.map(|name| up.at(name));
     write(&up, &kept, b"kept");
-    let lost = [&cut, &opened, &removed, &partly].map(|path| write(&up, path, &[7; 100_000]));
+    let lost =
+        [&cut, &opened, &removed, &partly, &moved].map(|path| write(&up, path, &[7; 100_000]));
     up.stop();
     lost.iter().for_each(|object| fs::remove_file(object).expect("it was there"));
     up.start_again(&[]);
@@ -67,13 +69,19 @@ fn a_lost_object_is_an_error_until_written_or_removed() {
     assert_eq!(up.tool(&["lfs", "getstripe", "-i", &cut.to_string_lossy()]).trim(), "1");
     fs::set_permissions(&opened, fs::Permissions::from_mode(0o600)).expect("chmod");
     fs::rename(&removed, up.at("renamed")).expect("rename");
-    assert_eq!(fs::read_dir(up.mount()).expect("readdir").count(), 5);
+    assert_eq!(fs::read_dir(up.mount()).expect("readdir").count(), 6);
     let text = fs::read_to_string(up.data().join("log").join(format!("testfs-{OST}.log")))
         .unwrap_or_else(|_| up.log_text());
     assert!(
         text.contains("an object that must be here is missing"),
         "nobody told the administrator:\n{text}"
     );
+
+    let line = ["lfs", "migrate", "-c", "2", &moved.to_string_lossy()];
+    let migrated = Command::new(nacre_bin()).args(line).output().expect("nacre starts");
+    assert!(!migrated.status.success(), "a copy would lack the lost bytes: {migrated:?}");
+    assert_eq!(fs::metadata(&moved).expect("stat").len(), 100_000);
+    assert!(is_eio(fs::read(&moved)), "it is as it was");
 
     fs::write(&opened, b"written anew").expect("O_TRUNC");
     assert_eq!(fs::read(&opened).expect("it is whole again"), b"written anew");

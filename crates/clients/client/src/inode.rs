@@ -23,6 +23,9 @@ pub(crate) struct Inode {
     layout: RefCell<Option<Rc<FileLayout>>>,
     /// Of the layout: it rises with every change.
     layout_version: Cell<u32>,
+    /// The layout came with an answer that waits for no commit. Another client may have made it,
+    /// and it is lost if that client and the MDT die.
+    is_only_seen: Cell<bool>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
     mode: Cell<u32>,
     /// Until when that is new enough for a write by somebody without privilege.
@@ -54,6 +57,7 @@ impl Inode {
             fid,
             layout: RefCell::default(),
             layout_version: Cell::new(0),
+            is_only_seen: Cell::new(false),
             mode: Cell::new(0),
             mode_until: Cell::default(),
             gid: Cell::new(0),
@@ -80,7 +84,21 @@ impl Inode {
         self.layout.borrow().clone()
     }
 
-    /// Takes attributes and layout record of a reply.
+    /// Takes the reply to a query, which waits for no commit.
+    pub(crate) fn see(&self, stat: &Stat) {
+        let (before, was_seen) = (self.layout_version.get(), self.is_only_seen.get());
+        self.learn(stat);
+        self.is_only_seen.set(was_seen || self.layout_version.get() > before);
+    }
+
+    /// Whether the layout may be lost with the client that made it. A write asks the MDT for it
+    /// first, which commits it.
+    pub(crate) fn is_only_seen(&self) -> bool {
+        self.is_only_seen.get()
+    }
+
+    /// Takes attributes and layout record of the reply to a change. Other clients' changes that it
+    /// decided on are durable.
     pub(crate) fn learn(&self, stat: &Stat) {
         self.mode.set(stat.attr.mode);
         self.gid.set(stat.attr.gid);
@@ -91,6 +109,7 @@ impl Inode {
         // an answer that was overtaken knows fewer objects
         if stat.layout.is_some() && stat.attr.layout_version >= self.layout_version.get() {
             self.layout_version.set(stat.attr.layout_version);
+            self.is_only_seen.set(false);
             let before = self.layout.replace(stat.layout.clone());
             if let (Some(before), Some(now)) = (&before, &stat.layout)
                 && !now.keeps(before)
@@ -181,7 +200,10 @@ impl Inodes {
 
     /// A server restarted: what it said of objects and opens is no ground for an exact size.
     pub(crate) fn forget(&self) {
-        self.0.borrow().values().for_each(|inode| inode.forget());
+        for inode in self.0.borrow().values() {
+            inode.forget();
+            inode.layout_version.set(0); // a layout that was only seen may be gone
+        }
     }
 
     /// The MDT no longer knows this client's opens.

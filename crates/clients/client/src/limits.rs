@@ -91,6 +91,13 @@ pub const MIGRATE_PAUSE: Span = Span::millis(200);
 /// Rounds of a migration: what others still change by then is copied while they wait.
 pub const MIGRATE_ROUNDS_MAX: u32 = 5;
 
+/// The longest wait of a migration's last pass for a server that does not answer: longer than a
+/// restart with its recovery. Other callers wait for the pass.
+pub const MIGRATE_STALL: Span = Span::secs(30);
+
+/// Between looks whether the last pass of a migration goes on.
+pub const MIGRATE_LOOK: Span = Span::secs(1);
+
 /// Pieces of [`COPY_PIECE_BYTES`] that a migration reads and writes side by side.
 pub const MIGRATE_PIECES: usize = 4;
 

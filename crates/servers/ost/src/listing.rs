@@ -23,6 +23,9 @@ pub fn objects(view: &dyn View, from: Fid, max: usize) -> Result<Vec<Listed>, St
             return false;
         }
         let record = ObjectRecord::decode(value);
+        if record.is_some_and(|record| record.is_gone()) {
+            return true;
+        }
         let (file, store) = record.map_or((Fid::ZERO, 0), |record| record.made_for());
         all.extend(Fid::from_key(key).map(|object| Listed { object, file, store }));
         true

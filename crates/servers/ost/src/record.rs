@@ -101,6 +101,17 @@ impl ObjectRecord {
         ObjectRecord { layout_version, ..self }
     }
 
+    /// The record that stays of a destroyed object which clients may still have in a layout: no
+    /// layout may use it.
+    pub(crate) fn gone(self) -> ObjectRecord {
+        self.since_version(u32::MAX)
+    }
+
+    /// Whether there is no object any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.layout_version == u32::MAX
+    }
+
     /// The lowest version of a layout under which it may be used; 0: any.
     pub(crate) fn layout_version(&self) -> u32 {
         self.layout_version

@@ -258,7 +258,8 @@ impl World {
     }
 
     /// Every object that is there has a record, and every record an object, or a layout version
-    /// that it was told before it was made. Destroyed objects stay destroyed.
+    /// that it was told before it was made. Destroyed objects stay destroyed; the record of one that
+    /// was told says so.
     fn fsck(&self) {
         let everything = Call::new(Opcode::OstSync, vec![encode_body(&OstBatchReq::default())]);
         assert!(self.call(everything), "a sync of everything succeeds");
@@ -270,11 +271,13 @@ impl World {
         let recorded = fids(Table::Objects);
         assert!(objects.iter().all(|object| recorded.contains(object)));
         let is_told = |record: &[u8]| record[LAYOUT_VERSION].iter().any(|byte| *byte != 0);
+        let is_gone = |record: &[u8]| record[LAYOUT_VERSION].iter().all(|byte| *byte == u8::MAX);
+        let tombstones = fids(Table::Tombstones);
         for (fid, (_, record)) in recorded.iter().zip(self.disk.records(Table::Objects)) {
             assert!(objects.contains(fid) || is_told(&record), "{fid}");
+            assert!(!objects.contains(fid) || !is_gone(&record), "{fid} is there again");
+            assert!(!tombstones.contains(fid) || is_gone(&record), "{fid} was destroyed");
         }
-        let tombstones = fids(Table::Tombstones);
-        assert!(recorded.iter().all(|object| !tombstones.contains(object)));
         let records = [Table::Objects, Table::Tombstones].map(|table| self.disk.records(table));
         assert!(records.iter().flatten().all(|(_, value)| ost::fuzz::record(value)));
     }

@@ -20,7 +20,7 @@ impl Inner {
     pub(super) async fn still_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, lost: u64) -> Result<u64> {
         let stat = self.stat(ctx, fid, 0).await?;
         if let Some(inode) = self.inodes.get(fid) {
-            inode.learn(&stat);
+            inode.see(&stat);
         }
         Ok(lost & stat.stripes)
     }

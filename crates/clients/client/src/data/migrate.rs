@@ -17,7 +17,10 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use env::LocalFuture;
 use layout::{Asked, FileLayout};
@@ -35,8 +38,8 @@ use crate::file::{File, Open};
 use crate::inode::Inode;
 use crate::join::try_join;
 use crate::limits::{
-    BATCH_RPCS_MAX, COPY_PIECE_BYTES, LAYOUTS_TRIED_MAX, MIGRATE_PAUSE, MIGRATE_PIECES,
-    MIGRATE_ROUNDS_MAX,
+    BATCH_RPCS_MAX, COPY_PIECE_BYTES, LAYOUTS_TRIED_MAX, MIGRATE_LOOK, MIGRATE_PAUSE,
+    MIGRATE_PIECES, MIGRATE_ROUNDS_MAX, MIGRATE_STALL,
 };
 use crate::xattr::{LOV, LOV_SWAP};
 use crate::{Ctx, Error, Result, SeekFor, flags, lost, size};
@@ -97,6 +100,10 @@ impl Client {
             S_IFDIR => return refused(Errno::EISDIR),
             _ => return refused(Errno::EINVAL),
         }
+        // the MDT refuses this too, but at the end, when other callers have waited
+        if ctx.creds.uid != 0 && ctx.creds.uid != stat.attr.uid {
+            return refused(Errno::EPERM);
+        }
         if stat.layout.is_none() {
             let value = layout::lov::encode_any_dir(striping);
             let value = value.map_err(|error| Error::local(error.errno(), "migrate").about(fid))?;
@@ -125,6 +132,8 @@ struct Mover {
     /// Writes the other one's objects, as the file's.
     copy: Rc<Open>,
     migration: Rc<Migration>,
+    /// The MDT is asked to swap.
+    swaps: Cell<bool>,
 }
 
 /// The file as it was when it was looked at.
@@ -144,8 +153,11 @@ impl Look {
         if mtime == Timespec::default() { mtime.next_nanosecond() } else { mtime }
     }
 
-    fn changed(&self) -> Vec<u64> {
-        self.objects.iter().map(|object| object.changed).collect()
+    /// If these are the same in a later look, the objects are the same. Both parts count, because
+    /// an answer may have a change and the size before it: the OST reads one after the other,
+    /// without a lock.
+    fn marks(&self) -> Vec<Mark> {
+        self.objects.iter().map(mark).collect()
     }
 
     /// Bytes of the objects of these stripes.
@@ -155,18 +167,25 @@ impl Look {
     }
 }
 
+/// Last change and size of an object.
+type Mark = (u64, u64);
+
+fn mark(object: &OstAttr) -> Mark {
+    (object.changed, object.size)
+}
+
 /// What the other one has of the file.
 struct Copied {
     layout: Rc<FileLayout>,
-    /// The last change of each object when it was copied.
-    changed: Vec<u64>,
+    /// Of each object when it was copied.
+    marks: Vec<Mark>,
 }
 
 /// Stripes whose bytes may be other ones than were copied.
 fn moved(copied: Option<&Copied>, look: &Look) -> BTreeSet<u32> {
-    let known = |stripe: u32| copied.and_then(|copied| copied.changed.get(stripe as usize));
+    let known = |stripe: u32| copied.and_then(|copied| copied.marks.get(stripe as usize));
     let stripes = (0..look.layout.stripes()).zip(&look.objects);
-    let other = stripes.filter(|(stripe, object)| known(*stripe) != Some(&object.changed));
+    let other = stripes.filter(|(stripe, object)| known(*stripe) != Some(&mark(object)));
     other.map(|(stripe, _)| stripe).collect()
 }
 
@@ -207,7 +226,8 @@ impl Mover {
             closed: Cell::new(true), // there is nothing to close
             heard: inner.losses.listen(file.fid()),
         });
-        Mover { inner, ctx, file: file.clone(), other: other.clone(), copy, migration }
+        let (file, other, swaps) = (file.clone(), other.clone(), Cell::new(false));
+        Mover { inner, ctx, file, other, copy, migration, swaps }
     }
 
     async fn run(&self) -> Result<()> {
@@ -252,15 +272,24 @@ impl Mover {
     async fn look(&self) -> Result<Look> {
         for _ in 0..LAYOUTS_TRIED_MAX {
             let stat = self.inner.stat(&self.ctx, self.file.fid(), self.file.0.handle).await?;
-            self.file.0.inode.learn(&stat);
+            self.file.0.inode.see(&stat);
             let layout = stat.layout.ok_or_else(|| self.refused(Errno::EPROTO))?;
             let objects = self.inner.glimpse(&self.ctx, &[Question::all(&layout)]).await;
             let objects = objects.map_err(|error| error.about(self.file.fid()))?.remove(0);
             if objects.values().all(|object| object.layout_version != u32::MAX) {
-                return Ok(Look { layout, objects: objects.into_values().collect() });
+                let look = Look { layout, objects: objects.into_values().collect() };
+                self.check_whole(&look).await?;
+                return Ok(look);
             }
         }
         Err(self.refused(Errno::EBUSY)) // another one migrates it all the time
+    }
+
+    /// Refuses a file of which an object is lost: the copy would be a file without those bytes.
+    async fn check_whole(&self, look: &Look) -> Result<()> {
+        let must_exist = self.file.0.inode.stripes_of(&look.layout);
+        let lost = must_exist & !size::stripe_bits(&look.objects);
+        self.inner.check_lost(&self.ctx, self.file.fid(), &look.layout, lost).await
     }
 
     /// Copies the stripes that `moved`, read under `claimed` where others are refused.
@@ -286,8 +315,8 @@ impl Mover {
             is_first = true;
         }
         let moved = if all.is_empty() { moved } else { &all };
-        let (layout, changed) = (look.layout.clone(), look.changed());
-        *copied = Some(Copied { layout: layout.clone(), changed });
+        let (layout, marks) = (look.layout.clone(), look.marks());
+        *copied = Some(Copied { layout: layout.clone(), marks });
         let target = self.target(size).await?;
         let source = claimed.unwrap_or(&layout);
         let mut at = 0;
@@ -406,9 +435,37 @@ impl Mover {
     /// Under the file's lock.
     async fn last_pass(&self, mut copied: Option<Copied>, claim: Claim) -> Result<()> {
         let began = self.inner.env.now();
-        let done = self.take_over(&mut copied, claim).await;
+        let done = {
+            let mut takes = pin!(self.take_over(&mut copied, claim));
+            let mut stalls = pin!(self.stalls());
+            poll_fn(|cx| match takes.as_mut().poll(cx) {
+                Poll::Ready(done) => Poll::Ready(Some(done)),
+                Poll::Pending => stalls.as_mut().poll(cx).map(|()| None),
+            })
+            .await
+        };
+        let done = done.unwrap_or_else(|| Err(self.refused(Errno::ETIMEDOUT)));
         self.migration.pause.set(self.inner.env.now() - began);
         done
+    }
+
+    /// Returns when the migration was given up, or nothing was copied for [`MIGRATE_STALL`]: other
+    /// callers wait, and for an OST that may have no part of the file. It does not return while the
+    /// MDT is asked to swap.
+    async fn stalls(&self) {
+        let env = &self.inner.env;
+        let (mut copied, mut since) = (self.migration.copied.get(), env.now());
+        loop {
+            env.sleep(MIGRATE_LOOK).await;
+            let now = self.migration.copied.get();
+            if now != copied {
+                (copied, since) = (now, env.now());
+            }
+            let is_over = self.migration.is_given_up.get() || env.now() - since > MIGRATE_STALL;
+            if is_over && !self.swaps.get() {
+                return;
+            }
+        }
     }
 
     /// Again where the layout changed since the objects were told: a component got objects.
@@ -429,6 +486,7 @@ impl Mover {
             self.inner.raise(&self.ctx, fid, &layout, 0, claimed.generation(), claim).await?;
             let objects = self.inner.glimpse(&self.ctx, &[Question::all(&layout)]).await?.remove(0);
             let look = Look { layout, objects: objects.into_values().collect() };
+            self.check_whole(&look).await?;
             let moved = moved(copied.as_ref(), &look);
             if self.migration.gives_way && !moved.is_empty() {
                 return Err(self.refused(Errno::EBUSY));
@@ -447,7 +505,10 @@ impl Mover {
                 continue; // the file became longer before its objects were told
             }
             self.inner.under_lease(fid, claim).await?;
-            match self.swap(generation, next).await {
+            self.swaps.set(true);
+            let swapped = self.swap(generation, next).await;
+            self.swaps.set(false);
+            match swapped {
                 Err(error) if error.errno() == Errno::EAGAIN => {}
                 done => return done,
             }
@@ -499,12 +560,15 @@ mod tests {
         let layout = layout(3);
         let all = moved(None, &look(&layout, &[0, 7, 8]));
         assert_eq!(all, BTreeSet::from([0, 1, 2]), "nothing was copied");
-        let copied = Copied { layout: layout.clone(), changed: vec![0, 7, 8] };
+        let copied = Copied { layout: layout.clone(), marks: vec![(0, 0), (7, 0), (8, 0)] };
         assert!(moved(Some(&copied), &look(&layout, &[0, 7, 8])).is_empty());
         let again = moved(Some(&copied), &look(&layout, &[5, 7, 3]));
         assert_eq!(again, BTreeSet::from([0, 2]), "also where a change was lost");
-        let fewer = Copied { layout: layout.clone(), changed: vec![0] };
+        let fewer = Copied { layout: layout.clone(), marks: vec![(0, 0)] };
         assert_eq!(moved(Some(&fewer), &look(&layout, &[0, 7, 8])), BTreeSet::from([1, 2]));
+        let mut longer = look(&layout, &[0, 7, 8]);
+        longer.objects[1].size = 5;
+        assert_eq!(moved(Some(&copied), &longer), BTreeSet::from([1]), "it was seen too short");
     }
 
     #[test]

@@ -55,7 +55,9 @@ fn place(layout: &FileLayout, stripe: u32) -> (Fid, TargetId) {
 async fn layout_for_write(open: &Rc<Open>, behind: u64) -> Result<Rc<FileLayout>> {
     let refused = || Error::local(Errno::ENODATA, "layout").about(open.inode.fid);
     let known = open.layout_for_read().await?;
-    let known = known.filter(|layout| !layout.misses(behind) && behind <= layout.end());
+    let is_only_seen = open.inode.is_only_seen();
+    let known =
+        known.filter(|layout| !is_only_seen && !layout.misses(behind) && behind <= layout.end());
     let layout = match known {
         Some(layout) => layout,
         None => {

@@ -266,7 +266,7 @@ impl Open {
 
     async fn ask_layout(self: &Rc<Self>) -> Result<Option<Rc<FileLayout>>> {
         let stat = self.inner.stat(&self.ctx, self.inode.fid, self.handle).await?;
-        self.inode.learn(&stat);
+        self.inode.see(&stat);
         Ok(self.inode.layout())
     }
 }

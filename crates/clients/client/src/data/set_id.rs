@@ -42,7 +42,7 @@ pub(crate) async fn look_at_mode(open: &Rc<Open>) {
     inode.mode_until.set(now + limits::MODE_AGE);
     let asked = inner.stat(&open.ctx, inode.fid, open.handle);
     match inner.env.timeout(limits::MODE_PATIENCE, asked).await {
-        Some(Ok(stat)) => inode.learn(&stat),
+        Some(Ok(stat)) => inode.see(&stat),
         Some(Err(error)) => tracing::debug!(%error, "the mode is not known"),
         None => inode.mode_until.set(inner.env.now() + limits::MODE_PATIENCE),
     }

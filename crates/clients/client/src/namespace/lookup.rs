@@ -221,7 +221,7 @@ impl Inner {
         let asking = self.grants.asking();
         let stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
         if let Some(inode) = self.inodes.get(fid) {
-            inode.learn(&stat);
+            inode.see(&stat);
         }
         let lease = asking.told(&stat);
         Ok((stat, lease))

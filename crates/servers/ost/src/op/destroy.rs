@@ -6,6 +6,11 @@
 //! idempotent. A missing object gets its tombstone too, so that a write on its way does not make
 //! it. An object that was made for another MDT's store stays, because the caller means another
 //! object.
+//!
+//! If an object was told of a layout (`raise`), its record stays and says that no layout may use
+//! it. Its file lives and has other objects, but a client that has the file open may use the old
+//! ones at any time. A tombstone is not enough there: it goes when the sessions of its time have
+//! ended, or when there are too many.
 
 use ldlm::Mode;
 use osd::{Table, View, WriteSet};
@@ -19,7 +24,7 @@ use super::{object_record, ranges, sweep};
 use crate::limits::{DESTROY_OBJECTS_AT_ONCE, DESTROY_OBJECTS_MAX};
 use crate::locks::Held;
 use crate::owners::is_foreign;
-use crate::record::TombstoneRecord;
+use crate::record::{ObjectRecord, TombstoneRecord};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -64,7 +69,7 @@ pub(super) async fn remove(
     }
     let store = incoming.request.body::<OstBatchReq>().store;
     let own = own(ost, objects, store).await?;
-    for object in &own {
+    for (object, _) in &own {
         ost.objects.destroy(*object).await?;
     }
     Ok((held, forget(ost, &own)))
@@ -85,15 +90,20 @@ pub(super) fn named(incoming: &Incoming) -> Result<Vec<Fid>, Errno> {
     if objects.is_empty() { Err(Errno::EINVAL) } else { Ok(objects) }
 }
 
-/// Those of `objects` that are not another store's.
-async fn own(ost: &Ost, objects: &[Fid], store: u64) -> Result<Vec<Fid>, Errno> {
+/// Those of `objects` that are not another store's, with their records.
+async fn own(
+    ost: &Ost,
+    objects: &[Fid],
+    store: u64,
+) -> Result<Vec<(Fid, Option<ObjectRecord>)>, Errno> {
     let mine = |view: &dyn View| {
         let mut own = Vec::with_capacity(objects.len());
         for object in objects {
-            if is_foreign(object_record(view, *object)?.as_ref(), store) {
+            let record = object_record(view, *object)?;
+            if is_foreign(record.as_ref(), store) {
                 tracing::error!(%object, store, "not destroyed: it belongs to another MDT's store");
             } else {
-                own.push(*object);
+                own.push((*object, record));
             }
         }
         Ok(own)
@@ -101,12 +111,15 @@ async fn own(ost: &Ost, objects: &[Fid], store: u64) -> Result<Vec<Fid>, Errno> 
     ost.store.look(mine).await
 }
 
-fn forget(ost: &Ost, objects: &[Fid]) -> WriteSet {
+fn forget(ost: &Ost, objects: &[(Fid, Option<ObjectRecord>)]) -> WriteSet {
     assert!(objects.len() <= DESTROY_OBJECTS_AT_ONCE, "a store has room for this");
     let mut set = WriteSet::new();
-    for object in objects {
+    for (object, record) in objects {
         ost.owners.forget(*object);
-        set.delete(Table::Objects, object.to_key());
+        match record.filter(|record| record.layout_version() > 0) {
+            Some(told) => set.put(Table::Objects, object.to_key(), told.gone().as_bytes()),
+            None => set.delete(Table::Objects, object.to_key()),
+        }
         if !ost.config.bugs.skip_tombstones() {
             let number = ost.tombstones.borrow_mut().add(*object);
             set.put(Table::Tombstones, object.to_key(), TombstoneRecord::new(number).as_bytes());

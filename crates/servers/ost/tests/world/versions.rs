@@ -87,7 +87,28 @@ fn an_object_that_is_not_there_is_not_made_under_an_older_layout() {
     assert_eq!(again, Err(Errno::ESTALE));
     world.sim.run_for(Span::secs(3)); // durable
     let records = world.disk.records(Table::Objects);
-    assert_eq!(records.len(), 0, "its record went with it");
+    assert_eq!(records.len(), 1, "its record says that no layout may use it");
+}
+
+#[test]
+fn a_destroyed_object_that_was_told_is_refused_to_later_sessions_too() {
+    let world = World::plain();
+    let (mover, mdt) = (world.remote(1), world.mdt());
+    world.attr(&mover, write(0, b"data", PLAIN)).expect("any layout");
+    world.call(&mover, raise(5, CLAIM)).expect("told");
+    world.call(&mdt, batch(Opcode::OstDestroy, &ALL)).expect("destroys");
+    let leaves = world.endpoints.borrow()[0].clone();
+    world.sim.block_on(&world.client, async move { leaves.shutdown().await });
+    world.sim.run_for(Span::secs(3));
+    let tombstones = world.disk.records(Table::Tombstones);
+    assert_eq!(tombstones.len(), 0, "every session of that time has ended");
+    for client in [2, 3] {
+        let late = world.remote(client);
+        assert_eq!(world.outcomes(&late, 4), [Err(Errno::ESTALE); 5]);
+        assert_eq!((world.disk.objects(), told_version(&world, &late)), (vec![], u32::MAX));
+        world.power_cut(3);
+        world.start();
+    }
 }
 
 #[test]

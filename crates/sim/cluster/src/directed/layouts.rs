@@ -55,6 +55,7 @@ impl Stage<'_> {
         for round in 0..ROUNDS {
             below = self.cut_and_add(&mut table, round, below)?;
         }
+        self.write_into_a_lost_growth()?;
         let Table { fid, writes, reads, appends, .. } = table;
         let end = BORDER + BYTES;
         self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
@@ -90,6 +91,51 @@ impl Stage<'_> {
             Ok((reads, client.open(&test_ctx(), fid, O_RDWR | O_APPEND).await?))
         })?;
         Ok(Table { fid, writer, reader, cutter, writes, reads, appends })
+    }
+
+    /// One client gives a component its objects and dies with the MDT, before that is durable.
+    /// Another one has seen them, and has written into them: it loses nothing.
+    fn write_into_a_lost_growth(&mut self) -> Result<(), String> {
+        let (grower, writer) = (self.enter("grower"), self.enter("writer"));
+        let file = self.ask(&writer, "creating", async move |client| {
+            let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
+            let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
+            let ctx = test_ctx();
+            let (_, file) =
+                client.create(&ctx, Fid::ROOT, b"grown", 0o666, flags, Some(&asked)).await?;
+            client.sync().await?;
+            Ok(file)
+        })?;
+        let fid = file.fid();
+        self.ask(&grower, "growing", async move |client| {
+            let file = client.open(&test_ctx(), fid, O_RDWR).await?;
+            file.write(BORDER, content(3, BYTES)).await
+        })?;
+        let writes = file.clone();
+        self.ask(&writer, "writing what another client made", async move |client| {
+            client.getattr(&test_ctx(), fid, None).await?;
+            writes.write(BORDER, content(4, BYTES)).await
+        })?;
+        grower.0.kill();
+        self.mdt().kill(false);
+        self.restarts += 1;
+        self.pause(Span::secs(1));
+        self.mdt().boot();
+        for client in [writer.clone(), self.enter("reader")] {
+            let read = self.ask(&client, "reading", async move |client| {
+                let file = client.open(&test_ctx(), fid, 0).await?;
+                let read = file.read(BORDER, 2 * BYTES as usize).await?;
+                file.close().await?;
+                Ok(read)
+            })?;
+            if read != content(4, BYTES) {
+                return Err(format!("{} other bytes are where the growth was", read.len()));
+            }
+        }
+        self.ask(&writer, "writing again", async move |_| {
+            file.write(BORDER, content(5, BYTES)).await?;
+            file.close().await
+        })
     }
 
     /// Bytes in the first component afterwards.

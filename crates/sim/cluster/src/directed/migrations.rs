@@ -6,13 +6,13 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, File, Migration, SetAttr};
+use client::{Client, Ctx, File, Migration, SetAttr};
 use env::Env;
 use env_sim::{NodeHandle, Rng};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
 use oracle::test_ctx;
-use types::{Errno, Fid, Span};
+use types::{Creds, Errno, Fid, Span};
 
 use super::{O_EXCL, O_RDWR, Stage};
 
@@ -117,6 +117,7 @@ impl Stage<'_> {
             Ok(made.1)
         })?;
         let fid = writes.fid();
+        self.refuse_a_stranger(&mover, fid)?;
         let reads = self
             .ask(&reader, "opening", async move |client| client.open(&test_ctx(), fid, 0).await)?;
         let board = Rc::new(Board {
@@ -128,6 +129,22 @@ impl Stage<'_> {
             wrong: RefCell::new(None),
         });
         Ok(Table { fid, writer, reader, mover, writes, reads, board })
+    }
+
+    /// Only the owner and root may migrate a file, and a stranger delays no other caller.
+    fn refuse_a_stranger(&mut self, who: &(NodeHandle, Client), fid: Fid) -> Result<(), String> {
+        let migration = Rc::new(Migration::default());
+        let own = migration.clone();
+        let errno = self.ask(who, "a stranger's migration", async move |client| {
+            let creds = Creds { uid: 7, gid: 7, ..test_ctx().creds };
+            let (ctx, asked) = (Ctx { creds, ..test_ctx() }, Template::default().into());
+            let done = client.migrate(&ctx, fid, Fid::ROOT, &asked, &own).await;
+            Ok(done.err().map(|error| error.errno()))
+        })?;
+        if errno == Some(Errno::EPERM) && migration.rounds.get() == 0 {
+            return Ok(());
+        }
+        Err(format!("a stranger migrates the file: {errno:?}, {migration:?}"))
     }
 
     fn migrate_once(&mut self, table: &mut Table) -> Result<(), String> {
