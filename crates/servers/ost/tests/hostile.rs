@@ -258,8 +258,8 @@ impl World {
     }
 
     /// Every object that is there has a record, and every record an object, or a layout version
-    /// that it was told before it was made. Destroyed objects stay destroyed; the record of one that
-    /// was told says so.
+    /// that it was told before it was made. Destroyed objects stay destroyed; the record of one
+    /// that was told says so.
     fn fsck(&self) {
         let everything = Call::new(Opcode::OstSync, vec![encode_body(&OstBatchReq::default())]);
         assert!(self.call(everything), "a sync of everything succeeds");
