@@ -8,7 +8,7 @@ pub(crate) struct Scale {
     pub(crate) seconds: u32,
     /// Turns of both sides.
     pub(crate) pairs: u32,
-    /// Size of the disk's image, sparse.
+    /// Size of the disk's image.
     pub(crate) disk_gib: u64,
 }
 
