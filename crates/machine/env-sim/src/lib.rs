@@ -246,6 +246,7 @@ impl Control {
             up: true,
             clock_skew_ns: 0,
             drift_ppm: 0,
+            stood: Span::ZERO,
             pauses: 0,
             lag: Span::ZERO,
             frozen: false,
@@ -420,9 +421,20 @@ impl NodeHandle {
         self.world.net.nodes.borrow()[self.index].frozen
     }
 
-    /// Nothing runs on it for `span`, as in a process that is stopped or a machine that is
-    /// suspended; what arrives waits, and clocks go on.
+    /// Nothing runs on it for `span`, as in a process that is stopped; what arrives waits, and
+    /// clocks go on.
     pub fn pause(&self, span: Span) {
+        self.stop(span, Span::ZERO);
+    }
+
+    /// The same of a machine that is suspended or stopped: its clocks stand still too. Sleeps that
+    /// began before end as if the clocks had gone on.
+    pub fn stand_still(&self, span: Span) {
+        self.stop(span, span);
+    }
+
+    /// Nothing runs on it for `span`, and then its clocks are behind by `lost`.
+    fn stop(&self, span: Span, lost: Span) {
         self.world.net.count(|counts| counts.pauses += 1);
         let number = {
             let mut nodes = self.world.net.nodes.borrow_mut();
@@ -432,9 +444,14 @@ impl NodeHandle {
         self.world.executor.pause(self.index);
         let node = self.clone();
         let resume = move || {
-            if node.world.net.nodes.borrow()[node.index].pauses == number {
-                node.world.executor.resume(node.index);
+            let mut nodes = node.world.net.nodes.borrow_mut();
+            let state = &mut nodes[node.index];
+            if state.pauses != number {
+                return;
             }
+            state.stood = Span(state.stood.0 + lost.0);
+            drop(nodes);
+            node.world.executor.resume(node.index);
         };
         let at = self.world.executor.now() + span;
         self.world.executor.add_timer(at, executor::Event::Call(Box::new(resume)));
@@ -476,6 +493,11 @@ impl NodeEnv {
         u128::try_from(MILLION + ppm).expect("clocks run forwards")
     }
 
+    /// For how long it has stood still.
+    fn stood(&self) -> Span {
+        self.world.net.nodes.borrow()[self.node].stood
+    }
+
     fn is_alive(&self) -> bool {
         !self.world.stopped.get()
             && self.world.net.nodes.borrow()[self.node].incarnation == self.incarnation
@@ -485,7 +507,8 @@ impl NodeEnv {
 impl EnvBody for NodeEnv {
     fn now(&self) -> Instant {
         let now = u128::from(self.world.executor.now().0) * self.rate() / MILLION as u128;
-        Instant(u64::try_from(now).expect("a run does not take centuries"))
+        let now = u64::try_from(now).expect("a run does not take centuries");
+        Instant(now.saturating_sub(self.stood().0))
     }
 
     fn wall(&self) -> Timespec {
@@ -500,7 +523,8 @@ impl EnvBody for NodeEnv {
     }
 
     fn sleep_until(&self, until: Instant) -> LocalFuture<'static, ()> {
-        let until = (u128::from(until.0) * MILLION as u128).div_ceil(self.rate());
+        let until = u128::from(until.0) + u128::from(self.stood().0);
+        let until = (until * MILLION as u128).div_ceil(self.rate());
         let until = Instant(u64::try_from(until).unwrap_or(u64::MAX));
         Box::pin(Sleep::new(self.world.executor.clone(), until))
     }

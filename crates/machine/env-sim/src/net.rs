@@ -42,6 +42,8 @@ pub(crate) struct NodeState {
     pub(crate) clock_skew_ns: i64,
     /// How much faster its clocks run, in millionths.
     pub(crate) drift_ppm: i32,
+    /// For so long its clocks have stood still.
+    pub(crate) stood: Span,
     /// Counts its pauses: the end of an earlier one does not end a later one.
     pub(crate) pauses: u64,
     /// What it sends and is sent takes so much longer.

@@ -367,6 +367,20 @@ fn clocks_drift_apart_and_sleep_by_their_own() {
 }
 
 #[test]
+fn the_clocks_of_a_machine_that_is_stopped_stand_still() {
+    let (sim, stopped, other) = world(4);
+    let (own, others) = (stopped.env().now(), other.env().now());
+    stopped.stand_still(Span::secs(60));
+    sim.run_for(Span::secs(70));
+    let (passed, all) = (stopped.env().now() - own, other.env().now() - others);
+    assert!(passed >= Span::secs(10), "it goes on afterwards: {passed:?}");
+    assert_eq!(all.0 - passed.0, Span::secs(60).0);
+    let (begin, env) = (sim.now(), stopped.env());
+    sim.block_on(&stopped, async move { env.sleep(Span::secs(5)).await });
+    assert!((Span::secs(5)..Span::secs(6)).contains(&(sim.now() - begin)));
+}
+
+#[test]
 fn messages_of_a_slow_node_come_late_and_in_order() {
     let (sim, server, client) = world(8);
     server.set_lag(Span::secs(1));
