@@ -125,8 +125,10 @@ pub struct ReplyHeader {
     /// Of an MDT: the last change that the answer speaks of. Of two answers about a file the one
     /// with the higher number is the later one, whichever arrives first. Zero: it does not say.
     pub as_of: u64,
+    /// Of an MDT: grants of this session with lower numbers are void. Zero: it does not say.
+    pub floor: u64,
     /// Versions of the objects after the change.
-    pub post_versions: [u64; 3],
+    pub post_versions: [u64; 2],
     /// Length of each buffer.
     pub buf_lens: [u32; BUFS_MAX],
 }

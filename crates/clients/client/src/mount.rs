@@ -200,6 +200,12 @@ impl Inner {
                         inner.lose_opens();
                     }
                 }));
+                let voided = weak.clone();
+                remote.on_voided(Rc::new(move || {
+                    if let Some(inner) = voided.upgrade() {
+                        inner.lose_grants();
+                    }
+                }));
                 let first = weak.clone();
                 remote.before_restate(Rc::new(move || first.upgrade()?.grants.forget()));
                 remote.on_recovery(Rc::new(move || {
@@ -222,6 +228,13 @@ impl Inner {
         }
         self.held.borrow_mut().clear();
         self.inodes.lose();
+    }
+
+    /// The MDT has given to others what this client may still hold by its own clock.
+    fn lose_grants(&self) {
+        if let Some(forgetting) = self.grants.voided() {
+            self.env.spawn("grants forgotten", forgetting);
+        }
     }
 
     /// Calls that tell a recovering MDT which locks this client holds, and that it holds no grants.

@@ -11,13 +11,15 @@ struct World {
     import: Import<(), u64>,
     sessions: u64,
     lease_secs: u32,
+    /// Of the answer to Connect.
+    floor: u64,
 }
 
 impl World {
     /// Connected to the first run of a target.
     fn new() -> World {
         let import = Import::new(TargetId::ost(0), ImportConfig::default(), XidSource::new(1), NOW);
-        let mut world = World { import, sessions: 0, lease_secs: 0 };
+        let mut world = World { import, sessions: 0, lease_secs: 0, floor: 0 };
         world.submit(0, Keep::No);
         world.connect(connect::NEW, 1, 0);
         world.answer(0);
@@ -49,7 +51,8 @@ impl World {
             store: 77,
             ..ConnectRep::default()
         };
-        let reply = Reply::ok(&request.header, vec![encode_body(&body)]);
+        let mut reply = Reply::ok(&request.header, vec![encode_body(&body)]);
+        reply.header.floor = self.floor;
         self.import.handle_connected(&reply, NOW).expect("a correct server");
     }
 
@@ -252,6 +255,45 @@ fn a_session_holds_what_it_has_for_its_lease() {
     assert!(world.import.is_leased(NOW), "that is not its session");
     world.import.renounce(1, NOW);
     assert!(!world.import.is_leased(NOW), "it was given up");
+}
+
+#[test]
+fn a_floor_that_rises_is_told_once_with_whatever_reply_it_comes() {
+    let mut world = World::new();
+    let voided = |world: &mut World| {
+        let events = std::iter::from_fn(|| world.import.poll_event());
+        events.filter(|event| *event == Event::Voided).count()
+    };
+    let floor_of = |world: &World| world.import.lease(NOW).floor;
+    let reply = |world: &World, xid: u64, floor: u64, flags: ReplyFlags| {
+        let mut reply = Box::new(Reply::default());
+        (reply.header.xid, reply.header.floor, reply.header.flags) = (xid, floor, flags);
+        reply.header.instance = world.import.instance().0;
+        reply
+    };
+    assert_eq!((voided(&mut world), floor_of(&world)), (0, 0));
+    world.submit(1, Keep::No);
+    let xid = world.sent().expect("it is sent").header.xid;
+    for (xid, floor, flags, told) in [
+        (xid, 0, ReplyFlags::EARLY, 0),
+        (xid, 7, ReplyFlags::EARLY, 1),
+        (xid, 7, ReplyFlags::empty(), 0),
+        (xid, 9, ReplyFlags::empty(), 1), // again, and nobody waits for it
+        (xid, 8, ReplyFlags::empty(), 0), // it was overtaken
+    ] {
+        let reply = reply(&world, xid, floor, flags);
+        world.import.handle_reply(reply, NOW).expect("a correct server");
+        assert_eq!(voided(&mut world), told, "floor {floor}");
+    }
+    assert_eq!(floor_of(&world), 9);
+    world.lease_secs = 10;
+    world.connect(connect::RESUMED, 1, 0);
+    assert_eq!((voided(&mut world), floor_of(&world)), (0, 9), "that reply has none");
+    let lapses = world.import.lease(NOW).lapses;
+    world.floor = 12;
+    world.connect(connect::RESUMED, 1, 0);
+    assert_eq!((voided(&mut world), floor_of(&world)), (1, 12), "nothing else was sent");
+    assert_eq!(world.import.lease(NOW).lapses, lapses, "by its own clock the lease lasts");
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub struct Remote {
     driven: Cell<bool>,
     active: Cell<bool>,
     on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
+    on_voided: RefCell<Option<Rc<dyn Fn()>>>,
     on_recovery: RefCell<Option<Restate>>,
     before_restate: RefCell<Option<BeforeRestate>>,
     /// How often it was asked for.
@@ -70,6 +71,7 @@ impl Remote {
             driven: Cell::new(false),
             active: Cell::new(true),
             on_evicted: RefCell::default(),
+            on_voided: RefCell::default(),
             on_recovery: RefCell::default(),
             before_restate: RefCell::default(),
             restates: Cell::new(0),
@@ -151,6 +153,12 @@ impl Remote {
     /// Called when the session was lost with everything in it.
     pub fn on_evicted(&self, hook: Rc<dyn Fn()>) {
         *self.on_evicted.borrow_mut() = Some(hook);
+    }
+
+    /// Called when the target has said that what it gave before is void ([`Lease::floor`]), before
+    /// any caller runs that a reply of that moment answers.
+    pub fn on_voided(&self, hook: Rc<dyn Fn()>) {
+        *self.on_voided.borrow_mut() = Some(hook);
     }
 
     /// Called with changes that were answered and are lost, each with the buffers of its reply
@@ -454,6 +462,12 @@ impl Remote {
                     }
                 }
                 Some(Event::AskRestate) => self.restate(),
+                Some(Event::Voided) => {
+                    let hook = self.on_voided.borrow().clone();
+                    if let Some(hook) = hook {
+                        hook();
+                    }
+                }
             }
         }
     }

@@ -103,6 +103,8 @@ pub struct Session {
     pub(crate) ended: Cell<bool>,
     /// Its replies do not renew its lease.
     pub(crate) unleased: Cell<bool>,
+    /// What its client was given with lower numbers is void.
+    floor: Cell<u64>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
     /// Its link went down then, and no other came.
@@ -132,6 +134,7 @@ impl Session {
             look_at: Cell::new(Instant(u64::MAX)),
             ended: Cell::new(false),
             unleased: Cell::new(false),
+            floor: Cell::new(0),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),
             noted_silent: Cell::new(record.silent),
@@ -158,6 +161,11 @@ impl Session {
     /// From now on replies renew its lease, or do not: its client is not to take it for longer.
     pub fn set_leased(&self, leased: bool) {
         self.unleased.set(!leased);
+    }
+
+    /// From now on each reply says that what its client was given with lower numbers is void.
+    pub fn set_floor(&self, floor: u64) {
+        self.floor.set(floor);
     }
 
     /// Whether its client is connected now.
@@ -243,6 +251,7 @@ impl Session {
         }
         reply.header.instance = self.shared.instance.0;
         reply.header.last_committed = self.shared.committed.get().0;
+        reply.header.floor = self.floor.get();
     }
 }
 

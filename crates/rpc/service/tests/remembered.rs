@@ -4,7 +4,7 @@
 mod common;
 
 use bytes::Bytes;
-use common::raw::{Client, ask, check};
+use common::raw::{Client, ask, check, connect};
 use common::{FULL, REFUSED, Rules, TARGET, TWICE, serve};
 use types::{Errno, NidAddr, Span};
 use wire::{Opcode, Request, RequestFlags};
@@ -49,6 +49,28 @@ fn a_change_that_is_tried_twice_is_answered_with_what_it_led_to() {
 #[test]
 fn a_full_store_is_answered_despite_a_recorded_success() {
     answered_once(FULL, Some(Errno::ENOSPC));
+}
+
+#[test]
+fn a_floor_is_in_each_later_reply_of_its_session_and_in_none_of_before() {
+    check(|env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        let first = client.change(2, 3, RequestFlags::empty()).await;
+        assert_eq!(first.header.floor, 0);
+        for session in toy.exports.sessions() {
+            session.set_floor(9);
+        }
+        let again = client.change(2, 3, RequestFlags::RESENT).await;
+        assert_eq!((again.header.floor, again.bufs), (9, first.bufs));
+        let refused = client.change(3, REFUSED, RequestFlags::empty()).await;
+        assert_eq!((refused.header.floor, refused.errno()), (9, Some(Errno::EPERM)));
+        let mut ping = client.request(Opcode::Ping, 4, 0, RequestFlags::empty());
+        ping.header.tag = 0;
+        assert_eq!(ask(&mut client.link, &ping).await.header.floor, 9, "a heartbeat");
+        let mut link = env.connect(None, at).await.expect("it listens");
+        let resumed = ask(&mut link, &connect(Some(client.joined), "")).await;
+        assert_eq!((resumed.header.floor, resumed.errno()), (9, None), "the session goes on");
+    });
 }
 
 #[test]

@@ -7,7 +7,9 @@
 //!                      ^  Ready <---acknowledgement--------/    or its lease ends
 //! ```
 //! A session's lease counts from when the MDT last heard from it. While a client leaves recalls
-//! without an answer, replies stop renewing the lease and say so.
+//! without an answer, replies stop renewing the lease and say so. After a lease has ended in the
+//! way of a change, each reply to that client has a floor, because by the client's own clock the
+//! lease may last.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -184,11 +186,15 @@ impl Recalls {
         Ok(stated.filter(|(_, is_held)| *is_held).map(|(word, _)| *word).collect())
     }
 
-    /// Replies say whether they renew the lease.
+    /// Replies say whether they renew the lease, and which grants are void.
     fn show_lease(&self, session: Session) {
-        let renews = self.engine.state.borrow().grants.called.renews(session);
+        let state = self.engine.state.borrow();
+        let called = &state.grants.called;
+        let (renews, floor) = (called.renews(session), called.floor(session));
+        drop(state);
         if let Some(session) = self.exports.session(session.0) {
             session.set_leased(renews);
+            session.set_floor(floor.0);
         }
     }
 

@@ -274,9 +274,11 @@ impl Mdt {
             as_of.set(self.exports.last_assigned());
             decided
         };
-        let reply = loop {
-            if let Some(reply) = self.persist(attempt).await? {
-                break reply;
+        let outcome = loop {
+            match self.persist(attempt).await {
+                Ok(None) => {}
+                Ok(Some(reply)) => break Ok(reply),
+                Err(errno) => break Err(errno),
             }
             planted::reached("mdt: a change waited for what was called back");
             self.recalls.waits.set(self.recalls.waits.get() + 1);
@@ -285,8 +287,9 @@ impl Mdt {
         };
         if changing.is_some() {
             drop(changing);
-            self.recalls.drive(); // a lease may have ended in its way
+            self.recalls.drive(); // a lease may have ended in its way, also if it was refused
         }
+        let reply = outcome?;
         if request.has(RequestFlags::SYNC) && request.opcode().modifies() {
             self.commit().await?;
         }

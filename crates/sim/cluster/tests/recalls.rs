@@ -52,7 +52,10 @@ impl World {
     }
 
     fn look(&self, at: usize) -> (Attr, bool) {
-        let dir = self.dir;
+        self.look_at(at, self.dir)
+    }
+
+    fn look_at(&self, at: usize, dir: Fid) -> (Attr, bool) {
         let (attr, _, asked) =
             self.run(at, async move |client| client.getattr(&Ctx::root(), dir, None).await);
         (attr, asked)
@@ -60,7 +63,11 @@ impl World {
 
     /// How long a change takes.
     fn chmod(&self, at: usize, mode: u32) -> Span {
-        let (dir, set) = (self.dir, SetAttr { mode: Some(mode), ..SetAttr::default() });
+        self.chmod_of(at, self.dir, mode)
+    }
+
+    fn chmod_of(&self, at: usize, dir: Fid, mode: u32) -> Span {
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
         self.run(at, async move |client| client.setattr(&Ctx::root(), dir, &set, None).await).1
     }
 }
@@ -70,11 +77,14 @@ struct Told {
     env: Env,
     until: Instant,
     heard: Cell<u32>,
+    /// How often it was to forget everything.
+    emptied: Cell<u32>,
 }
 
 impl Told {
     fn at(until: Instant, node: &NodeHandle) -> Rc<Told> {
-        Rc::new(Told { env: node.env(), until, heard: Cell::default() })
+        let (heard, emptied) = (Cell::default(), Cell::default());
+        Rc::new(Told { env: node.env(), until, heard, emptied })
     }
 }
 
@@ -86,6 +96,7 @@ impl Kernel for Told {
     }
 
     fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
+        self.emptied.set(self.emptied.get() + 1);
         None
     }
 }
@@ -125,6 +136,37 @@ fn a_client_that_was_cut_off_believes_nothing_of_before() {
     world.cluster.sim.run_for(Span::secs(10));
     let (attr, asked) = world.look(1);
     assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+}
+
+/// The first change ends its lease, so nothing is called back for the second one.
+#[test]
+fn a_client_that_stood_still_with_its_clock_believes_nothing_of_before_after_its_next_heartbeat() {
+    let world = World::new();
+    let other = world
+        .run(0, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"other", 0o755).await)
+        .0
+        .fid();
+    let (node, client) = &world.clients[1];
+    let kernel = Told::at(Instant::default(), node);
+    client.serve_kernel(kernel.clone());
+    world.look(1);
+    world.look_at(1, other);
+    assert!(!world.look_at(1, other).1, "it is granted");
+    let wakes = world.cluster.sim.now() + Span::secs(60);
+    node.stand_still(Span::secs(60));
+    let took = world.chmod(0, 0o700);
+    assert!((Span::secs(20)..Span::secs(34)).contains(&took), "a lease is 30 s here: {took:?}");
+    assert!(world.chmod_of(0, other, 0o711) < Span::millis(20));
+    world.cluster.sim.run_for(wakes - world.cluster.sim.now());
+    assert_eq!(kernel.emptied.get(), 0, "by its own clock its lease lasts");
+    world.cluster.sim.run_for(Span::secs(9)); // a quarter of a lease is 7.5 s
+    assert_eq!(kernel.emptied.get(), 1);
+    let (attr, asked) = world.look_at(1, other);
+    assert_eq!((attr.mode & 0o777, asked), (0o711, true));
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+    world.cluster.sim.run_for(Span::secs(100));
+    assert_eq!(kernel.emptied.get(), 1, "each floor is new once");
 }
 
 #[test]

@@ -4,7 +4,9 @@
 //! recall --> the kernel is told --at once, or when its time is over--> acknowledged: in the
 //!            answer of the callback, or by a request of its own
 //! ```
-//! A client whose lease has ended trusts none of the grants that it held before.
+//! A client whose lease has ended trusts none of the grants that it held before. The lease ends by
+//! the client's own clock, or because a reply of the MDT has a higher floor. The clock may have
+//! stood still, so in the second case the kernel has to be told too.
 
 use std::cell::RefMut;
 use std::rc::Rc;
@@ -51,8 +53,19 @@ impl Grants {
                 known.lapses = lease.lapses;
                 known.lapse();
             }
+            if known.cache.voided(Number(lease.floor)) {
+                known.recalls += 1;
+            }
         }
         known
+    }
+
+    /// The MDT has given to others what this client held, because it waited for it in vain. Nothing:
+    /// the kernel believes nothing of before. Else it does not once the future has completed.
+    pub(crate) fn voided(&self) -> Option<Forgetting> {
+        drop(self.known());
+        let kernel = self.kernel.borrow().clone();
+        kernel?.forget_all()
     }
 
     /// The MDT asks for grants back. Returns what is given up already; of the others

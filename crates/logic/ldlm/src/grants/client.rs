@@ -193,10 +193,16 @@ impl Cache {
             let from = if self.config.bugs.lease_from_reply() { now } else { sent };
             self.lease_until = self.lease_until.max(from + self.config.lease);
         }
-        if head.floor <= self.floor {
+        self.voided(head.floor)
+    }
+
+    /// Grants with numbers below `floor` are void. True: that is new, and all grants are gone. To be
+    /// called before anything is taken from the reply that says so.
+    pub fn voided(&mut self, floor: Number) -> bool {
+        if floor <= self.floor {
             return false;
         }
-        self.floor = head.floor;
+        self.floor = floor;
         self.clear();
         true
     }

@@ -97,6 +97,7 @@ impl<B: Default, W> Import<B, W> {
         // when that Connect was sent
         let resumes = matches!(rep.outcome, connect::RESUMED | connect::RECOVER);
         self.lapses += u64::from(!resumes);
+        self.note_floor(reply.header.floor);
         if !resumes || !reply.has(ReplyFlags::UNLEASED) {
             self.renew_lease(self.connect_sent, now);
         }

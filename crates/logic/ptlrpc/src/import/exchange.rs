@@ -110,5 +110,8 @@ pub enum Event<B, W> {
     /// State locks again: [`restate`](crate::Import::restate) each, then
     /// [`restated`](crate::Import::restated).
     AskRestate,
+    /// What the target gave with numbers below the floor of [`Import::lease`](crate::Import::lease)
+    /// is void.
+    Voided,
     Full,
 }

@@ -51,6 +51,9 @@ pub struct Lease {
     pub until: Instant,
     /// How often it has been over.
     pub lapses: u64,
+    /// What the target gave with lower numbers is void, although the lease may last by this
+    /// client's clock.
+    pub floor: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -146,6 +149,8 @@ pub struct Import<B, W> {
     leased_from: Instant,
     /// It was over so often.
     lapses: u64,
+    /// The highest that a reply had.
+    floor: u64,
     /// The session is given up: the next Connect begins another one.
     renounced: bool,
     committed: Transno,
@@ -210,6 +215,7 @@ impl<B: Default, W> Import<B, W> {
             lease: Span::ZERO,
             leased_from: now,
             lapses: 0,
+            floor: 0,
             renounced: false,
             committed: Transno::NONE,
             out: Ascending::new(),
@@ -277,7 +283,8 @@ impl<B: Default, W> Import<B, W> {
     pub fn lease(&self, now: Instant) -> Lease {
         let until = self.leased_from + self.lease;
         let held = self.session != 0 && !self.renounced && until > now;
-        Lease { span: self.lease, until, lapses: self.lapses + u64::from(!held) }
+        let lapses = self.lapses + u64::from(!held);
+        Lease { span: self.lease, until, lapses, floor: self.floor }
     }
 
     /// The target has heard of this client at `at` or later.
@@ -286,6 +293,15 @@ impl<B: Default, W> Import<B, W> {
             self.lapses += 1;
         }
         self.leased_from = self.leased_from.max(at);
+    }
+
+    /// What was given with numbers below `floor` is void. Numbers rise, so a reply that was made
+    /// earlier, or is sent again, takes nothing back.
+    fn note_floor(&mut self, floor: u64) {
+        if floor > self.floor {
+            self.floor = floor;
+            self.events.push_back(Event::Voided);
+        }
     }
 
     /// Everything up to here is durable at the target.

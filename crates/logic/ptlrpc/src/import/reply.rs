@@ -5,6 +5,8 @@
 //!   close is durable.
 //! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
 //! - What the target reports as durable only grows within a session.
+//! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
+//!   no gift that is void by then.
 
 use types::{Errno, Instant, Span, Transno, Xid};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
@@ -42,6 +44,7 @@ impl<B: Default, W> Import<B, W> {
             return Ok(Handled::Reconnect);
         }
         self.note_committed(Transno(reply.header.last_committed));
+        self.note_floor(reply.header.floor);
         let xid = Xid(reply.header.xid);
         if self.extend(xid, &reply, now) {
             return Ok(Handled::Progress);

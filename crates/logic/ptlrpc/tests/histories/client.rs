@@ -115,6 +115,7 @@ impl Client {
                     event @ (Event::Evicted
                     | Event::Lost(_)
                     | Event::Undone { .. }
+                    | Event::Voided
                     | Event::Withdrawn { .. }),
                 ) => {
                     panic!("nobody is evicted or refused here: {event:?}")

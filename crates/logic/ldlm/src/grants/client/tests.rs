@@ -133,6 +133,20 @@ fn a_floor_voids_all_grants() {
 }
 
 #[test]
+fn a_floor_that_came_without_its_reply_voids_older_gifts_and_no_later_ones() {
+    let mut cache = cache();
+    hear(&mut cache, told(X, Bits::PERM, 1, 1), 0);
+    let [early, late] = [1, 2].map(|ms| cache.ask(at(ms)));
+    assert!(cache.voided(Number(5)));
+    assert_eq!(cache.belief(X, Bits::PERM, at(3)), Belief::No);
+    assert_eq!(cache.take(late, told(X, Bits::PERM, 6, 1), at(3)), Bits::PERM);
+    let older = told(file(7), Bits::PERM, 4, 1);
+    assert_eq!(cache.take(early, older, at(4)), Bits::empty(), "it was given before");
+    assert!(!cache.voided(Number(5)) && !cache.voided(Number(0)), "a reply that was overtaken");
+    assert!(matches!(cache.belief(X, Bits::PERM, at(5)), Belief::Until(_)));
+}
+
+#[test]
 fn a_dying_grant_answers_without_validity_until_the_kernel_was_told() {
     let mut cache = told_cache(5_000);
     cache.recall(recall(2), at(10));

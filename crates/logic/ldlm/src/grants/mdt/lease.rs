@@ -72,6 +72,12 @@ impl Mdt {
         self.holder(session).is_some_and(Holder::renews)
     }
 
+    /// Grants of the session with lower numbers are void: each reply to it says so.
+    #[must_use]
+    pub fn floor(&self, session: Session) -> Number {
+        self.holder(session).map_or(Number(0), |holder| holder.floor)
+    }
+
     /// Sessions that have to be heard of before time is told to pass: recalls are under way, or
     /// their end is.
     #[must_use]

@@ -181,8 +181,10 @@ fn a_frozen_client_delays_a_change_by_the_rest_of_its_lease() {
     assert_eq!(ended, [Output::Expelled { session: B, fence: false }, ready]);
     let head = mdt.answered(B, at(12_000));
     assert!(head.renews && head.floor > Number::first_of_epoch(1), "it is told that all is void");
+    assert_eq!((mdt.floor(B), mdt.floor(A)), (head.floor, Number(0)));
     let again = mdt.give(B, file(9), Bits::UPDATE, at(12_000));
     assert_eq!(kind(again), Some(Kind::Timed), "it was slow");
+    assert!(again.number > head.floor, "what is given anew is not void");
     let later = at(12_000) + crate::grants::SLOW;
     mdt.answered(B, later);
     assert_eq!(kind(mdt.give(B, file(9), Bits::UPDATE, later)), Some(Kind::Recall));
