@@ -178,13 +178,16 @@ impl Fs {
                 replier.reply(&reply);
             }
             None => {
+                if drops {
+                    self.disbelieve(&header, changes, &names);
+                }
                 replier.reply(&Err(Errno::EINTR));
                 if writes && let Ok(fid) = self.fid(header.nodeid) {
                     self.appends.was_killed(fid);
                 }
                 if !drops {
                     let late = work.await;
-                    self.outdate(&header, changes);
+                    self.disbelieve(&header, changes, &names);
                     Box::pin(self.undo(late)).await;
                 }
                 self.doubt_names(names);

@@ -98,6 +98,11 @@ impl Names {
         self.by_name.get(name).map_or(Instant(0), |told| told.until)
     }
 
+    /// The node that the kernel was told a name stands for.
+    pub(crate) fn node_of(&self, name: &Name) -> Option<u64> {
+        self.by_name.get(name).map(|told| told.nodeid)
+    }
+
     /// When the kernel was told a name last.
     pub(crate) fn told_at(&self, name: &Name) -> Instant {
         self.by_name.get(name).map_or(Instant(0), |told| told.at)

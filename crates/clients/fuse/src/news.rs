@@ -4,6 +4,9 @@
 //! directory, the handler notifies the kernel before it answers the change. The notification makes
 //! that thread's answer too old.
 //!
+//! The kernel does not hear the answer to a change whose caller was killed, so it keeps what it had.
+//! The handler notifies it of all attributes that the change may have affected.
+//!
 //! `NOTIFY_INVAL_INODE` without a range takes no lock that a request may hold.
 
 use std::io;
@@ -48,12 +51,31 @@ impl Fs {
     pub(crate) fn outdate(&self, header: &Header, changes: [Option<u64>; 2]) {
         let now = self.env.now();
         for nodeid in changes.into_iter().flatten() {
-            if self.nodes.borrow_mut().outdates(nodeid, header.pid, now)
-                && let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
-                && error.kind() != io::ErrorKind::NotFound
-            {
-                tracing::warn!(nodeid, %error, "the kernel does not hear what is old");
+            if self.nodes.borrow_mut().outdates(nodeid, header.pid, now) {
+                self.make_old(nodeid);
             }
+        }
+    }
+
+    /// The caller of an operation was killed, so the kernel does not learn whether it has changed
+    /// anything: what any thread was told of the node, of `changes`, and of the files that had
+    /// `names` is old. While the change may still be executed, the kernel is told nothing that it
+    /// may believe ([`client::Client::may_be_told`]).
+    pub(crate) fn disbelieve(&self, header: &Header, changes: [Option<u64>; 2], names: &[Name]) {
+        let mut nodes = vec![header.nodeid];
+        nodes.extend(changes.into_iter().flatten());
+        nodes.extend(names.iter().filter_map(|name| self.nodes.borrow().names.node_of(name)));
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.into_iter().for_each(|nodeid| self.make_old(nodeid));
+    }
+
+    /// The kernel forgets the attributes of a node, and believes no answer that is on its way.
+    fn make_old(&self, nodeid: u64) {
+        if let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(nodeid, %error, "the kernel does not hear what is old");
         }
     }
 
@@ -93,7 +115,7 @@ mod tests {
     use cluster::{Cluster, Scenario};
     use env::LocalFuture;
     use fusedev::{Direct, Hears, InitInfo, Notifier, abi};
-    use types::Span;
+    use types::{Errno, Span};
 
     use super::*;
     use crate::fs::Setup;
@@ -130,8 +152,9 @@ mod tests {
         }
     }
 
-    /// A thread looks a directory up, and then `changer` makes a file in it.
-    fn hears(changer: u32) -> Vec<Heard> {
+    /// A thread looks a directory up, and then `changer` makes a file or directory in it, or is
+    /// killed meanwhile.
+    fn hears(changer: u32, makes: fn() -> Op, is_killed: bool) -> Vec<Heard> {
         let cluster = Cluster::new(1, &Scenario::calm());
         cluster.boot();
         let node = cluster.client_node("c", 0);
@@ -151,25 +174,71 @@ mod tests {
                 answered.borrow_mut().push(Heard::Answer);
                 *keep.borrow_mut() = Some(reply.clone());
             });
+            (work, last)
+        };
+        let finish = |(work, last): (LocalFuture<'static, ()>, Rc<RefCell<Option<Reply>>>)| {
             sim.block_on_for(&node, Span::secs(1), work).expect("an answer at once");
-            last.take().expect("an answer").expect("it is done")
+            last.take().expect("an answer")
         };
         let name = || Bytes::from_static(b"dir");
-        ask(abi::ROOT_ID, THREAD, Op::Mkdir { name: name(), mode: 0o755, umask: 0 });
-        let Body::Entry(dir) = ask(abi::ROOT_ID, THREAD, Op::Lookup { name: name() }) else {
-            panic!("it is there")
-        };
+        let made = Op::Mkdir { name: name(), mode: 0o755, umask: 0 };
+        finish(ask(abi::ROOT_ID, THREAD, made)).expect("there is room");
+        let found = finish(ask(abi::ROOT_ID, THREAD, Op::Lookup { name: name() }));
+        let Ok(Body::Entry(dir)) = found else { panic!("it is there") };
         assert!(dir.attr_valid_nsec > 0, "a directory that nobody changes is leased");
         heard.borrow_mut().clear();
-        let (name, args) = (Bytes::from_static(b"file"), abi::CreateIn::default());
-        ask(dir.nodeid, changer, Op::Create { name, args });
+        let change = ask(dir.nodeid, changer, makes());
+        if is_killed {
+            device.interrupt(); // there is no such thread, so it was killed
+        }
+        assert_eq!(finish(change).err(), is_killed.then_some(Errno::EINTR));
         assert!(!heard.borrow().contains(&Heard::Outdated(abi::ROOT_ID)));
         heard.take()
     }
 
+    /// Makes a file. That goes on if its caller is killed.
+    fn create() -> Op {
+        Op::Create { name: Bytes::from_static(b"file"), args: abi::CreateIn::default() }
+    }
+
+    /// Makes a directory. That is given up if its caller is killed.
+    fn mkdir() -> Op {
+        Op::Mkdir { name: Bytes::from_static(b"sub"), mode: 0o755, umask: 0 }
+    }
+
     #[test]
     fn what_another_thread_may_take_in_late_is_outdated_before_a_change_is_answered() {
-        assert!(matches!(hears(THREAD + 1)[..], [Heard::Outdated(_), Heard::Answer]));
-        assert_eq!(hears(THREAD), [Heard::Answer], "it has taken in what it was told");
+        let heard = hears(THREAD + 1, create, false);
+        assert!(matches!(heard[..], [Heard::Outdated(_), Heard::Answer]));
+        let heard = hears(THREAD, create, false);
+        assert_eq!(heard, [Heard::Answer], "it has taken in what it was told");
+    }
+
+    #[test]
+    fn a_killed_change_makes_old_what_any_thread_was_told_of_its_directory() {
+        let heard = hears(THREAD, mkdir, true);
+        assert!(matches!(heard[..], [Heard::Outdated(_), Heard::Answer]), "{heard:?}");
+        let heard = hears(THREAD, create, true);
+        let is_late = matches!(heard[..], [Heard::Answer, Heard::Outdated(_)]);
+        assert!(is_late, "it may be made after the answer: {heard:?}");
+    }
+
+    #[test]
+    fn a_killed_removal_makes_old_what_was_told_of_the_file_that_had_the_name() {
+        let cluster = Cluster::new(1, &Scenario::calm());
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, env) = (cluster.mount(&node), node.env());
+        let heard = Rc::<RefCell<Vec<Heard>>>::default();
+        let notifier = Notifier::direct(Rc::new(Ear(heard.clone())));
+        let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
+        let fs = Fs::new(&env, client, info, Setup { notifier, ..Setup::of_test() });
+        let now = env.now();
+        fs.nodes.borrow_mut().names.told((5, b"n"), 7, now, now + Span::secs(1));
+        let header = Header { opcode: 0, unique: 0, nodeid: 5, uid: 0, gid: 0, pid: THREAD };
+        let name = Bytes::from_static(b"n");
+        let op = Op::Rename { name: name.clone(), newdir: 6, newname: name, flags: 0 };
+        fs.disbelieve(&header, changed_dirs(&header, &op), &changed_names(&header, &op));
+        assert_eq!(heard.take(), [5, 6, 7].map(Heard::Outdated));
     }
 }

@@ -33,6 +33,11 @@ impl Direct {
         self.handler.clone().handle(Request { header: Header { unique, ..header }, op, replier })
     }
 
+    /// A signal comes for the caller of the last request.
+    pub fn interrupt(&self) {
+        self.flights.interrupt(self.last.get());
+    }
+
     /// The kernel has dropped references to a node.
     pub fn forget(&self, nodeid: u64, nlookup: u64) {
         self.handler.forget(nodeid, nlookup);

@@ -4,7 +4,8 @@
 //! begin --reply--> its values are taken; what it changed and did not tell is not known
 //!       --refusal--> as before
 //!       --nobody waits, or no answer--> nothing is known, and nothing is taken from answers under
-//!                  way; again when the MDT has executed it or never will
+//!                  way; again when the MDT has executed it or never will. Until then the kernel is
+//!                  told nothing that it may believe.
 //! ```
 
 use std::cell::Cell;
@@ -173,13 +174,26 @@ struct UnderWay {
     id: ChangeId,
     scope: Scope,
     is_over: Cell<bool>,
+    /// Its caller is gone.
+    is_abandoned: Cell<bool>,
 }
 
 impl UnderWay {
     /// Nobody knows whether it has been executed.
     fn doubt(&self) {
         if !self.grants.bugs.keep_old_beliefs() {
-            self.grants.known.borrow_mut().cache.doubt();
+            let mut known = self.grants.known.borrow_mut();
+            known.recalls += 1;
+            known.cache.doubt();
+        }
+    }
+
+    /// Its caller is gone, and it may be executed later.
+    fn abandon(&self) {
+        self.doubt();
+        if !self.grants.bugs.keep_old_beliefs() {
+            self.is_abandoned.set(true);
+            self.grants.known.borrow_mut().unsettled += 1;
         }
     }
 
@@ -195,6 +209,9 @@ impl Drop for UnderWay {
         if !self.is_over.get() {
             self.end();
             self.doubt();
+        }
+        if self.is_abandoned.get() {
+            self.grants.known.borrow_mut().unsettled -= 1;
         }
     }
 }
@@ -222,7 +239,7 @@ impl Changing {
 
     /// It happened, with this answer: how long that holds.
     pub(crate) fn done(self, stat: &Stat) -> Lease {
-        let UnderWay { grants, id, scope, is_over } = &*self.under_way;
+        let UnderWay { grants, id, scope, is_over, .. } = &*self.under_way;
         if grants.bugs.keep_old_beliefs() {
             self.under_way.end();
             let recalls = grants.known().recalls;
@@ -237,7 +254,7 @@ impl Changing {
 impl Drop for Changing {
     fn drop(&mut self) {
         if !self.under_way.is_over.get() {
-            self.under_way.doubt();
+            self.under_way.abandon();
         }
         self.under_way.grants.known.borrow_mut().cache.finish(self.question);
     }
@@ -251,7 +268,8 @@ impl Grants {
         let id = known.begin(&scope);
         let question = known.cache.ask(since);
         drop(known);
-        let under_way = UnderWay { grants: self.clone(), id, scope, is_over: Cell::new(false) };
+        let [is_over, is_abandoned] = [false, false].map(Cell::new);
+        let under_way = UnderWay { grants: self.clone(), id, scope, is_over, is_abandoned };
         Changing { under_way: Rc::new(under_way), question, since }
     }
 }

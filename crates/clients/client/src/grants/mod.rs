@@ -58,7 +58,7 @@ pub struct Lease {
     pub attrs: Instant,
     /// That the name stands for this file.
     pub name: Instant,
-    /// How often anything had been called back by then.
+    /// How often anything had been called back or in doubt by then.
     recalls: u64,
 }
 
@@ -105,8 +105,10 @@ struct Known {
     shed: Vec<Stated>,
     /// How often the lease had been over.
     lapses: u64,
-    /// How often anything was called back or given up.
+    /// How often anything was called back, given up or in doubt.
     recalls: u64,
+    /// Changes whose callers are gone, and whose fate is not known.
+    unsettled: usize,
     lru: Lru,
     /// Calls that were answered from here.
     hits: u64,
@@ -124,6 +126,7 @@ impl Default for Known {
             shed: Vec::new(),
             lapses: 0,
             recalls: 0,
+            unsettled: 0,
             lru: Lru::default(),
             hits: 0,
         }
@@ -247,6 +250,14 @@ impl Known {
         self.recalls += 1;
         self.shed.extend(self.cache.restate().concat());
         self.cache.lapsed();
+    }
+
+    /// Whether a kernel may be told that an answer holds for so long. It may not if anything was
+    /// called back since: the kernel may have known nothing of the file then, and was not made to
+    /// forget. Nor while a change may be executed whose caller is gone: the kernel hears of it no
+    /// more.
+    fn may_be_told(&self, lease: Lease) -> bool {
+        lease.recalls == self.recalls && self.unsettled == 0
     }
 
     fn has_no_xattrs(&mut self, fid: Fid, now: Instant) -> bool {

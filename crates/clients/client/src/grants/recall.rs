@@ -43,7 +43,7 @@ impl Grants {
         *self.mdt.borrow_mut() = Rc::downgrade(mdt);
     }
 
-    /// What is known now: nothing of before the lease was over.
+    /// What is known now: nothing of before the lease was over, and nothing that is void.
     pub(super) fn known(&self) -> RefMut<'_, Known> {
         let mut known = self.known.borrow_mut();
         if let Some(mdt) = self.mdt.borrow().upgrade() {
@@ -185,11 +185,11 @@ impl Client {
         *self.0.grants.kernel.borrow_mut() = Some(kernel);
     }
 
-    /// Whether nothing was called back since the answer that gave this lease. Else the kernel may
-    /// have known nothing of its file then, and was not made to forget.
+    /// Whether the kernel may be told of this lease: not where something was called back or in doubt
+    /// since the answer that gave it, nor while a change may be executed whose caller is gone.
     #[must_use]
-    pub fn is_uncalled(&self, lease: Lease) -> bool {
-        self.0.grants.known.borrow().recalls == lease.recalls
+    pub fn may_be_told(&self, lease: Lease) -> bool {
+        self.0.grants.known.borrow().may_be_told(lease)
     }
 
     /// The kernel believes what it was told of a file until then.

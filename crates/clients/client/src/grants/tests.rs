@@ -234,15 +234,24 @@ fn a_change_that_nobody_waits_for_leaves_nothing_known_until_its_fate_is_known()
         let grants = grants(env);
         let change = grants.changing(Scope::entry(D, b"n"));
         let (hold, asked) = (change.hold(), grants.asking());
+        let before = asked.told(&stat(dir(D, 1), 1));
+        assert!(grants.known.borrow().may_be_told(before));
+        let asked = grants.asking();
         drop(change);
-        assert_eq!(asked.told(&stat(dir(D, 1), 1)), Lease::default());
+        let late = asked.told(&stat(dir(D, 1), 1));
+        assert_eq!((late.attrs, late.name), (NEVER, NEVER));
         let lease = grants.asking().told(&stat(dir(D, 1), 1));
         assert!(lease.attrs > env.now() && grants.believed(D).is_none(), "it may still happen");
+        for lease in [before, lease] {
+            assert!(!grants.known.borrow().may_be_told(lease), "the kernel does not hear of it");
+        }
         let asked = grants.asking();
         drop(hold);
-        assert_eq!(asked.told(&stat(dir(D, 1), 1)), Lease::default(), "it may have happened since");
-        grants.asking().told(&stat(dir(D, 2), 2));
-        assert!(grants.believed(D).is_some());
+        assert!(!grants.known.borrow().may_be_told(lease), "it may have happened since");
+        let late = asked.told(&stat(dir(D, 1), 1));
+        assert_eq!((late.attrs, late.name), (NEVER, NEVER));
+        let known = grants.asking().told(&stat(dir(D, 2), 2));
+        assert!(grants.believed(D).is_some() && grants.known.borrow().may_be_told(known));
     });
 }
 
