@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use fusedev::Channel;
 use mounted::{Scratch, Up, nacre_bin};
 
 fn up(scratch: &Scratch, separate: bool, run: &str) -> std::process::Output {
@@ -124,14 +125,16 @@ fn refuses_writes(mount: &Path) {
 
 #[test]
 fn a_mount_whose_daemon_was_killed_stays_until_it_is_replaced_or_unmounted() {
-    let mut up = Up::new("life-dead");
+    let mut up = Up::over(Channel::Classic, "life-dead");
     fs::write(up.at("f"), b"x").expect("write");
     for _ in 0..2 {
         let dir = up.second_mount(43); // the second round replaces a dead one
         assert_eq!(fs::read(dir.join("f")).expect("read"), b"x");
-        mounted::kill(mounted::daemon_of(&dir), libc::SIGKILL);
+        let daemon = mounted::daemon_of(&dir);
+        let guard = guard_of(daemon).expect("a mount over /dev/fuse has one");
+        mounted::kill(daemon, libc::SIGKILL);
         let start = Instant::now();
-        while !mounted::is_dead(&dir) {
+        while !mounted::is_dead(&dir) || mounted::is_alive(guard) {
             assert!(start.elapsed() < mounted::PATIENCE, "a dead mount does not say so");
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
@@ -142,6 +145,19 @@ fn a_mount_whose_daemon_was_killed_stays_until_it_is_replaced_or_unmounted() {
     assert!(status.expect("nacre starts").success() && !mounted::is_mounted(&dir));
     assert_eq!(fs::read_dir(&dir).expect("the directory below").count(), 0, "nothing came below");
     up.stop();
+}
+
+/// The guard of the mount that this process serves.
+fn guard_of(daemon: u32) -> Option<u32> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse::<u32>().ok()
+    };
+    let is_guard = |words: &[String]| words.last().is_some_and(|word| word == "mount-guard");
+    mounted::processes()
+        .into_iter()
+        .find(|(pid, words)| is_guard(words) && parent(*pid) == Some(daemon))
+        .map(|(pid, _)| pid)
 }
 
 #[test]

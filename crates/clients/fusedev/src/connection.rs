@@ -21,6 +21,7 @@ use zerocopy::IntoBytes;
 
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
+use crate::guard::Guard;
 use crate::mount::{self, Channel, MountOptions};
 use crate::notifier::Notifier;
 use crate::op::{DecodeError, Op, decode};
@@ -94,6 +95,7 @@ pub struct Connection {
     flights: Rc<InFlight>,
     mounted: Cell<bool>,
     stop: Rc<Stop>,
+    _guard: Option<Guard>,
 }
 
 /// Tells the readers to leave although the mount lives.
@@ -155,6 +157,7 @@ impl Connection {
             flights: Rc::default(),
             mounted: Cell::new(true),
             stop: Rc::default(),
+            _guard: Guard::of(options, info),
         })
     }
 

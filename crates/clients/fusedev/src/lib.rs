@@ -13,6 +13,8 @@
 //!   a request that must wait becomes a task.
 //! - If the serving process dies, its mount stays. The kernel closes the device, and every path of
 //!   the mount is ENOTCONN until it is unmounted. No path leads to the directory below.
+//! - A mount may have a guard, a process of its own ([`MountOptions::guard`]). Without it, a process
+//!   that is killed while it notifies the kernel of a name may not end.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
 //! - An interrupt (a signal for the waiting caller) is reported through [`Replier::interrupted`];
 //!   the handler decides.
@@ -29,6 +31,7 @@ mod caller;
 mod connection;
 mod device;
 mod direct;
+mod guard;
 mod mount;
 mod notifier;
 mod offer;
@@ -46,6 +49,7 @@ pub use caller::{
 };
 pub use connection::{Connection, Handler, InitInfo, LocalFuture};
 pub use direct::Direct;
+pub use guard::run_guard;
 pub use mount::{Channel, MountOptions, unmount_detached};
 pub use notifier::{Deaf, Hears, Name, Notifier};
 pub use offer::UringOffer;

@@ -1,9 +1,9 @@
 //! Mounting: by `mount(2)` if it is permitted, otherwise with the help of `fusermount3`.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -64,6 +64,9 @@ pub struct MountOptions {
     pub want: u64,
     /// Capabilities to behave as if the kernel did not have them: an older kernel, for tests.
     pub mask: u64,
+    /// The command line by which this executable, started again, calls [`crate::run_guard`]; the
+    /// first word is the name of the process. Empty: no guard.
+    pub guard: Vec<OsString>,
 }
 
 impl MountOptions {
@@ -91,6 +94,7 @@ impl MountOptions {
                 | cap::PARALLEL_DIROPS
                 | cap::ASYNC_DIO,
             mask: 0,
+            guard: Vec::new(),
         }
     }
 }
@@ -165,7 +169,8 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
     Device::from_fd(receive_fd(&ours)?)
 }
 
-fn receive_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
+/// The descriptor that the next message brings.
+pub(crate) fn receive_fd(socket: impl AsFd) -> io::Result<OwnedFd> {
     let mut byte = [0_u8; 1];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -181,7 +186,7 @@ fn receive_fd(socket: &OwnedFd) -> io::Result<OwnedFd> {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
         })
-        .ok_or_else(|| io::Error::other("fusermount3 sent no descriptor"))
+        .ok_or_else(|| io::Error::other("no descriptor came"))
 }
 
 /// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in the

@@ -2,9 +2,10 @@
 //!
 //! A notification about a name waits for the directory's lock. A request that waits for this
 //! process may hold that lock. Therefore separate threads send these notifications
-//! ([`crate::teller`]). If the process is killed, its descriptors are closed, which ends the
-//! requests. So the thread gets the lock and ends too. With the ring, requests do not end while any
-//! descriptor is open. Therefore no notification about a name is sent with the ring.
+//! ([`crate::teller`]). If the process is killed, its descriptors are closed and its guard
+//! ([`crate::guard`]) ends the connection, which ends the requests. So the thread gets the lock and
+//! ends too. With the ring, requests do not end while any descriptor is open. Therefore no
+//! notification about a name is sent with the ring.
 
 use std::io;
 use std::rc::Rc;

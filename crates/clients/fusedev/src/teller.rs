@@ -8,6 +8,8 @@
 //! - A thread that waits in the kernel keeps the descriptors of its process open. The kernel ends
 //!   the requests that hold the lock only when the descriptor that they were read from is closed.
 //!   So the process could not end. Therefore a teller shares no descriptors with the process.
+//! - Its own descriptor keeps a request waiting that was not read. If the caller of such a request
+//!   holds the lock, the guard ([`crate::guard`]) ends the connection.
 //! - Waking the executor needs one of those descriptors, so another thread does it.
 
 use std::cell::Cell;

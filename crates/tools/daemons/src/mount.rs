@@ -3,7 +3,8 @@
 //! The command starts itself again in the background (`--foreground --daemon`) and waits for the
 //! line `ready`. So the file system is usable when the command returns. The daemon logs to a file
 //! of its own. It ends with status 0 when the mount is removed or on SIGTERM. Before that it waits
-//! until the servers have made everything durable, or until `unmount_wait` is over.
+//! until the servers have made everything durable, or until `unmount_wait` is over. A second process
+//! guards the mount: it ends the connection to the kernel when the daemon has died ([`guard`]).
 
 mod flags;
 pub(crate) mod kept;
@@ -36,6 +37,8 @@ use self::kept::Kept;
 use crate::signals::Signals;
 use crate::{format, log, umount};
 
+/// The subcommand by which a daemon starts the guard of its mount.
+pub const GUARD: &str = "mount-guard";
 /// Lines of a daemon's log that are shown when it does not start.
 const LOG_LINES_SHOWN: usize = 10;
 /// How long a mount may take before the command says for what it waits.
@@ -47,6 +50,11 @@ pub fn run(options: &Options) -> Result<()> {
     let mut options = options.clone();
     options.dir = usable_dir(&options.dir)?;
     if options.foreground { foreground(&options) } else { start_daemon(&options) }
+}
+
+/// Ends the connection of a daemon's mount when the daemon has died.
+pub fn guard() -> Result<()> {
+    Ok(fusedev::run_guard()?)
 }
 
 /// The mount point, absolute. A mount whose daemon was killed may be there: it is replaced when the

@@ -43,6 +43,9 @@ enum Command {
     Serve(Serve),
     /// Mount a file system.
     Mount(Mount),
+    /// End the connection of a mount whose daemon has died, as that daemon starts it.
+    #[command(hide = true)]
+    MountGuard,
     /// Unmount a file system and wait for its daemon.
     Umount(Umount),
     /// Export all records of a served MDT to a file.
@@ -491,6 +494,7 @@ impl Nacre {
             }
             Command::Forget(args) => daemons::forget::run(&args.target).map(|()| 0),
             Command::Mount(args) => args.run().map(|()| 0),
+            Command::MountGuard => daemons::mount::guard().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
             Command::Bench(Bench::Lnet(args)) => bench::lnet::run(args).map(|()| 0),
@@ -669,6 +673,12 @@ mod tests {
     #[test]
     fn the_declarations_hold_together() {
         Nacre::command().debug_assert();
+    }
+
+    #[test]
+    fn a_daemon_can_start_the_guard_of_its_mount() {
+        let args = Nacre::try_parse_from(["nacre", daemons::mount::GUARD]).expect("understood");
+        assert!(matches!(args.command, Command::MountGuard));
     }
 
     #[test]

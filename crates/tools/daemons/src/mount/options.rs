@@ -107,6 +107,7 @@ impl Options {
         let mut kernel = self.mount.kernel.clone();
         kernel.mountpoint.clone_from(&self.dir);
         kernel.source = self.source();
+        kernel.guard = vec!["nacre".into(), super::GUARD.into()];
         if !self.mount.flock {
             kernel.mask |= cap::FLOCK_LOCKS | cap::POSIX_LOCKS;
         }
