@@ -162,7 +162,7 @@ impl Node {
             exports.recovery.borrow_mut().handle_gone(session.client);
             self.drop_queued(session, |_| true).await;
             if evicted {
-                tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.nid.get(), "evicted");
+                tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.address(), "evicted");
             }
         }
         Rc::clone(&served.target).sessions_ended(sessions, evicted).await;

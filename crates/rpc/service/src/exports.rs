@@ -640,6 +640,17 @@ mod tests {
     }
 
     #[test]
+    fn a_client_has_an_unknown_address_until_it_connects() {
+        check(|exports, from| {
+            let record = exports.fresh(ClientId(7), "node1:/mnt".to_owned(), false);
+            let session = Session::new(&record, &exports.shared, exports.env.now());
+            assert_eq!(session.address(), "unknown", "known from a record alone");
+            session.attach(&from(9), 1, exports.env.now());
+            assert_eq!(session.address(), "10.0.0.9@tcp");
+        });
+    }
+
+    #[test]
     fn sessions_that_are_being_made_have_places_too() {
         check(|exports, from| {
             for client in 0..SESSIONS_MAX as u128 / 2 {

@@ -82,7 +82,7 @@ pub struct Session {
     pub client: ClientId,
     /// The number in its request headers.
     pub id: u64,
-    /// Where it last came from.
+    /// Where it last came from; the default before it has connected to this run of the target.
     pub nid: Cell<Nid>,
     /// Its name for people.
     pub name: String,
@@ -166,6 +166,16 @@ impl Session {
     /// From now on each reply says that what its client was given with lower numbers is void.
     pub fn set_floor(&self, floor: u64) {
         self.floor.set(floor);
+    }
+
+    /// Where it last came from, for people. Its record does not say that, so a client that is known
+    /// from before a restart has no address until it comes back.
+    #[must_use]
+    pub fn address(&self) -> String {
+        match self.nid.get() {
+            nid if nid == Nid::default() => "unknown".to_owned(),
+            nid => nid.to_string(),
+        }
     }
 
     /// Whether its client is connected now.

@@ -158,9 +158,9 @@ fn stats(stats: device::Stats) -> String {
     )
 }
 
-/// A client that is connected: its id, session, address and name.
+/// A client with a session: its id, session, address and name.
 fn line(session: &Rc<Session>) -> String {
-    format!("{} {:#x} {} {}\n", session.client, session.id, session.nid.get(), session.name)
+    format!("{} {:#x} {} {}\n", session.client, session.id, session.address(), session.name)
 }
 
 #[cfg(test)]
