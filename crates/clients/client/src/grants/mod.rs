@@ -38,9 +38,6 @@ pub use recall::Kernel;
 pub use shown::Lru;
 use values::Values;
 
-/// Files of which grants and values are kept by default: some hundred bytes each.
-const KEPT_MAX: u32 = 131_072;
-
 /// Links, times, mode, owner: what a getattr tells.
 const STAT: Bits = Bits::UPDATE.union(Bits::PERM).union(Bits::LAYOUT);
 
@@ -116,9 +113,8 @@ struct Known {
 
 impl Default for Known {
     fn default() -> Known {
-        let config = CacheConfig { lru_size: KEPT_MAX, ..CacheConfig::default() };
         Known {
-            cache: Cache::new(config, Number(0)),
+            cache: Cache::new(CacheConfig::default(), Number(0)),
             values: Values::default(),
             names: Names::default(),
             seen: Number(0),

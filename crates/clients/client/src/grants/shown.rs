@@ -2,7 +2,7 @@
 
 use types::{Instant, Span};
 
-use super::{KEPT_MAX, Known};
+use super::Known;
 use crate::client::Client;
 
 /// Grants that a client keeps, and until when.
@@ -16,7 +16,7 @@ pub struct Lru {
 
 impl Default for Lru {
     fn default() -> Lru {
-        Lru { size: KEPT_MAX, max_age: ldlm::grants::LRU_MAX_AGE }
+        Lru { size: ldlm::grants::LRU_SIZE, max_age: ldlm::grants::LRU_MAX_AGE }
     }
 }
 

@@ -67,8 +67,10 @@ pub const WANTS_MAX: usize = 8;
 /// taken from the answers of these requests.
 pub const GHOSTS_MAX: usize = 65_536;
 
-/// Default of `lru_size`: grants that a client keeps before it gives back the least used.
-pub const LRU_SIZE: u32 = 100_000;
+/// Default of `lru_size`: grants that a client keeps before it gives back the least used. At
+/// [`CLIENT_GRANT_BYTES_MAX`] each they take 52 MB. The client library keeps values of exactly these
+/// files, so this is its limit too.
+pub const LRU_SIZE: u32 = 131_072;
 
 /// Default of `lru_max_age`: an unused grant is given back (Lustre has 3,900 s, later 600 s).
 pub const LRU_MAX_AGE: Span = Span::secs(600);
