@@ -1,6 +1,7 @@
 //! The run directory: control sockets of the daemons of this machine, and the daemon of each mount.
 //!
-//! It is `/run/nacre`, or `NACRE_RUN`, or `$XDG_RUNTIME_DIR/nacre` for a user without rights there.
+//! It is `/run/nacre`, or `NACRE_RUN`. For users other than root it is `nacre-UID` in
+//! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set.
 //! A socket is called `PID-LABEL.sock`. A mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's
 //! socket, so that any file's `st_dev` leads to the daemon that serves it. A process that finds
 //! files of a dead daemon removes them.

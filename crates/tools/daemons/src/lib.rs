@@ -6,12 +6,13 @@
 //! |---|---|
 //! | `nacre format` | [`mod@format`] |
 //! | `nacre serve` | [`serve`], over [`server`] |
-//! | `nacre mount`, `nacre umount` | [`mount`], [`umount`] |
+//! | `nacre mount` with its guard, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
 //! | `nacre forget` | [`forget`](mod@forget) |
 //! | `nacre export-meta` | [`export_meta`] |
 //! | `nacre import-meta`, `nacre check-meta` | [`import_meta`], [`check_meta`] |
 //! | `nacre list-objects` | [`objects`] |
+//! | `nacre unnamed` | [`unnamed`] |
 //! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
 
 mod alias;

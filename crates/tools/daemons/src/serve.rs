@@ -20,7 +20,8 @@ use crate::pretend::Pretend;
 use crate::server::{Ended, Server, ServerOptions, Trust, patience};
 use crate::signals::Signals;
 
-/// Exit status when a target's storage failed (EX_TEMPFAIL: the supervisor starts us again).
+/// Exit status when the storage of every target has failed (EX_TEMPFAIL: the supervisor starts the
+/// process again). While one target is served, the process goes on.
 pub const STORAGE_FAILED: u8 = 75;
 
 /// Begins a line to `up` about a recovery.
