@@ -59,7 +59,7 @@ pub struct RequestHeader {
     pub uid: u32,
     /// Effective group.
     pub gid: u32,
-    /// Project of the caller.
+    /// Project of the file, in a request by an open handle; else [`PROJID_NONE`].
     pub projid: u32,
     /// With REPLAY: place among the replays of this connection, from 1: what the network reordered
     /// is not a gap.
@@ -85,6 +85,9 @@ pub struct RequestHeader {
 }
 
 const _: () = assert!(REQUEST_HEADER_BYTES == 216);
+
+/// Project of a request that names none.
+pub const PROJID_NONE: u32 = u32::MAX;
 
 /// Header of a reply.
 #[derive(

@@ -321,6 +321,12 @@ impl CallBuilder {
         self.buf(Bytes::copy_from_slice(bytes))
     }
 
+    /// About a file of this project.
+    pub(crate) fn projid(mut self, projid: u32) -> CallBuilder {
+        self.0.projid = projid;
+        self
+    }
+
     /// Safe to execute twice.
     pub(crate) fn repeatable(self) -> CallBuilder {
         CallBuilder(self.0.repeatable())

@@ -6,10 +6,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use types::{Errno, Fid, Xid};
-use wire::Attr;
 use wire::body::Claim;
+use wire::{Attr, Opcode};
+use zerocopy::{Immutable, IntoBytes};
 
-use crate::client::Inner;
+use crate::client::{CallBuilder, Inner};
 use crate::inode::Inode;
 use crate::lost::{self, Heard};
 use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
@@ -37,6 +38,13 @@ pub(crate) struct Open {
     pub(crate) closed: Cell<bool>,
     /// Lost work of the file that its owner was told.
     pub(crate) heard: Heard,
+}
+
+impl Open {
+    /// A request by this handle.
+    pub(crate) fn call<T: IntoBytes + Immutable>(&self, opcode: Opcode, body: &T) -> CallBuilder {
+        self.inner.call(&self.ctx, opcode, body).projid(self.inode.projid())
+    }
 }
 
 impl File {

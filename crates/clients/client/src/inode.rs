@@ -9,7 +9,7 @@ use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition, WireFid};
-use wire::{Attr, Opcode, Reply, decode_body};
+use wire::{Attr, Opcode, PROJID_NONE, Reply, decode_body};
 
 use crate::atime::Access;
 use crate::data::UnderWay;
@@ -32,6 +32,8 @@ pub(crate) struct Inode {
     pub(crate) mode_until: Cell<Instant>,
     /// Its group, likewise.
     gid: Cell<u32>,
+    /// Its project, for the schedulers of servers.
+    projid: Cell<u32>,
     /// Whether a write must drop a capability.
     capable: Cell<bool>,
     pub(crate) access: RefCell<Access>,
@@ -61,6 +63,7 @@ impl Inode {
             mode: Cell::new(0),
             mode_until: Cell::default(),
             gid: Cell::new(0),
+            projid: Cell::new(PROJID_NONE),
             capable: Cell::new(false),
             access: RefCell::default(),
             view: RefCell::default(),
@@ -102,6 +105,7 @@ impl Inode {
     pub(crate) fn learn(&self, stat: &Stat) {
         self.mode.set(stat.attr.mode);
         self.gid.set(stat.attr.gid);
+        self.projid.set(stat.attr.projid);
         self.access.borrow_mut().learn(&stat.attr);
         self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
@@ -146,6 +150,11 @@ impl Inode {
     /// As this client saw it last.
     pub(crate) fn mode(&self) -> u32 {
         self.mode.get()
+    }
+
+    /// As this client saw it last.
+    pub(crate) fn projid(&self) -> u32 {
+        self.projid.get()
     }
 
     /// Whether a write by `writer`, who has no privilege, must drop set-user-id or set-group-id.

@@ -40,7 +40,7 @@ pub trait Request {
     fn gid(&self) -> u32 {
         ID_NONE
     }
-    /// Project of the object, or [`ID_NONE`].
+    /// Project of the file, in a request by an open handle, or [`ID_NONE`].
     fn projid(&self) -> u32 {
         ID_NONE
     }

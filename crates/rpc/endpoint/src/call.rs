@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use types::{Creds, Errno, Span, Xid};
-use wire::{Opcode, Reply};
+use wire::{Opcode, PROJID_NONE, Reply};
 
 /// One request to a target, in the caller's words.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Call {
     pub bufs: Vec<Bytes>,
     /// On whose behalf.
     pub creds: Creds,
+    /// Project of the file that it is about.
+    pub projid: u32,
     /// Label of the job, NUL padded.
     pub jobid: [u8; 32],
     /// Data that goes with it.
@@ -42,13 +44,14 @@ impl std::fmt::Debug for Hold {
 }
 
 impl Call {
-    /// As root, without bulk data.
+    /// As root, without a project and bulk data.
     #[must_use]
     pub fn new(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
         Call {
             opcode,
             bufs,
             creds: Creds::root(),
+            projid: PROJID_NONE,
             jobid: [0; 32],
             bulk: Bulk::None,
             modifies: opcode.modifies(),

@@ -368,7 +368,8 @@ impl Remote {
         if call.sync {
             header.flags |= RequestFlags::SYNC;
         }
-        (header.uid, header.gid, header.jobid) = (call.creds.uid, call.creds.gid, call.jobid);
+        (header.uid, header.gid) = (call.creds.uid, call.creds.gid);
+        (header.projid, header.jobid) = (call.projid, call.jobid);
         request.groups = call.creds.groups;
         (Submit { request, bulk, waiter, keep: call.keep }, outcome)
     }

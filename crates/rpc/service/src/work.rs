@@ -53,6 +53,8 @@ impl Work {
     }
 }
 
+const _: () = assert!(wire::PROJID_NONE == nrs::ID_NONE);
+
 impl nrs::Request for Work {
     fn nid(&self) -> Nid {
         self.session.nid.get()

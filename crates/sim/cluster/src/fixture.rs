@@ -10,9 +10,10 @@ use env::Env;
 use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
 use mdt::GrantMode;
 use osd::mem::{MemDisk, MemDiskConfig};
+use service::spec;
 use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
-use crate::server::{CPTS_MAX, Plan, Server};
+use crate::server::{CPTS_MAX, Plan, Server, Swap};
 use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
 
@@ -169,6 +170,17 @@ impl Cluster {
     pub fn cut_off(&self, node: &NodeHandle, kind: TargetKind) {
         for server in self.servers.iter().filter(|server| server.target.kind == kind) {
             self.sim.partition(node, &server.node, Cut::BothWays);
+        }
+    }
+
+    /// Starts a policy for the data of every OST, and sets its tunables.
+    pub fn schedule_data(
+        &self,
+        policy: &'static str,
+        tunables: &'static [(&'static str, &'static str)],
+    ) {
+        for server in self.servers.iter().filter(|server| server.target.kind == TargetKind::Ost) {
+            server.swap(&spec::OST_IO, Swap { policy, tunables });
         }
     }
 

@@ -158,7 +158,7 @@ async fn send_one(
         reserved: 0,
     };
     open.inner.under_lease(open.inode.fid, claim).await?;
-    let call = open.inner.call(&open.ctx, Opcode::OstFallocate, &body);
+    let call = open.call(Opcode::OstFallocate, &body);
     open.inner.ask_claiming(ost, claim, call).await.map(|_| ())
 }
 

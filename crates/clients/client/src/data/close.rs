@@ -59,8 +59,7 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= CloseFlags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
-    let call =
-        open.inner.call(&open.ctx, Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
+    let call = open.call(Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
     let mdt = open.inner.mdt_of(fid);
     let closed = if flags::can_write(open.flags) || atime.is_some() {
         open.inner.change(Scope::data(fid), mdt, call).await.map(|(stat, _)| stat)

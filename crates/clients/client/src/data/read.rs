@@ -198,8 +198,7 @@ async fn fetch_object(
         claim,
         ..OstIoReq::default()
     };
-    let call =
-        open.inner.call(&open.ctx, Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
+    let call = open.call(Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
     let answer = open
         .inner
         .ask_claiming(ost, claim, call)

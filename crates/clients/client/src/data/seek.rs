@@ -68,7 +68,7 @@ async fn ask(
         claim,
         layout_version: layout.generation(),
     };
-    let call = open.inner.call(&open.ctx, Opcode::OstSeek, &body);
+    let call = open.call(Opcode::OstSeek, &body);
     Ok(open.inner.ask_claiming(ost, claim, call).await?.reply.body())
 }
 

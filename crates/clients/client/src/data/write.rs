@@ -160,12 +160,8 @@ impl Write<'_> {
             claim,
             ..OstIoReq::default()
         };
-        let call = open
-            .inner
-            .call(&open.ctx, Opcode::OstWrite, &body)
-            .bulk(Bulk::Source(parts))
-            .sync(durable)
-            .hold(change);
+        let call =
+            open.call(Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).sync(durable).hold(change);
         let watch = Watch::new(open, change);
         let answer = open.inner.ask_claiming(ost, claim, call).await?;
         watch.answered(run.stripe, answer.reply.body());

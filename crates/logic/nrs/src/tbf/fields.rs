@@ -47,15 +47,14 @@ impl Field {
         }
     }
 
-    /// Not `projid` and `nodemap`: no file has a project and no request a nodemap yet, so a rule of
-    /// them would match nothing real.
+    /// Not `nodemap`: no request has one yet, so a rule of it would match nothing real.
     pub(crate) fn parse(word: &str) -> Option<Field> {
-        let is_filled = |field: &Field| !matches!(field, Field::Projid | Field::Nodemap);
+        let is_filled = |field: &Field| *field != Field::Nodemap;
         Field::ALL.into_iter().filter(is_filled).find(|field| field.name() == word)
     }
 
     /// What [`Field::parse`] knows, for people.
-    pub(crate) const WORDS: &str = "nid, jobid, opcode, uid or gid (projid, nodemap: not yet)";
+    pub(crate) const WORDS: &str = "nid, jobid, opcode, uid, gid or projid (nodemap: not yet)";
 }
 
 /// A set of fields, never empty.

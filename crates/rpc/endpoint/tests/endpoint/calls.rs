@@ -4,7 +4,7 @@ use bytes::Bytes;
 use endpoint::{Bulk, Call, CallError};
 use types::{Creds, Errno, Span};
 use wire::body::CancelReq;
-use wire::{Opcode, RequestFlags};
+use wire::{Opcode, PROJID_NONE, RequestFlags};
 
 use crate::server::Do;
 use crate::{change, check, check_with, read};
@@ -12,16 +12,19 @@ use crate::{change, check, check_with, read};
 #[test]
 fn an_answer_has_its_reply_and_the_number_of_its_request() {
     check(|world| async move {
-        let call = Call { creds: Creds { uid: 7, gid: 8, groups: vec![9] }, ..change(3) };
+        let creds = Creds { uid: 7, gid: 8, groups: vec![9] };
+        let call = Call { creds, projid: 10, ..change(3) };
         let answer = world.remote.call(call).await.expect("answered");
         let sent = world.server.seen(Opcode::MdtSetattr).remove(0);
         assert_eq!((answer.reply.body::<u64>(), answer.xid), (3, sent.xid()));
         assert_eq!((sent.header.uid, sent.header.gid, &sent.groups[..]), (7, 8, &[9][..]));
+        assert_eq!(sent.header.projid, 10);
         assert!(sent.has(RequestFlags::MODIFIES) && sent.header.tag != 0);
         assert!(!sent.has(RequestFlags::SYNC));
         let call = Call { sync: true, ..change(4) };
         world.remote.call(call).await.expect("answered");
-        assert!(world.server.seen(Opcode::MdtSetattr)[1].has(RequestFlags::SYNC));
+        let sent = world.server.seen(Opcode::MdtSetattr).remove(1);
+        assert!(sent.has(RequestFlags::SYNC) && sent.header.projid == PROJID_NONE);
     });
 }
 
