@@ -213,6 +213,11 @@ impl Nodes {
         })
     }
 
+    /// Until when the kernel believes attributes of a node if it is not made to forget them.
+    pub(crate) fn guarded_until(&self, id: u64) -> Instant {
+        self.by_id.get(&id).map_or(Instant::default(), |node| node.guarded_until)
+    }
+
     /// The nodes of which the kernel believes something that it can be made to forget.
     pub(crate) fn all_believed(&self, now: Instant) -> Vec<u64> {
         let believed = self.by_id.iter().filter(|(_, node)| node.guarded_until > now);

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  attributes   NOTIFY_INVAL_INODE without a range, which waits for nothing; again while the kernel
-//!               does not know the inode, whose first answer may be on its way
+//!               does not know the inode, whose first answer may be on its way; if it fails, they
+//!               end with their time
 //!  names        NOTIFY_INVAL_ENTRY, which waits for the directory's lock; whoever has it may wait
 //!               for us, in a circle over two mounts: so all names are made old after 20 ms
 //!  the rest     (answers to changes, names of directories) ends with its short time
@@ -73,31 +74,42 @@ impl Fs {
         }))
     }
 
-    /// Whether the kernel knows the inode.
+    /// Whether the kernel has forgotten the attributes of an inode.
     fn is_told_to_forget(&self, nodeid: u64) -> bool {
-        match self.notifier.inval_inode(nodeid, -1, 0) {
-            Ok(()) => true,
-            Err(error) => {
-                if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(nodeid, %error, "the kernel does not hear what is called back");
-                }
-                false
-            }
+        self.notifier.inval_inode(nodeid, -1, 0).is_ok()
+    }
+
+    /// The kernel has not forgotten the attributes of inodes. If it does not know them, either it
+    /// has dropped them, or the answers are on their way, and later than a caller can be late they
+    /// are not. If it cannot be told, the attributes end with their time.
+    async fn tell_again(&self, mut left: Vec<u64>) {
+        let (mut wait, end) = (TELL_AGAIN, self.env.now() + ANSWER_LATE);
+        let mut untold: Vec<(u64, io::Error)> = Vec::new();
+        while self.env.now() < end && !left.is_empty() {
+            self.env.sleep_until((self.env.now() + wait).min(end)).await;
+            untold.clear();
+            left.retain(|nodeid| self.is_left(*nodeid, &mut untold));
+            wait = Span(wait.0 * 2);
+        }
+        if let Some((nodeid, error)) = untold.first() {
+            tracing::warn!(nodeid, %error, inodes = untold.len(), "the kernel does not hear what is called back");
+            let nodes = untold.iter().map(|(nodeid, _)| *nodeid);
+            let until = nodes.map(|nodeid| self.nodes.borrow().guarded_until(nodeid)).max();
+            self.env.sleep_until(until.unwrap_or_default()).await;
         }
     }
 
-    /// The kernel does not know inodes of which it was told: either it has dropped them, or the
-    /// answers are on their way, and later than a caller can be late they are not.
-    async fn tell_again(&self, mut unknown: Vec<u64>) {
-        let (mut wait, end) = (TELL_AGAIN, self.env.now() + ANSWER_LATE);
-        while self.env.now() < end && !unknown.is_empty() {
-            self.env.sleep_until((self.env.now() + wait).min(end)).await;
-            unknown.retain(|nodeid| {
-                let is_told = self.nodes.borrow().get(*nodeid).is_some();
-                is_told && !self.is_told_to_forget(*nodeid)
-            });
-            wait = Span(wait.0 * 2);
+    /// Tells the kernel once more. Whether it may still have attributes of the inode; where it
+    /// cannot be told, the error goes to `untold`.
+    fn is_left(&self, nodeid: u64, untold: &mut Vec<(u64, io::Error)>) -> bool {
+        if self.nodes.borrow().get(nodeid).is_none() {
+            return false;
         }
+        let Err(error) = self.notifier.inval_inode(nodeid, -1, 0) else { return false };
+        if error.kind() != io::ErrorKind::NotFound {
+            untold.push((nodeid, error));
+        }
+        true
     }
 
     /// Makes the kernel forget the names of a node, also those that a rename gives it meanwhile.
@@ -232,6 +244,7 @@ mod tests {
 
     use super::*;
     use crate::fs::Setup;
+    use crate::tell::Guard;
 
     const DIR: u64 = 1;
     const FILE: u64 = 7;
@@ -240,6 +253,8 @@ mod tests {
     struct Kernel {
         env: Env,
         is_locked: Cell<bool>,
+        /// What it answers where it is told of an inode.
+        refuses: Cell<Option<io::ErrorKind>>,
         names: RefCell<Vec<&'static str>>,
         heard: RefCell<Vec<String>>,
         epochs: Cell<u32>,
@@ -249,7 +264,7 @@ mod tests {
 
     impl Hears for Ear {
         fn inval_inode(&self, _: u64, _: i64, _: i64) -> io::Result<()> {
-            Ok(())
+            self.0.refuses.get().map_or(Ok(()), |kind| Err(kind.into()))
         }
 
         fn inval_entry(&self, _: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
@@ -295,6 +310,7 @@ mod tests {
         let kernel = Rc::new(Kernel {
             env: env.clone(),
             is_locked: Cell::new(true),
+            refuses: Cell::new(None),
             names: RefCell::default(),
             heard: RefCell::default(),
             epochs: Cell::new(0),
@@ -335,6 +351,28 @@ mod tests {
             kernel.heard
         );
         assert!(fs.nodes.borrow().names.of(FILE, now).is_empty());
+    }
+
+    /// How long a recall of a file waits of which the kernel believes attributes for 5 s, where it
+    /// answers this.
+    fn waits(refuses: Option<io::ErrorKind>) -> Span {
+        let World { cluster, node, kernel, fs } = locked();
+        kernel.refuses.set(refuses);
+        let (fid, begun) = (Fid::new(0x2_0000_0400, 1), fs.env.now());
+        fs.nodes.borrow_mut().look_up(fid, libc::S_IFREG);
+        fs.nodes.borrow_mut().told(fid, begun + Span::secs(5), Guard::Version);
+        let Some(forgets) = fs.forget_told(fid, false) else { return Span::ZERO };
+        cluster.sim.block_on_for(&node, Span::secs(60), forgets).expect("it is over");
+        fs.env.now() - begun
+    }
+
+    #[test]
+    fn attributes_of_which_the_kernel_cannot_be_told_are_waited_for() {
+        assert_eq!(waits(None), Span::ZERO, "it has forgotten them");
+        let unknown = waits(Some(io::ErrorKind::NotFound));
+        assert!((ANSWER_LATE..Span::millis(40)).contains(&unknown), "it has none: {unknown:?}");
+        let untold = waits(Some(io::ErrorKind::OutOfMemory));
+        assert!((Span::secs(5)..Span::secs(6)).contains(&untold), "until they end: {untold:?}");
     }
 
     #[test]
