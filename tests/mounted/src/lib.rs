@@ -454,6 +454,32 @@ pub fn kill(pid: u32, signal: i32) {
     let _ = rustix::process::kill_process(pid, signal);
 }
 
+/// A stopped process, which goes on when this is dropped.
+pub struct Stopped(u32);
+
+impl Stopped {
+    #[must_use]
+    pub fn new(pid: u32) -> Stopped {
+        kill(pid, libc::SIGSTOP);
+        Stopped(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        kill(self.0, libc::SIGCONT);
+    }
+}
+
+/// Waits at most [`PATIENCE`] until `holds`; `what` is in the message if it never does.
+pub fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Whether the process exists and is no zombie.
 #[must_use]
 pub fn is_alive(pid: u32) -> bool {

@@ -6,10 +6,9 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 use mounted::posix::Mapping;
-use mounted::{PATIENCE, Up, nacre_bin};
+use mounted::{Up, nacre_bin, until};
 
 const MIB: usize = 1 << 20;
 const SLOT: usize = 64 << 10;
@@ -62,14 +61,6 @@ fn objects_in_all(up: &Up) -> usize {
     let all = osts.chain(["testfs-DOM0000".to_owned()]);
     let listed = all.map(|name| good(up.mount(), &format!("list-objects {name}")));
     listed.map(|text| text.lines().filter(|line| !line.contains(" end ")).count()).sum()
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
 }
 
 const SHAPES: [(&str, &[usize]); 6] = [
@@ -139,7 +130,7 @@ fn bytes_times_and_holes_stay_and_the_old_objects_go() {
     for name in ["f", "sparse", "empty", "like"] {
         fs::remove_file(here.join(name)).expect("removes");
     }
-    wait_for("objects are left", || objects_in_all(&up) == 0);
+    until("no object is left", || objects_in_all(&up) == 0);
 }
 
 /// Lets the threads beside end, also where the test fails.

@@ -7,10 +7,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mounted::posix::Mapping;
-use mounted::{PATIENCE, Up, posix, range};
+use mounted::{Up, posix, range, until};
 
 fn refused<T>(outcome: io::Result<T>) -> i32 {
     let error = outcome.err().expect("it is refused");
@@ -19,15 +19,6 @@ fn refused<T>(outcome: io::Result<T>) -> i32 {
 
 fn create(path: &Path) -> File {
     File::options().read(true).write(true).create_new(true).open(path).expect("create")
-}
-
-/// Waits until a look through a mount shows this.
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

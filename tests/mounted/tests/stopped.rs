@@ -8,29 +8,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use mounted::{Up, kill, nacre_bin, shell, wait_bounded};
+use mounted::{Stopped, Up, nacre_bin, shell, wait_bounded};
 
 /// What a call may take that needs nothing of the stopped OST, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// What the space may take that waits 5 s for a target whose connection is there.
 const SILENT: Duration = Duration::from_secs(30);
-
-/// A stopped process, which goes on when this is dropped.
-struct Stopped(u32);
-
-impl Stopped {
-    fn new(pid: u32) -> Stopped {
-        kill(pid, libc::SIGSTOP);
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        kill(self.0, libc::SIGCONT);
-    }
-}
 
 /// Does `work` in `dir`, which must not take long.
 fn at_once(dir: &Path, what: &str, work: impl FnOnce(&Path) -> io::Result<()> + Send + 'static) {

@@ -3,29 +3,12 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
-use mounted::{PATIENCE, Up, daemon_of, is_dead, kill, nacre_bin};
+use mounted::{Stopped, Up, daemon_of, is_dead, kill, nacre_bin, until};
 
 /// The most that a tool may take beside a silent server. It asks all servers at once and waits for
 /// a few seconds.
 const TOOL_SECONDS: &str = "30";
-
-/// A stopped process, which goes on when this is dropped.
-struct Stopped(u32);
-
-impl Stopped {
-    fn new(pid: u32) -> Stopped {
-        kill(pid, libc::SIGSTOP);
-        Stopped(pid)
-    }
-}
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        kill(self.0, libc::SIGCONT);
-    }
-}
 
 /// Runs a tool outside the mount; it is killed where it hangs.
 fn tool(args: &[&str]) -> Output {
@@ -40,14 +23,6 @@ fn text(bytes: &[u8]) -> String {
 
 fn path(path: &Path) -> &str {
     path.to_str().expect("a path of text")
-}
-
-fn until(what: &str, holds: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[test]

@@ -162,6 +162,16 @@ impl Stage<'_> {
         mdt.expect("a cluster has an MDT")
     }
 
+    /// An OST or the MDT.
+    fn restart_one(&mut self) {
+        let (cluster, is_cut) = (self.cluster, self.rng.chance(500_000));
+        let server = *self.rng.pick(&cluster.servers.iter().collect::<Vec<_>>());
+        server.kill(is_cut);
+        self.restarts += 1;
+        self.pause(Span::secs(1));
+        server.boot();
+    }
+
     fn share(&mut self) -> Result<(), String> {
         let builder = self.enter("builder");
         let mut expected = Vec::new();

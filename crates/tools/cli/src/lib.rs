@@ -15,5 +15,7 @@ mod mountpoint;
 mod out;
 mod pools;
 mod size;
+#[cfg(test)]
+mod testing;
 
 pub use failure::Failed;

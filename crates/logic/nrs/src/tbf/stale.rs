@@ -83,6 +83,19 @@ mod tests {
         server.set("nrs_tbf_rule", command).unwrap_or_else(|error| panic!("{command}: {error}"));
     }
 
+    /// Users whose burst is over, each with one request that a slow rule holds back.
+    fn held_back(attach_step: usize, users: u32) -> Server {
+        let mut server = server(TbfNode::with_attach_step(attach_step));
+        rule(&mut server, "start slow uid={*} rate=0.001 depth=1");
+        for number in 0..2 {
+            for uid in 0..users {
+                send(&mut server, uid, number);
+            }
+        }
+        assert_eq!(server.run(ms(1), u64::MAX).len(), users as usize, "the burst of each");
+        server
+    }
+
     /// A line of `nrs_stats`.
     fn counter(server: &mut Server, name: &str) -> usize {
         let stats = server.heads[0].policy_stats("tbf").expect("it runs");
@@ -145,14 +158,7 @@ mod tests {
 
     #[test]
     fn stale_classes_wait_and_others_go_on() {
-        let mut server = server(TbfNode::with_attach_step(2));
-        rule(&mut server, "start slow uid={*} rate=0.001 depth=1");
-        for number in 0..2 {
-            for uid in 0..10 {
-                send(&mut server, uid, number);
-            }
-        }
-        assert_eq!(server.run(ms(1), u64::MAX).len(), 10, "the burst of each");
+        let mut server = held_back(2, 10);
         rule(&mut server, "change slow rate=0.002");
         assert_eq!(counter(&mut server, "classes_stale"), 8);
         server.set("nrs_tbf_stats", "top:10").expect("understood");
@@ -178,14 +184,7 @@ mod tests {
 
     #[test]
     fn nothing_ready_and_classes_stale_is_ask_again() {
-        let mut server = server(TbfNode::with_attach_step(1));
-        rule(&mut server, "start slow uid={*} rate=0.001 depth=1");
-        for number in 0..2 {
-            for uid in 0..5 {
-                send(&mut server, uid, number);
-            }
-        }
-        assert_eq!(server.run(ms(1), u64::MAX).len(), 5, "the burst of each");
+        let mut server = held_back(1, 5);
         // the buckets stay as they are: so do the tickets
         rule(&mut server, "start other uid={9} rate=5");
         let now = server.now;

@@ -76,11 +76,7 @@ impl Stage<'_> {
         let (writer, reader, cutter) =
             (self.enter("writer"), self.enter("reader"), self.enter("cutter"));
         let writes = self.ask(&writer, "creating", async move |client| {
-            let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
-            let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
-            let ctx = test_ctx();
-            let (_, file) =
-                client.create(&ctx, Fid::ROOT, b"parts", 0o666, flags, Some(&asked)).await?;
+            let file = create_of_two(client, b"parts").await?;
             file.write(0, content(1, BELOW)).await?;
             file.write(BORDER, content(2, BYTES)).await?;
             Ok(file)
@@ -98,11 +94,7 @@ impl Stage<'_> {
     fn write_into_a_lost_growth(&mut self) -> Result<(), String> {
         let (grower, writer) = (self.enter("grower"), self.enter("writer"));
         let file = self.ask(&writer, "creating", async move |client| {
-            let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
-            let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
-            let ctx = test_ctx();
-            let (_, file) =
-                client.create(&ctx, Fid::ROOT, b"grown", 0o666, flags, Some(&asked)).await?;
+            let file = create_of_two(client, b"grown").await?;
             client.sync().await?;
             Ok(file)
         })?;
@@ -216,16 +208,14 @@ impl Stage<'_> {
         }
         Err(format!("{} other bytes are in the new component", read.len()))
     }
+}
 
-    /// An OST or the MDT.
-    fn restart_one(&mut self) {
-        let (cluster, is_cut) = (self.cluster, self.rng.chance(500_000));
-        let server = *self.rng.pick(&cluster.servers.iter().collect::<Vec<_>>());
-        server.kill(is_cut);
-        self.restarts += 1;
-        self.pause(Span::secs(1));
-        server.boot();
-    }
+/// A new file with one component before the border and one behind it.
+async fn create_of_two(client: &Client, name: &[u8]) -> client::Result<File> {
+    let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
+    let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
+    let made = client.create(&test_ctx(), Fid::ROOT, name, 0o666, flags, Some(&asked)).await?;
+    Ok(made.1)
 }
 
 /// Writes behind the border until it is told to stop.

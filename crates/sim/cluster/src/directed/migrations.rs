@@ -183,7 +183,7 @@ impl Stage<'_> {
         });
         if self.rng.chance(600_000) {
             self.pause(Span::millis(60));
-            self.restart_some();
+            self.restart_one();
         }
         let dies = self.rng.chance(300_000);
         if dies {
@@ -255,16 +255,6 @@ impl Stage<'_> {
         self.ask(&table.mover, "migrating in peace", async move |client| {
             client.migrate(&test_ctx(), fid, Fid::ROOT, &asked, &Rc::default()).await
         })
-    }
-
-    /// An OST or the MDT.
-    fn restart_some(&mut self) {
-        let (cluster, is_cut) = (self.cluster, self.rng.chance(500_000));
-        let server = *self.rng.pick(&cluster.servers.iter().collect::<Vec<_>>());
-        server.kill(is_cut);
-        self.restarts += 1;
-        self.pause(Span::secs(1));
-        server.boot();
     }
 }
 

@@ -91,15 +91,8 @@ fn line(args: &Args, named: &Named) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::parse;
 
     #[test]
     fn a_name_or_one_part_of_it() {
@@ -110,8 +103,8 @@ mod tests {
             mount: "/mnt".into(),
         };
         let check = |options: &str| {
-            let parsed = Line::try_parse_from(format!("x {options}").split_whitespace());
-            parsed.map(|parsed| line(&parsed.args, &named)).map_err(|error| error.to_string())
+            let parsed = parse::<Args>(format!("x {options}").split_whitespace());
+            parsed.map(|args| line(&args, &named)).map_err(|error| error.to_string())
         };
         assert_eq!(check(""), Ok("testfs-9a80 /mnt\n".into()));
         assert_eq!(

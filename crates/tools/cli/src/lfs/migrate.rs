@@ -201,28 +201,21 @@ fn progress(shown: &str, state: &Migration, took: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
+    use crate::testing::parse;
 
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
-
-    fn parse(line: &str) -> Result<Args, clap::Error> {
-        Line::try_parse_from(line.split_whitespace()).map(|line| line.args)
+    fn check(line: &str) -> Result<Args, clap::Error> {
+        parse(line.split_whitespace())
     }
 
     #[test]
     fn options_are_those_of_setstripe_and_two_more() {
-        let args = parse("migrate -n -E 1m -c 1 -E -1 -c 4 f g").expect("fits");
+        let args = check("migrate -n -E 1m -c 1 -E -1 -c 4 f g").expect("fits");
         assert!(args.non_block && args.paths.len() == 2);
         for wrong in ["migrate -b -n f", "migrate -c 2 --copy g f", "migrate -c 2"] {
-            assert!(parse(wrong).is_err(), "{wrong}");
+            assert!(check(wrong).is_err(), "{wrong}");
         }
-        let moved = run(&parse("migrate -m 1 f").expect("known")).expect_err("not yet");
+        let moved = run(&check("migrate -m 1 f").expect("known")).expect_err("not yet");
         assert!(moved.text.contains("-m"), "{}", moved.text);
     }
 

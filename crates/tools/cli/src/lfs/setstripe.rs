@@ -243,21 +243,14 @@ fn umask() -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::parse;
 
     #[test]
     fn a_default_is_removed_whole() {
-        let error = Line::try_parse_from("setstripe -d -c 1 f".split_whitespace());
+        let error = parse::<Args>("setstripe -d -c 1 f".split_whitespace());
         assert!(error.expect_err("one or the other").to_string().contains("cannot be used with"));
-        let args = Line::try_parse_from("setstripe -d f".split_whitespace()).expect("fits").args;
+        let args: Args = parse("setstripe -d f".split_whitespace()).expect("fits");
         assert!(args.delete);
         let nothing = args.parts.asked().expect("fits").0;
         assert!(nothing.is_default());

@@ -84,20 +84,12 @@ fn told(name: &str, value: Option<&str>, filesystems: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Set,
-    }
+    use crate::testing::parse;
 
     fn check(line: &str) -> Result<Vec<(String, Option<String>)>, String> {
-        let line =
-            Line::try_parse_from(line.split_whitespace()).map_err(|error| error.to_string())?;
-        settings(&line.args).map_err(|failed| failed.text)
+        let set: Set = parse(line.split_whitespace()).map_err(|error| error.to_string())?;
+        settings(&set).map_err(|failed| failed.text)
     }
 
     #[test]

@@ -372,20 +372,13 @@ fn named<'c>(command: &'c Command, name: &str) -> Option<&'c Arg> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
     use super::*;
-
-    #[derive(Debug, Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::parse;
 
     fn check(line: &str) -> Result<Args, String> {
         let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let words = std::iter::once(OsString::from("find")).chain(spelled(&words));
-        Line::try_parse_from(words).map(|line| line.args).map_err(|error| error.to_string())
+        parse(words).map_err(|error| error.to_string())
     }
 
     /// Each predicate in a word, in the order in which they are asked.

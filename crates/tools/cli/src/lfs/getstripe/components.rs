@@ -139,7 +139,6 @@ pub(super) fn json(args: &Args, shown: &Shown, parts: &LovComposite) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use layout::composite::{CompositeTemplate, TemplateComponent, Wanted};
     use layout::lov::LovAny;
     use layout::{Layout, Template};
@@ -147,17 +146,11 @@ mod tests {
 
     use super::*;
     use crate::lfs::getstripe::render;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::parse;
 
     fn check(options: &str, shown: Shown) -> String {
-        let line = Line::try_parse_from(format!("getstripe {options} x").split_whitespace())
-            .expect("options");
-        render::all(&line.args, &[shown])
+        let words = format!("getstripe {options} x");
+        render::all(&parse::<Args>(words.split_whitespace()).expect("options"), &[shown])
     }
 
     /// Bytes at the MDT, and a component in the pool `disk` behind them.

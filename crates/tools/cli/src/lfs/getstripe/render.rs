@@ -167,22 +167,15 @@ fn as_json(args: &Args, shown: &Shown) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use layout::lov::LovAny;
     use types::Fid;
 
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        args: Args,
-    }
+    use crate::testing::parse;
 
     fn check(options: &str, shown: Shown) -> String {
-        let line = Line::try_parse_from(format!("getstripe {options} x").split_whitespace())
-            .expect("options");
-        all(&line.args, &[shown])
+        let words = format!("getstripe {options} x");
+        all(&parse::<Args>(words.split_whitespace()).expect("options"), &[shown])
     }
 
     fn lov(pool: &str) -> Lov {
@@ -237,9 +230,9 @@ lmm_pool:          disk
 
     #[test]
     fn several_layouts_in_yaml_are_a_document_each() {
-        let line = Line::try_parse_from(["getstripe", "-y", "x"]).expect("options");
+        let args: Args = parse(["getstripe", "-y", "x"]).expect("options");
         let bare = Shown { path: "no \"layout\"".into(), layout: None, ..file("") };
-        let text = all(&line.args, &[file(""), bare]);
+        let text = all(&args, &[file(""), bare]);
         let documents: Vec<&str> = text.split("---\n").skip(1).collect();
         assert_eq!(documents.len(), 2, "{text}");
         assert!(
