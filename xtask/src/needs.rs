@@ -95,7 +95,7 @@ fn component(name: &str, command: &str, install: bool, missing: &mut Vec<String>
 }
 
 /// Is `program` in a directory of `PATH`, or where Debian keeps root's?
-fn has_program(program: &str) -> bool {
+pub(crate) fn has_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin", "/sbin"].map(Into::into))

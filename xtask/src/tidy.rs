@@ -6,6 +6,7 @@ mod commands;
 mod dependencies;
 mod documents;
 mod links;
+mod monitoring;
 mod parameters;
 mod paths;
 mod references;
@@ -33,6 +34,7 @@ const RULES: &[Rule] = &[
     paths::look,
     parameters::look,
     dependencies::look,
+    monitoring::look,
 ];
 
 /// `cargo xtask tidy`.

@@ -1,6 +1,7 @@
 //! CPU partitions, the rotor and the metrics of real processes.
 
-use std::fs::File;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
@@ -37,6 +38,18 @@ fn requests_by_cpt(mdt: Ipv4Addr) -> Vec<f64> {
             value(&text, &format!("nacre_cpt_requests_total{{service=\"mdt\",cpt=\"{cpt}\"}}"))
         })
         .collect()
+}
+
+/// Names of metrics in the alert rules and the board.
+fn documented() -> BTreeSet<&'static str> {
+    let texts = [
+        include_str!("../../../docs/monitoring/alerts.yml"),
+        include_str!("../../../docs/monitoring/grafana.json"),
+    ];
+    let words = texts.into_iter().flat_map(|text| {
+        text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+    });
+    words.filter(|word| word.starts_with("nacre_") || word.starts_with("lustre_")).collect()
 }
 
 const CPTS: usize = 4;
@@ -117,5 +130,18 @@ fn every_daemon_is_scraped() {
     up.set("portal_rotor", "OFF");
     assert!(up.tool(&["lctl", "get_param", "-n", "portal_rotor"]).contains("rotor: OFF"));
     assert!(up.tool(&["lctl", "get_param", "-n", "peers"]).contains("@tcp"));
+
+    // Bytes of jobs, and bytes that the first mount's kernel does not cache.
+    let other = up.second_mount(202);
+    up.set("jobid_var", "procname_uid");
+    make_files(&up, "labelled");
+    assert_eq!(fs::read(other.join("labelled0")).expect("read").len(), FILE_BYTES);
+    let daemons = [client, own(2), mdt, osts[0], osts[1]];
+    let scraped: String = daemons.map(scrape).concat();
+    let missing: Vec<&str> = documented()
+        .into_iter()
+        .filter(|name| !scraped.contains(&format!("# TYPE {name} ")))
+        .collect();
+    assert!(missing.is_empty(), "no daemon has {missing:?}");
     up.stop();
 }

@@ -68,7 +68,14 @@ impl Exports {
         }
         let begun = Unanswered::begin(session, callback);
         let (env, until) = (self.env.clone(), self.env.now() + patience);
-        CallingBack(Box::pin(async move { begun?.wait(&env, until).await }))
+        let timeouts = Rc::clone(&self.callback_timeouts);
+        CallingBack(Box::pin(async move {
+            let answer = begun?.wait(&env, until).await;
+            if matches!(answer, Err(CallbackError::TimedOut)) {
+                timeouts.set(timeouts.get() + 1);
+            }
+            answer
+        }))
     }
 }
 

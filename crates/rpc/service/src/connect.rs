@@ -162,6 +162,7 @@ impl Node {
             exports.recovery.borrow_mut().handle_gone(session.client);
             self.drop_queued(session, |_| true).await;
             if evicted {
+                exports.evicted.set(exports.evicted.get() + 1);
                 tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.address(), "evicted");
             }
         }

@@ -69,6 +69,10 @@ pub struct Exports {
     announced: Cell<u8>,
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
+    /// Sessions that were evicted in this run.
+    pub(crate) evicted: Cell<u64>,
+    /// Callbacks without an answer within their caller's patience.
+    pub(crate) callback_timeouts: Rc<Cell<u64>>,
     pub(crate) wake: Notify,
     pub(crate) queues: RefCell<Option<Weak<dyn Queues>>>,
 }
@@ -160,6 +164,8 @@ impl Exports {
             announced: Cell::new(0),
             pumping: Cell::new(false),
             evictions: RefCell::default(),
+            evicted: Cell::default(),
+            callback_timeouts: Rc::default(),
             wake: Notify::new(),
             queues: RefCell::default(),
         };
@@ -244,6 +250,16 @@ impl Exports {
     /// This run of the target.
     pub fn instance(&self) -> Instance {
         self.shared.instance
+    }
+
+    /// Sessions that were evicted in this run.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.get()
+    }
+
+    /// Callbacks in this run that a client did not answer within their caller's patience.
+    pub fn callback_timeouts(&self) -> u64 {
+        self.callback_timeouts.get()
     }
 
     /// All sessions, in the order of their ids.

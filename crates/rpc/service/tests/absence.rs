@@ -122,7 +122,7 @@ fn a_silent_client_is_evicted_when_it_is_in_the_way_and_no_sooner() {
         assert_eq!(count(), 2, "too early, and afterwards in nobody's way");
         ask_all();
         world.sim.run_for(Span::secs(1));
-        assert_eq!((count(), world.toy().evicted.get()), (1, 1));
+        assert_eq!((count(), world.toy().evicted.get(), exports.evicted()), (1, 1, 1));
         assert!(second.remote(TARGET).is_connected() && second.remote(TARGET).is_leased());
         assert!(is_killed || !first.remote(TARGET).is_leased());
     }

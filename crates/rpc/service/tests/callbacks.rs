@@ -151,6 +151,7 @@ fn a_client_that_never_answers_is_waited_for_within_bounds() {
         assert_eq!(call_back().await, Err(CallbackError::Crowded));
         let first = all.remove(0);
         assert_eq!(first.await, Err(CallbackError::TimedOut));
+        assert_eq!(world.toy.exports.callback_timeouts(), 1);
         assert_eq!(world.env.now() - begin, PATIENCE);
         world.env.sleep(Span::millis(100)).await;
         // the first has made room for one more; those that came again are not handled again

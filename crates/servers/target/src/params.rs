@@ -100,6 +100,8 @@ pub fn register_params(tree: &ParamTree, place: &Place, exports: &Rc<Exports>) {
     leaves.read("recovery_status", |exports| exports.recovery_status());
     leaves.read("num_exports", |exports| exports.sessions().len().to_string());
     leaves.read("exports", |exports| exports.sessions().iter().map(line).collect());
+    leaves.read("evictions", |exports| exports.evicted().to_string());
+    leaves.read("callback_timeouts", |exports| exports.callback_timeouts().to_string());
     leaves.read("instance", |exports| exports.instance().0.to_string());
     leaves.read("last_committed", |exports| exports.last_committed().0.to_string());
     const SHOWN: [(&str, Shown); 5] = [

@@ -2,6 +2,7 @@
 
 use types::{Counter, CounterTable, Detail, Row};
 
+use crate::families;
 use crate::text::Exposition;
 
 /// Jobs of a target that are shown: those with the most operations.
@@ -17,21 +18,18 @@ pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &C
         let labels = [("component", component), ("target", target), ("jobid", id)];
         for row in rows {
             let Counter { samples, sum, .. } = row.counter;
-            let names = match row.name {
-                "read_bytes" => ("lustre_job_read_samples_total", "lustre_job_read_bytes_total"),
-                "write_bytes" => ("lustre_job_write_samples_total", "lustre_job_write_bytes_total"),
+            let (count, bytes) = match row.name {
+                "read_bytes" => (families::JOB_READS, families::JOB_READ_BYTES),
+                "write_bytes" => (families::JOB_WRITES, families::JOB_WRITE_BYTES),
                 operation => {
                     let labels = [labels[0], labels[1], labels[2], ("operation", operation)];
-                    let help = "Number of operations the filesystem has performed.";
-                    out.counter("lustre_job_stats_total", help, &labels, samples as f64);
+                    out.add(families::JOB_STATS, &labels, samples as f64);
                     continue;
                 }
             };
-            let help = "Total number of transfers that have been recorded.";
-            out.counter(names.0, help, &labels, samples as f64);
+            out.add(count, &labels, samples as f64);
             if row.detail >= Detail::Sum {
-                let help = "The total number of bytes that have been transferred.";
-                out.counter(names.1, help, &labels, sum as f64);
+                out.add(bytes, &labels, sum as f64);
             }
         }
     }

@@ -7,11 +7,17 @@
 //! below a millisecond for a server of ten targets) and never waits for a server or a disk.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series. Peers and jobs have bounds of their own: the
-//! peers with the fewest credits and the jobs with the most operations are kept.
-//! `nacre_metrics_dropped_series` counts the series that were left out.
+//! peers with the fewest credits and the jobs with the most operations are kept. Jobs come last, so
+//! they are left out first. `nacre_metrics_dropped_series` counts the series that were left out.
 
+#[cfg(test)]
+mod documents;
+mod families;
 mod http;
 mod jobs;
+mod network;
+mod services;
+mod targets;
 mod text;
 
 use std::net::SocketAddr;
@@ -19,70 +25,11 @@ use std::net::SocketAddr;
 use env::Env;
 use env_os::Lnet;
 use params::ParamTree;
-use types::{Counter, CounterTable, Detail, Row};
+use types::{CounterTable, Row};
 
 pub use http::Endpoint;
 
 use text::Exposition;
-
-/// Peers whose credits are shown: those whose queue was deepest.
-const PEERS_MAX: usize = 64;
-
-/// Parameters that are one number each: pattern (its second part is the target), name, help.
-const NUMBERS: &[(&str, &str, &str)] = &[
-    ("kbytestotal", "lustre_capacity_kibibytes", "Capacity of the pool in kibibytes"),
-    ("kbytesfree", "lustre_free_kibibytes", "Number of kibibytes free in the pool"),
-    (
-        "kbytesavail",
-        "lustre_available_kibibytes",
-        "Number of kibibytes readily available in the pool",
-    ),
-    (
-        "filestotal",
-        "lustre_inodes_maximum",
-        "The maximum number of inodes (objects) the filesystem can hold",
-    ),
-    ("filesfree", "lustre_inodes_free", "The number of inodes (objects) available"),
-    ("num_exports", "lustre_exports_total", "Number of clients that are connected"),
-    ("dirty_data_bytes", "nacre_dirty_data_bytes", "Bytes written that are not durable yet"),
-    (
-        "last_committed",
-        "nacre_last_committed",
-        "Transaction number up to which everything is durable",
-    ),
-    ("open_handles", "nacre_open_handles", "Files held open by clients"),
-    ("locks_held", "nacre_locks_held", "File locks held"),
-    ("locks_waiting", "nacre_locks_waiting", "File locks waited for"),
-    ("leases_held", "nacre_leases_held", "Short leases held by clients"),
-    ("lost", "nacre_lost_changes", "Acknowledged changes that are lost"),
-    ("lock_count", "lustre_lock_count_total", "Number of locks"),
-];
-
-/// Parameter of a target's kind, and lustre_exporter's word for its component.
-const COMPONENTS: &[(&str, &str)] = &[
-    ("obdfilter", "ost"),
-    ("mdt", "mdt"),
-    ("mdt_data", "mdt_data"),
-    ("mgs", "mgs"),
-    ("llite", "client"),
-    ("ldlm.namespaces", "ldlm"),
-];
-
-/// Statistics files in Lustre's form: pattern, component.
-const STATS: &[(&str, &str)] = &[
-    ("obdfilter.*.stats", "ost"),
-    ("mdt.*.md_stats", "mdt"),
-    ("mdt_data.*.stats", "mdt_data"),
-    ("llite.*.stats", "client"),
-    ("llite.*.md_stats", "client"),
-];
-
-/// The same for what each job did.
-const JOBS: &[(&str, &str)] = &[
-    ("obdfilter.*.job_stats", "ost"),
-    ("mdt.*.job_stats", "mdt"),
-    ("mdt_data.*.job_stats", "mdt_data"),
-];
 
 /// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen,
 /// one line of the log says so and the daemon goes on without it.
@@ -105,53 +52,33 @@ pub async fn start(
     }
 }
 
-/// What a scrape tells.
+/// The text of a scrape.
 fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
     let mut out = Exposition::default();
-    health(params, &mut out);
-    for (base, component) in COMPONENTS {
-        for (leaf, name, help) in NUMBERS {
-            for (target, value) in values(params, base, leaf) {
-                if let Ok(value) = value.trim().parse::<f64>() {
-                    out.gauge(name, help, &[("component", component), ("target", &target)], value);
-                }
-            }
-        }
-    }
-    for (pattern, component) in STATS {
-        for (name, table) in params.tables(pattern) {
-            target_stats(&mut out, component, part(&name, 1), &table);
-        }
-    }
-    for (pattern, component) in JOBS {
-        for (name, table) in params.tables(pattern) {
-            jobs::add(&mut out, component, part(&name, 1), &table);
-        }
-    }
-    for (pattern, skip) in [
-        ("ost.OSS.*.stats", 2),
-        ("mds.MDS.*.stats", 2),
-        ("mgs.MGS.*.stats", 2),
-        ("ldlm.services.*.stats", 2),
-    ] {
-        for (name, table) in params.tables(pattern) {
-            service_stats(&mut out, part(&name, skip), &table);
-        }
-    }
-    for (name, table) in params.tables("*.*.*.requests_by_cpt") {
-        let CounterTable::Numbers(counts) = table else { continue };
-        for (cpt, count) in counts.into_iter().enumerate() {
-            let labels = [("service", part(&name, 2)), ("cpt", &cpt.to_string())];
-            out.counter(
-                "nacre_cpt_requests_total",
-                "Requests that a CPU partition has handled",
-                &labels,
-                count as f64,
-            );
-        }
-    }
-    network(env, lnet, &mut out);
+    daemon(&mut out, params);
+    targets::add(&mut out, params);
+    services::add(&mut out, params);
+    network::add(&mut out, env, lnet);
+    targets::add_jobs(&mut out, params);
     out.finish()
+}
+
+/// Version, health and memory.
+fn daemon(out: &mut Exposition, params: &ParamTree) {
+    let value = |name: &str| Some(params.get(name).ok()?.into_iter().next()?.value);
+    if let Some(version) = value("version") {
+        out.add(families::BUILD, &[("version", version.trim())], 1.0);
+    }
+    let is_healthy = value("health_check").is_some_and(|text| text.trim() == "healthy");
+    let labels = [("component", "health"), ("target", "lustre")];
+    out.add(families::HEALTH, &labels, f64::from(is_healthy));
+    for (name, family) in
+        [("req_bytes", families::REQUEST_MEMORY), ("req_bytes_max", families::REQUEST_MEMORY_MAX)]
+    {
+        if let Some(bytes) = value(name).and_then(|text| text.trim().parse().ok()) {
+            out.add(family, &[], bytes);
+        }
+    }
 }
 
 /// Part `at` of a parameter's name.
@@ -165,186 +92,113 @@ fn lines(table: &CounterTable) -> impl Iterator<Item = &Row> {
     rows.iter().filter(|row| row.counter.samples > 0)
 }
 
-fn health(params: &ParamTree, out: &mut Exposition) {
-    let text = params
-        .get("health_check")
-        .ok()
-        .and_then(|found| found.into_iter().next())
-        .map(|param| param.value);
-    let is_healthy = text.is_some_and(|text| text.trim() == "healthy");
-    let labels = [("component", "health"), ("target", "lustre")];
-    out.gauge(
-        "lustre_health_check",
-        "Current health status: 1 is healthy, 0 is unhealthy",
-        &labels,
-        f64::from(is_healthy),
-    );
-}
-
-/// Target and value of `BASE.*.LEAF`.
+/// Values of `BASE.*.LEAF`, each with the part of its name that `*` is.
 fn values(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String, String)> {
     let found = params.get(&format!("{base}.*.{leaf}")).unwrap_or_default();
     let depth = base.split('.').count();
-    found
-        .into_iter()
-        .map(|param| (param.name.split('.').nth(depth).unwrap_or_default().to_owned(), param.value))
-        .collect()
-}
-
-fn target_stats(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
-    for line in lines(table) {
-        let labels = [("component", component), ("target", target)];
-        let Some(kind) =
-            line.name.strip_suffix("_bytes").filter(|kind| matches!(*kind, "read" | "write"))
-        else {
-            let labels = [labels[0], labels[1], ("operation", line.name)];
-            out.counter(
-                "lustre_stats_total",
-                "Number of operations the filesystem has performed.",
-                &labels,
-                line.counter.samples as f64,
-            );
-            continue;
-        };
-        let (samples, minimum, maximum, total) = match kind {
-            "read" => READ_NAMES,
-            _ => WRITE_NAMES,
-        };
-        out.counter(
-            samples,
-            "Total number of transfers that have been recorded.",
-            &labels,
-            line.counter.samples as f64,
-        );
-        if line.detail >= Detail::Sum {
-            let Counter { min, max, sum, .. } = line.counter;
-            out.gauge(minimum, "The minimum transfer size in bytes.", &labels, min as f64);
-            out.gauge(maximum, "The maximum transfer size in bytes.", &labels, max as f64);
-            out.counter(
-                total,
-                "The total number of bytes that have been transferred.",
-                &labels,
-                sum as f64,
-            );
-        }
-    }
-}
-
-type ByteNames = (&'static str, &'static str, &'static str, &'static str);
-
-const READ_NAMES: ByteNames = (
-    "lustre_read_samples_total",
-    "lustre_read_minimum_size_bytes",
-    "lustre_read_maximum_size_bytes",
-    "lustre_read_bytes_total",
-);
-const WRITE_NAMES: ByteNames = (
-    "lustre_write_samples_total",
-    "lustre_write_minimum_size_bytes",
-    "lustre_write_maximum_size_bytes",
-    "lustre_write_bytes_total",
-);
-
-fn service_stats(out: &mut Exposition, service: &str, table: &CounterTable) {
-    for line in lines(table) {
-        let labels = [("service", service), ("counter", line.name), ("unit", line.unit)];
-        let Counter { samples, max, sum, .. } = line.counter;
-        let help = "Samples of a service's counter";
-        out.gauge("nacre_service_samples", help, &labels, samples as f64);
-        if line.detail >= Detail::Sum {
-            out.gauge(
-                "nacre_service_maximum",
-                "Largest sample of a service's counter",
-                &labels,
-                max as f64,
-            );
-            let help = "Sum of a service's counter";
-            out.counter("nacre_service_sum_total", help, &labels, sum as f64);
-        }
-    }
-}
-
-fn network(env: &Env, lnet: &Lnet, out: &mut Exposition) {
-    let counters = env.net_counters();
-    let labels = [("component", "lnet"), ("target", "lnet")];
-    for (name, help, value) in [
-        (
-            "lustre_send_count_total",
-            "Total number of messages that have been sent",
-            counters.send_count,
-        ),
-        (
-            "lustre_receive_count_total",
-            "Total number of messages that have been received",
-            counters.recv_count,
-        ),
-        ("lustre_send_bytes_total", "Total number of bytes sent", counters.send_bytes),
-        ("lustre_receive_bytes_total", "Total number of bytes received", counters.recv_bytes),
-    ] {
-        out.counter(name, help, &labels, value as f64);
-    }
-    const HELP: &str =
-        "Credits for messages: at rest, now, and the lowest ever; below zero is a queue";
-    let level = |out: &mut Exposition, name, label: (&str, &str), level: env::Level| {
-        for (what, value) in [("max", level.max), ("now", level.now), ("min", level.min)] {
-            out.gauge(name, HELP, &[label, ("level", what)], value as f64);
-        }
-    };
-    for (cpt, credits) in lnet.interface_levels().into_iter().enumerate() {
-        level(out, "nacre_lnet_interface_credits", ("cpt", &cpt.to_string()), credits);
-    }
-    let mut peers = lnet.peer_levels();
-    out.gauge("nacre_lnet_peers", "Peers that are known", &[], peers.len() as f64);
-    peers.sort_by_key(|(nid, _, level, _)| (level.min, *nid));
-    out.dropped(peers.len().saturating_sub(PEERS_MAX) * 4);
-    for (nid, _, credits, bytes) in peers.into_iter().take(PEERS_MAX) {
-        let nid = nid.to_string();
-        level(out, "nacre_lnet_peer_credits", ("nid", &nid), credits);
-        out.gauge(
-            "nacre_lnet_peer_queue_bytes",
-            "Bytes of messages that are not sent",
-            &[("nid", &nid)],
-            bytes as f64,
-        );
-    }
+    found.into_iter().map(|param| (part(&param.name, depth).to_owned(), param.value)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use types::Timespec;
+    use types::{Counter, Detail, Timespec};
 
-    #[test]
-    fn parameters_become_metrics_under_the_names_of_the_exporter() {
+    use super::*;
+
+    /// Parameters for each family, as the daemons have them.
+    fn tree() -> ParamTree {
         let params = ParamTree::new();
-        params.register("health_check", || "healthy".into());
-        params.register("obdfilter.testfs-OST0001.kbytesavail", || "4096".into());
+        for (name, value) in [
+            ("version", "0.1.0"),
+            ("health_check", "healthy"),
+            ("req_bytes", "4096"),
+            ("req_bytes_max", "2147483648"),
+            ("mgs.MGS.num_exports", "3"),
+            ("llite.testfs-9a80.lost", "1"),
+            ("llite.testfs-9a80.waiting_on", "OST0000: lost\nOST0001: lost"),
+            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.lock_count", "7"),
+            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.grant_hits", "70"),
+            ("obdfilter.testfs-OST0001.kbytesavail", "4096"),
+            ("obdfilter.testfs-OST0001.kbytesfree", ""),
+            ("obdfilter.testfs-OST0001.dirty_data_bytes", "512"),
+            ("obdfilter.testfs-OST0001.scrub_status", "status: damaged\npages_checked: 7\n"),
+        ] {
+            params.register(name, move || value.to_owned());
+        }
+        for (index, name) in OF_MDT.iter().enumerate() {
+            let value = (index + 1).to_string();
+            params.register(format!("mdt.testfs-MDT0000.{name}"), move || value.clone());
+        }
+        params.register("mdt.testfs-MDT0000.recovery_status", || RECOVERY.to_owned());
+        params.register("ost.OSS.ost_io.nrs_stats", || NRS.to_owned());
         let show = |name: &str, table: CounterTable| {
             params.register_table(name, move || Ok(table.clone()), None);
         };
-        let reads = counter(&[4_096, 1_048_576, 1_048_576]);
         let rows = vec![
-            Row::bytes("read_bytes", reads),
-            Row::bytes("write_bytes", Counter::default()),
+            Row::bytes("read_bytes", counter(&[4_096, 1_048_576, 1_048_576])),
+            Row::bytes("write_bytes", counter(&[7])),
             Row::requests("create", 7),
+            Row::requests("sync", 0),
         ];
         let at = Some(Timespec::new(1, 2));
-        show("obdfilter.testfs-OST0001.stats", CounterTable::Lines { at, rows });
-        let groups = vec![("dd.0".to_owned(), vec![Row::bytes("read_bytes", counter(&[1, 2]))])];
+        show("obdfilter.testfs-OST0001.stats", CounterTable::Lines { at, rows: rows.clone() });
+        let groups = vec![("dd.0".to_owned(), rows)];
         let jobs = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
         show("obdfilter.testfs-OST0001.job_stats", jobs);
-        let waits = Row {
-            name: "req_waittime",
-            unit: "usec",
-            counter: counter(&[1, 2, 3, 5, 9]),
-            detail: Detail::Squares,
+        let row = |name, unit, samples: &[u64]| {
+            let (counter, detail) = (counter(samples), Detail::Squares);
+            Row { name, unit, counter, detail }
         };
-        show("ost.OSS.ost_io.stats", CounterTable::Lines { at: None, rows: vec![waits] });
+        let rows = vec![
+            row("req_waittime", "usec", &[1, 2, 3, 5, 9]),
+            row("req_qdepth", "reqs", &[4, 2]),
+            row("ost_read", "usec", &[250_000, 500_000]),
+        ];
+        show("ost.OSS.ost_io.stats", CounterTable::Lines { at: None, rows });
         show("ost.OSS.ost_io.requests_by_cpt", CounterTable::Numbers(vec![5, 0]));
+        params
+    }
+
+    const OF_MDT: [&str; 16] = [
+        "kbytestotal",
+        "kbytesfree",
+        "filestotal",
+        "filesfree",
+        "last_committed",
+        "evictions",
+        "callback_timeouts",
+        "open_handles",
+        "locks_held",
+        "locks_waiting",
+        "leases_held",
+        "lease_waits",
+        "grants_held",
+        "grants_recalled",
+        "grant_waits",
+        "grants_expelled",
+    ];
+
+    const RECOVERY: &str = "status: RECOVERING\ntime_remaining: 9\nconnected_clients: 2/3\n\
+                            completed_clients: 1/3\nreplayed_requests: 40\n\
+                            queued_requests: 5\nnext_transno: 77\n";
+
+    const NRS: &str = "regular_requests:\n  - { name: fifo, queued: 2, active: 1, started: 8, \
+                       declined: 0, removed: 0, promoted: 0, forced: 3, waited_us: 1500000, \
+                       waited_us_max: 1000000 }\n";
+
+    #[test]
+    fn parameters_become_metrics_under_the_names_of_the_exporter() {
+        let params = tree();
         let text = env_os::run(env_os::OsConfig::default(), |env| async move {
             gather(&env, &params, &Lnet::default())
         });
         assert_eq!(text, include_str!("scrape.txt"));
+        // no peer is known here
+        let of_peers = [families::PEER_CREDITS.name, families::PEER_QUEUE.name];
+        for family in families::ALL {
+            let is_shown = text.contains(&format!("# HELP {} {}\n", family.name, family.help));
+            assert!(is_shown != of_peers.contains(&family.name), "{}", family.name);
+        }
     }
 
     fn counter(samples: &[u64]) -> Counter {

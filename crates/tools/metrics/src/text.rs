@@ -7,87 +7,54 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::families::{DROPPED, Family, Kind};
+
 /// Series of one scrape at most.
 pub(crate) const SERIES_MAX: usize = 4_096;
 
 /// Bytes of a label's value at most; what is longer is cut.
 const LABEL_BYTES_MAX: usize = 128;
 
-struct Family {
-    help: &'static str,
-    kind: &'static str,
-    lines: String,
-}
-
 /// A scrape in the making.
 #[derive(Default)]
 pub(crate) struct Exposition {
-    families: BTreeMap<&'static str, Family>,
+    /// By name: the family and the lines of its series.
+    families: BTreeMap<&'static str, (&'static Family, String)>,
     series: usize,
     dropped: usize,
 }
 
 impl Exposition {
-    pub(crate) fn gauge(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) {
-        self.add(name, help, "gauge", labels, value);
-    }
-
-    pub(crate) fn counter(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) {
-        self.add(name, help, "counter", labels, value);
-    }
-
-    /// So many series were left out by whoever counts them.
+    /// So many series were left out by the caller.
     pub(crate) fn dropped(&mut self, count: usize) {
         self.dropped += count;
     }
 
-    fn add(
-        &mut self,
-        name: &'static str,
-        help: &'static str,
-        kind: &'static str,
-        labels: &[(&str, &str)],
-        value: f64,
-    ) {
+    pub(crate) fn add(&mut self, family: &'static Family, labels: &[(&str, &str)], value: f64) {
         if self.series >= SERIES_MAX {
             self.dropped += 1;
             return;
         }
         self.series += 1;
-        let family =
-            self.families.entry(name).or_insert(Family { help, kind, lines: String::new() });
-        family.lines.push_str(name);
+        let (_, lines) = self.families.entry(family.name).or_insert((family, String::new()));
+        lines.push_str(family.name);
         for (index, (label, value)) in labels.iter().enumerate() {
             let open = if index == 0 { '{' } else { ',' };
-            let _ = write!(family.lines, "{open}{label}=\"{}\"", escaped(value));
+            let _ = write!(lines, "{open}{label}=\"{}\"", escaped(value));
         }
         let close = if labels.is_empty() { "" } else { "}" };
-        let _ = writeln!(family.lines, "{close} {value}");
+        let _ = writeln!(lines, "{close} {value}");
     }
 
     pub(crate) fn finish(mut self) -> String {
-        let dropped = self.dropped as f64;
         self.series = 0; // there is always room for this one
-        self.gauge(
-            "nacre_metrics_dropped_series",
-            "Series that were left out because there are too many",
-            &[],
-            dropped,
-        );
+        self.add(DROPPED, &[], self.dropped as f64);
         let mut out = String::new();
-        for (name, Family { help, kind, lines }) in self.families {
+        for (Family { name, kind, help }, lines) in self.families.into_values() {
+            let kind = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+            };
             let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
         }
         out
@@ -113,27 +80,35 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::{BUILD, LOST};
 
     #[test]
     fn families_stand_together_and_labels_are_escaped() {
         let mut out = Exposition::default();
-        out.counter("b_total", "B.", &[("x", "a\"b\\c\nd")], 2.0);
-        out.gauge("a", "A.", &[], 0.5);
-        out.counter("b_total", "B.", &[("x", "1"), ("y", "2")], 3.0);
+        out.add(LOST, &[("x", "a\"b\\c\nd")], 2.0);
+        out.add(BUILD, &[], 0.5);
+        out.add(LOST, &[("x", "1"), ("y", "2")], 3.0);
+        let expected = format!(
+            "# HELP nacre_build_info {}\n# TYPE nacre_build_info gauge\nnacre_build_info 0.5\n\
+             # HELP nacre_lost_changes_total {}\n# TYPE nacre_lost_changes_total counter\n\
+             nacre_lost_changes_total{{x=\"a\\\"b\\\\c\\nd\"}} 2\n\
+             nacre_lost_changes_total{{x=\"1\",y=\"2\"}} 3\n\
+             # HELP nacre_metrics_dropped_series ",
+            BUILD.help, LOST.help
+        );
         let text = out.finish();
-        assert!(text.starts_with(
-            "# HELP a A.\n# TYPE a gauge\na 0.5\n# HELP b_total B.\n# TYPE b_total counter\nb_total{x=\"a\\\"b\\\\c\\nd\"} 2\nb_total{x=\"1\",y=\"2\"} 3\n"
-        ));
+        assert!(text.starts_with(&expected), "{text}");
     }
 
     #[test]
     fn series_are_bounded_and_what_is_left_out_is_counted() {
         let mut out = Exposition::default();
         for peer in 0..SERIES_MAX + 10 {
-            out.gauge("a", "A.", &[("peer", &peer.to_string())], 1.0);
+            out.add(LOST, &[("peer", &peer.to_string())], 1.0);
         }
         let text = out.finish();
-        assert_eq!(text.lines().filter(|line| line.starts_with("a{")).count(), SERIES_MAX);
+        let series = text.lines().filter(|line| line.starts_with("nacre_lost_changes_total{"));
+        assert_eq!(series.count(), SERIES_MAX);
         assert!(text.ends_with("nacre_metrics_dropped_series 10\n"));
     }
 }
