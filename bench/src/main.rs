@@ -108,9 +108,9 @@ fn measure(
     }
     machine.warn_of_load();
     let bed = Bed::make(scale)?;
-    let mut failed = Vec::new();
-    for part in open {
-        eprintln!("== {}: {}", part.name, part.about);
+    let (mut failed, count) = (Vec::new(), open.len());
+    for (index, part) in open.into_iter().enumerate() {
+        eprintln!("== {} of {count}: {}: {}", index + 1, part.name, part.about);
         let start = Instant::now();
         // the hands of the mounted tests panic where a file system does not come up
         let outcome = catch_unwind(AssertUnwindSafe(|| (part.run)(&bed, scale)));

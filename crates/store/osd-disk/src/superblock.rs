@@ -203,11 +203,25 @@ pub struct TargetLock {
     _file: File,
 }
 
+/// Is called while a directory of an old target is removed, with the number of entries that are
+/// gone and the number of all.
+pub type Watch<'a> = dyn FnMut(u64, u64) + 'a;
+
 /// Makes `dir` the target `superblock`; the directory is made if it is not there. A target that is
 /// there already is refused without `reformat`. A directory without a superblock is refused when it
 /// holds anything else.
 pub fn format(dir: &Path, superblock: &Superblock, reformat: bool) -> Result<(), DiskError> {
-    let _lock = clear(dir, reformat, &PARTS)?;
+    format_watched(dir, superblock, reformat, &mut |_, _| ())
+}
+
+/// The same, which may take minutes where there are many objects.
+pub fn format_watched(
+    dir: &Path,
+    superblock: &Superblock,
+    reformat: bool,
+    watch: &mut Watch<'_>,
+) -> Result<(), DiskError> {
+    let _lock = clear(dir, reformat, &PARTS, watch)?;
     write(dir, superblock)
 }
 
@@ -240,7 +254,7 @@ pub fn clear_for_records(dir: &Path, reformat: bool) -> Result<TargetLock, DiskE
         return Err(DiskError::io(dir, "is not empty")(std::io::Error::other(why)));
     }
     let parts: Vec<&str> = PARTS.into_iter().filter(|part| *part != DATA).collect();
-    clear(dir, reformat, &parts)
+    clear(dir, reformat, &parts, &mut |_, _| ())
 }
 
 /// Gives a directory that was filled its superblock: it is a target that was served from now on,
@@ -252,7 +266,12 @@ pub fn finish(dir: &Path, superblock: &Superblock, _locked: &TargetLock) -> Resu
     write(dir, &Superblock { compat, ..superblock.clone() })
 }
 
-fn clear(dir: &Path, reformat: bool, parts: &[&str]) -> Result<TargetLock, DiskError> {
+fn clear(
+    dir: &Path,
+    reformat: bool,
+    parts: &[&str],
+    watch: &mut Watch<'_>,
+) -> Result<TargetLock, DiskError> {
     std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
     let formatted = exists(&dir.join(FILE))?;
     if formatted && !reformat {
@@ -265,7 +284,7 @@ fn clear(dir: &Path, reformat: bool, parts: &[&str]) -> Result<TargetLock, DiskE
     let lock = lock_file(&dir.join(LOCK_FILE), dir)?;
     for part in parts {
         if is_ours(dir, part)? {
-            remove(&dir.join(part))?;
+            remove(&dir.join(part), watch)?;
         }
     }
     sync_dir(dir)?;
@@ -411,14 +430,28 @@ fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
     Ok(())
 }
 
-fn remove(path: &PathBuf) -> Result<(), DiskError> {
+fn remove(path: &Path, watch: &mut Watch<'_>) -> Result<(), DiskError> {
     let removed = match std::fs::symlink_metadata(path) {
-        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),
+        Ok(meta) if meta.is_dir() => remove_dir(path, watch),
         Ok(_) => std::fs::remove_file(path),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     };
     removed.map_err(DiskError::io(path, "cannot be removed"))
+}
+
+/// Entry by entry: objects are in a few directories of the same size.
+fn remove_dir(path: &Path, watch: &mut Watch<'_>) -> std::io::Result<()> {
+    let entries: Vec<_> = std::fs::read_dir(path)?.collect::<Result<_, _>>()?;
+    for (gone, entry) in entries.iter().enumerate() {
+        watch(gone as u64, entries.len() as u64);
+        if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())?;
+        } else {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    std::fs::remove_dir(path)
 }
 
 #[cfg(test)]
@@ -484,6 +517,25 @@ mod tests {
         leave_behind();
         format(dir.path(), &superblock(), true).expect("reformats");
         assert!(!dir.path().join("peers").exists());
+    }
+
+    #[test]
+    fn removal_of_objects_shows_how_far_it_is() {
+        let dir = TestDir::new();
+        format(dir.path(), &superblock(), false).expect("formats");
+        let objects = dir.path().join(OBJECTS);
+        for index in 0..3 {
+            let some = objects.join(format!("d{index:02}"));
+            std::fs::create_dir_all(&some).expect("made");
+            std::fs::write(some.join("2-1f-0"), "bytes").expect("written");
+        }
+        std::os::unix::fs::symlink(dir.path(), objects.join("link")).expect("made");
+        let mut seen = Vec::new();
+        format_watched(dir.path(), &superblock(), true, &mut |gone, all| seen.push((gone, all)))
+            .expect("reformats");
+        assert_eq!(seen, [(0, 4), (1, 4), (2, 4), (3, 4)]);
+        assert!(!objects.exists());
+        assert_eq!(open(dir.path()).expect("a link is not followed"), superblock());
     }
 
     #[test]

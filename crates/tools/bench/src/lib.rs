@@ -7,4 +7,5 @@ pub mod lnet;
 pub mod mdtest;
 mod setting;
 mod stats;
+mod steps;
 mod tasks;

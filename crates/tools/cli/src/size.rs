@@ -1,5 +1,6 @@
 //! Sizes in human notation. Suffixes are powers of two.
 
+pub(crate) use ctl::progress::human;
 use types::{ByteSize, ByteSizeError};
 
 /// From `64K`, `1m`, `1MiB`, `4096`; any case, optionally followed by `b`, `i` or `ib`.
@@ -13,21 +14,6 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     }
 }
 
-/// As `lfs df -h` prints a number of KiB or inodes: `100.0G`; `unit` is 1024, or 1000 for `-H`.
-pub(crate) fn human(bytes: u64, unit: u64) -> String {
-    let mut value = bytes as f64;
-    let mut suffixes = ["", "K", "M", "G", "T", "P", "E"].into_iter();
-    let mut suffix = suffixes.next().unwrap_or_default();
-    for next in suffixes {
-        if value < unit as f64 {
-            break;
-        }
-        value /= unit as f64;
-        suffix = next;
-    }
-    if suffix.is_empty() { format!("{bytes}") } else { format!("{value:.1}{suffix}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,14 +24,6 @@ mod tests {
         let form = "'1x' is no size: expected a number with an optional suffix k, m, g, t, p or e";
         assert_eq!(parse("1x"), Err(form.into()));
         assert_eq!(parse("16e"), Err("'16e' is too large: a size fits 64 bits".into()));
-    }
-
-    #[test]
-    fn large_numbers_are_shortened() {
-        assert_eq!(
-            [human(100 << 30, 1024), human(1000, 1024), human(1500, 1000)],
-            ["100.0G", "1000", "1.5K"]
-        );
     }
 
     /// Fuzz target: a size that is accepted is the same in capital letters, and 1024 times as much

@@ -8,6 +8,7 @@
 //! | where sockets are, and which daemon serves a mount | [`rundir`], [`mounts`] |
 //! | how a command starts a daemon | [`background`] |
 //! | what daemons and commands say on stderr | [`say!`] |
+//! | how far a long command is, on a terminal | [`progress`] |
 //!
 //! The protocol is one JSON object per line, answered by one line: `{"ok": ANSWER}` or
 //! `{"err": {"errno": 22, "text": "..."}}`. Every user may read. Changes require root or the
@@ -17,6 +18,7 @@ pub mod ask;
 pub mod background;
 pub mod everywhere;
 pub mod mounts;
+pub mod progress;
 mod proto;
 pub mod rundir;
 pub mod say;

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
+use ctl::progress::{Progress, Unit};
 use osd::{MetaStore, View};
 use osd_disk::{DiskMeta, MetaOptions, superblock};
 use types::{Fid, FsName, TargetId, TargetKind};
@@ -32,6 +33,8 @@ pub const DIFFERENT: u8 = 3;
 const EXPECTED_MAX: usize = 1 << 20;
 /// Files of which the objects are read at once.
 const FILES_AT_ONCE: usize = 1_024;
+/// What the line on a terminal counts.
+const OBJECTS: Unit = Unit::Count("objects");
 
 /// What to compare.
 #[derive(Clone, Debug)]
@@ -71,10 +74,13 @@ pub(crate) fn compare(
     out: &mut dyn Write,
 ) -> Result<Differences> {
     let view = meta.running().context("records")?;
-    let mut check = Check { view: &*view, fsname, lists, out, unlisted: BTreeMap::new() };
+    let objects: u64 = lists.osts.values().sum();
+    let progress = Progress::new("objects without a name", OBJECTS);
+    let unlisted = BTreeMap::new();
+    let mut check = Check { view: &*view, fsname, lists, out, unlisted, objects, progress };
     let found = Differences { unnamed: check.unnamed()?, missing: check.missing()? };
     check.out.flush()?;
-    let objects: u64 = lists.osts.values().sum();
+    drop(std::mem::take(&mut check.progress));
     ctl::say!(
         "{objects} objects on {} OSTs: {} without a name; {} names without an object",
         lists.osts.keys().filter(|id| id.is_ost()).count(),
@@ -95,6 +101,9 @@ struct Check<'a> {
     out: &'a mut dyn Write,
     /// Objects that must be on OSTs of which there is no list.
     unlisted: BTreeMap<TargetId, u64>,
+    /// How many are listed.
+    objects: u64,
+    progress: Progress,
 }
 
 /// Objects that must be there, and their files.
@@ -102,12 +111,15 @@ type Expected = BTreeMap<(TargetId, Fid), Fid>;
 
 impl Check<'_> {
     fn unnamed(&mut self) -> Result<u64> {
-        let mut count = 0;
-        let Check { view, fsname, lists, out, .. } = self;
+        let (mut count, mut seen) = (0, 0);
+        let Check { view, fsname, lists, out, objects, progress, .. } = self;
         lists.each(&mut |object| {
+            seen += 1;
+            progress.show(seen, *objects, "");
             let (ost, file) = (object.ost, object.file);
             if !mdt::names_object(*view, file, ost.index, object.object).context("records")? {
                 count += 1;
+                progress.erase();
                 writeln!(out, "unnamed {} {} {file}", ost.name(*fsname), object.object)?;
             }
             Ok(())
@@ -123,7 +135,11 @@ impl Check<'_> {
             if expected.is_empty() {
                 continue;
             }
+            self.progress.begin("names without an object", OBJECTS);
+            let (mut seen, progress, objects) = (0, &self.progress, self.objects);
             self.lists.each(&mut |object| {
+                seen += 1;
+                progress.show(seen, objects, "");
                 expected.remove(&(object.ost, object.object));
                 Ok(())
             })?;
@@ -131,6 +147,7 @@ impl Check<'_> {
                 count += 1;
                 let path = mdt::path(self.view, file).context("records")?.unwrap_or_default();
                 let (ost, path) = (ost.name(self.fsname), path.escape_ascii());
+                self.progress.erase();
                 writeln!(self.out, "missing {ost} {object} {file} {path}")?;
             }
         }

@@ -1,9 +1,10 @@
 //! `nacre export-meta`: writes all records of an MDT that is served here into one file.
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ctl::progress::{Progress, Unit, human};
 use ctl::{Ask, Export, Reply, ask, everywhere};
 
 /// What to export and where to.
@@ -16,10 +17,8 @@ pub struct Options {
 
 /// Between questions.
 const ASKED_EVERY: Duration = Duration::from_millis(50);
-/// Between lines that say how far it is.
-const SHOWN_EVERY: Duration = Duration::from_secs(5);
 
-/// Exports, and says how far it is.
+/// Exports, and says on a terminal how far it is.
 pub fn run(options: &Options) -> Result<()> {
     let file = std::path::absolute(&options.file)?;
     let path = file.to_str().context("the name of the file is not UTF-8")?.to_owned();
@@ -27,26 +26,19 @@ pub fn run(options: &Options) -> Result<()> {
         .with_context(|| format!("no server on this machine serves {}", options.target))?;
     let begin = Ask::ExportMeta { target: options.target.clone(), path };
     let mut export = answer(ask::ask(&socket, &begin)?)?;
-    let mut shown = Instant::now();
+    let progress = Progress::new(&options.target, Unit::Count("records"));
     while !export.is_done {
         std::thread::sleep(ASKED_EVERY);
         export = answer(ask::ask(&socket, &Ask::ExportState { number: export.number })?)?;
-        if shown.elapsed() >= SHOWN_EVERY && !export.is_done {
-            shown = Instant::now();
-            ctl::say!("{}: {}", options.target, so_far(&export));
-        }
+        progress.show(export.records, export.records_in_all, &human(export.bytes, 1_024));
     }
+    drop(progress);
     if let Some(failure) = export.failure {
         bail!("{}: {}", options.target, failure.text);
     }
     let (records, bytes) = (export.records, export.bytes);
     ctl::say!("{}: {records} records, {bytes} bytes, in {}", options.target, file.display());
     Ok(())
-}
-
-fn so_far(export: &Export) -> String {
-    let Export { records, records_in_all, bytes, .. } = export;
-    format!("{records} of {records_in_all} records, {bytes} bytes")
 }
 
 fn answer(reply: Reply) -> Result<Export> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
+use ctl::progress::{Progress, Unit};
 use osd_disk::{Superblock, superblock};
 use types::{FsName, NidAddr, TargetId, TargetKind, Timespec};
 
@@ -18,6 +19,9 @@ pub struct Options {
     pub reformat: bool,
     pub dir: PathBuf,
 }
+
+/// Old objects are in directories of the same size.
+const REMOVED: Unit = Unit::Step("directory");
 
 /// Makes the targets and says so on stderr.
 pub fn run(options: &Options) -> Result<()> {
@@ -50,14 +54,17 @@ fn check(options: &Options) -> Result<()> {
 /// Makes the targets: their names and where they are.
 pub(crate) fn make(options: &Options) -> Result<Vec<(String, PathBuf)>> {
     check(options)?;
-    let mut made = Vec::new();
+    let (mut made, progress) = (Vec::new(), Progress::new("format", REMOVED));
     for target in &options.targets {
         let name = target.name(options.fsname);
         let dir =
             if options.targets.len() == 1 { options.dir.clone() } else { options.dir.join(&name) };
         let superblock =
             Superblock::new(options.fsname, *target, random_uuid()?, options.mgs.clone(), now());
-        superblock::format(&dir, &superblock, options.reformat)?;
+        progress.begin(&name, REMOVED);
+        superblock::format_watched(&dir, &superblock, options.reformat, &mut |gone, all| {
+            progress.show(gone, all, "removes the old target");
+        })?;
         made.push((name, dir));
     }
     Ok(made)

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
+use ctl::progress::{Progress, Unit};
 use mdt::HighestIds;
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use osd_disk::export::{Change, Head, Reader};
@@ -45,10 +46,13 @@ const CHANGES_AT_ONCE: usize = 256;
 const DIRTY_BYTES_MAX: u64 = 16 << 20;
 /// Commits that a set waits for on a full store: pages freed by one can be taken by the second.
 const FULL_COMMITS_MAX: u32 = 2;
+/// What the line on a terminal counts.
+const RECORDS: Unit = Unit::Count("records");
 
 /// Imports, and compares with the OSTs that are listed.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
-    let (head, records) = checked(options)?;
+    let progress = Progress::new(&shown(options), RECORDS);
+    let (head, records) = checked(options, &progress)?;
     let (fsname, target) = (head.superblock.fsname, head.superblock.target);
     let name = head.superblock.name();
     ensure!(target.kind == TargetKind::Mdt, "{} is of {name}, not of an MDT", shown(options));
@@ -68,13 +72,15 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     );
     let lock = superblock::clear_for_records(&options.dir, options.reformat)?;
     let meta = DiskMeta::open(&options.dir, &MetaOptions::default())?;
+    progress.begin(&name, RECORDS);
     env_os::run(env_os::OsConfig::default(), |_env| async {
-        put_in(options, &*meta).await?;
+        put_in(options, &*meta, records, &progress).await?;
         forget_clients(&*meta).await?;
         begin_anew(target, &*meta, &highest).await
     })
     .with_context(|| name.clone())?;
     superblock::finish(&options.dir, &superblock, &lock)?;
+    drop(progress);
     let (age, dir) = (age_seconds(&head), options.dir.display());
     ctl::say!("{name}: {records} records, exported {age} s ago, are in {dir}");
     if lists.osts.is_empty() {
@@ -104,11 +110,12 @@ fn open(options: &Options) -> Result<Reader<BufReader<File>>> {
 }
 
 /// Reads all of the export: its head, and the number of changes.
-fn checked(options: &Options) -> Result<(Head, u64)> {
+fn checked(options: &Options, progress: &Progress) -> Result<(Head, u64)> {
     let mut reader = open(options)?;
     let mut count = 0;
     while let Some(changes) = next(&mut reader, options)? {
         count += changes.len() as u64;
+        progress.show(count, 0, "checks the export");
     }
     Ok((reader.head().clone(), count))
 }
@@ -118,13 +125,20 @@ fn next(reader: &mut Reader<BufReader<File>>, options: &Options) -> Result<Optio
 }
 
 /// Puts all records in, durably.
-async fn put_in(options: &Options, meta: &dyn MetaStore) -> Result<()> {
-    let mut reader = open(options)?;
+async fn put_in(
+    options: &Options,
+    meta: &dyn MetaStore,
+    all: u64,
+    progress: &Progress,
+) -> Result<()> {
+    let (mut reader, mut done) = (open(options)?, 0);
     while let Some(changes) = next(&mut reader, options)? {
         for some in changes.chunks(CHANGES_AT_ONCE) {
             let mut set = WriteSet::new();
             set.changes = some.iter().map(as_it_is_put).collect();
             apply(meta, &set).await?;
+            done += some.len() as u64;
+            progress.show(done, all, "");
         }
         if meta.dirty_bytes() >= DIRTY_BYTES_MAX {
             meta.commit().await.context("records")?;

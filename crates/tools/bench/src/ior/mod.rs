@@ -19,6 +19,7 @@ use types::{ByteSize, ByteSizeError};
 
 use crate::setting::{self, Subject, directory};
 use crate::stats;
+use crate::steps::Steps;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -245,13 +246,17 @@ pub fn run(args: &IorArgs) -> Result<()> {
     }
     ensure!(args.against.is_none() || !setting.in_process, "{}", setting::REFUSAL);
     let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
+    let runs = rounds as usize * if args.against.is_some() { 2 } else { 1 };
+    let steps = Steps::new("ior", runs * args.phases().len());
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.extend(one(args)?);
+        ours.extend(one(args, &steps)?);
         if let Some(file) = &args.against {
-            theirs.extend(one(&IorArgs { file: file.clone(), native: None, ..args.clone() })?);
+            let args = IorArgs { file: file.clone(), native: None, ..args.clone() };
+            theirs.extend(one(&args, &steps)?);
         }
     }
+    drop(steps);
     report::print(args, &setting, &ours, &theirs)
 }
 
@@ -285,10 +290,10 @@ pub fn dd(args: &DdArgs) -> Result<()> {
     })
 }
 
-fn one(args: &IorArgs) -> Result<Vec<Sample>> {
+fn one(args: &IorArgs, steps: &Steps) -> Result<Vec<Sample>> {
     match &args.native {
-        Some(address) => native::run(args, address),
-        None => posix::run(args),
+        Some(address) => native::run(args, address, steps),
+        None => posix::run(args, steps),
     }
 }
 

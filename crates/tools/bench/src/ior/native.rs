@@ -13,13 +13,14 @@ use types::{ClientId, Fid, Nid, NidAddr};
 
 use super::{IorArgs, Phase, Sample, Took, sample, settle};
 use crate::stats;
+use crate::steps::Steps;
 
 const O_CREATE: u32 = (libc::O_RDWR | libc::O_CREAT) as u32;
 const O_RDWR: u32 = libc::O_RDWR as u32;
 const O_DIRECT: u32 = libc::O_DIRECT as u32;
 
 /// One run: the phases that are wanted.
-pub(super) fn run(args: &IorArgs, address: &str) -> Result<Vec<Sample>> {
+pub(super) fn run(args: &IorArgs, address: &str, steps: &Steps) -> Result<Vec<Sample>> {
     ensure!(
         !args.read_only,
         "native files are made and removed by each run: -r alone has nothing to read"
@@ -37,7 +38,7 @@ pub(super) fn run(args: &IorArgs, address: &str) -> Result<Vec<Sample>> {
             config.endpoint.nid = args.nid.map(|first| nth(first, task)).transpose()?;
             clients.push(Client::mount(&env, config).await.context("cannot mount")?);
         }
-        let outcome = phases(&env, &clients, &Rc::new(args)).await;
+        let outcome = phases(&env, &clients, &Rc::new(args), steps).await;
         for client in clients {
             client.unmount().await;
         }
@@ -54,7 +55,12 @@ fn nth(first: Nid, index: u32) -> Result<Nid> {
     Ok(format!("{}@{net}", std::net::Ipv4Addr::from(next)).parse()?)
 }
 
-async fn phases(env: &Env, clients: &[Client], args: &Rc<IorArgs>) -> Result<Vec<Sample>> {
+async fn phases(
+    env: &Env,
+    clients: &[Client],
+    args: &Rc<IorArgs>,
+    steps: &Steps,
+) -> Result<Vec<Sample>> {
     let ctx = Ctx::root();
     let stripe_count = if args.stripes == 0 { -1 } else { i32::from(args.stripes) };
     let striping = Template { stripe_count, ..Template::default() }.into();
@@ -84,6 +90,7 @@ async fn phases(env: &Env, clients: &[Client], args: &Rc<IorArgs>) -> Result<Vec
     }
     let mut samples = Vec::new();
     for phase in args.phases() {
+        steps.begin(phase);
         samples.push(one_phase(env, args, phase, &files).await?);
     }
     for file in &files {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{IorArgs, Phase, Sample, Took, sample, settle};
 use crate::stats;
+use crate::steps::Steps;
 use crate::tasks::{self, Tasks};
 
 /// O_DIRECT wants buffers on the boundaries of the device's blocks.
@@ -26,11 +27,13 @@ struct Order {
 }
 
 /// One run: the phases that are wanted.
-pub(super) fn run(args: &IorArgs) -> Result<Vec<Sample>> {
+pub(super) fn run(args: &IorArgs, steps: &Steps) -> Result<Vec<Sample>> {
     let mut tasks = Tasks::start(args.tasks)?;
     let mut calls = vec![args.calls(); args.tasks as usize];
-    let samples =
-        args.phases().into_iter().map(|phase| one_phase(args, &mut tasks, phase, &mut calls));
+    let samples = args.phases().into_iter().map(|phase| {
+        steps.begin(phase);
+        one_phase(args, &mut tasks, phase, &mut calls)
+    });
     let samples = samples.collect();
     if !args.keep {
         for task in 0..if args.file_per_task { args.tasks } else { 1 } {

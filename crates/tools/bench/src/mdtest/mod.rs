@@ -18,6 +18,7 @@ use anyhow::{Result, ensure};
 pub use report::Phase;
 
 use crate::setting::{self, Subject};
+use crate::steps::Steps;
 
 /// What to run.
 #[derive(Clone, Debug, clap::Args)]
@@ -153,19 +154,24 @@ pub fn run(args: &MdtestArgs) -> Result<()> {
     }
     ensure!(args.against.is_none() || !setting.in_process, "{}", setting::REFUSAL);
     let rounds = if args.against.is_some() { args.pairs.max(1) } else { args.iterations.max(1) };
+    let phases = Phase::ALL.into_iter().filter(|phase| args.wants(*phase)).count();
+    let runs = rounds as usize * if args.against.is_some() { 2 } else { 1 };
+    let steps = Steps::new("mdtest", runs * phases);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        ours.extend(one(args)?);
+        ours.extend(one(args, &steps)?);
         if let Some(dir) = &args.against {
-            theirs.extend(one(&MdtestArgs { dir: dir.clone(), native: None, ..args.clone() })?);
+            let args = MdtestArgs { dir: dir.clone(), native: None, ..args.clone() };
+            theirs.extend(one(&args, &steps)?);
         }
     }
+    drop(steps);
     report::print(args, &setting, &ours, &theirs)
 }
 
-fn one(args: &MdtestArgs) -> Result<Vec<Sample>> {
+fn one(args: &MdtestArgs, steps: &Steps) -> Result<Vec<Sample>> {
     match &args.native {
-        Some(address) => native::run(args, address),
-        None => posix::run(args),
+        Some(address) => native::run(args, address, steps),
+        None => posix::run(args, steps),
     }
 }

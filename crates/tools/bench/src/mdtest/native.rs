@@ -12,11 +12,12 @@ use env::Env;
 use types::{ClientId, Fid, NidAddr};
 
 use super::{MdtestArgs, Phase, Sample, Watch};
+use crate::steps::Steps;
 
 const O_RDONLY: u32 = 0;
 const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u32;
 
-pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<Vec<Sample>> {
+pub(super) fn run(args: &MdtestArgs, address: &str, steps: &Steps) -> Result<Vec<Sample>> {
     let (mgs, fsname) =
         address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
@@ -27,7 +28,7 @@ pub(super) fn run(args: &MdtestArgs, address: &str) -> Result<Vec<Sample>> {
         let client = Client::mount(&env, MountConfig::new(vec![mgs], fsname, id))
             .await
             .context("cannot mount")?;
-        let outcome = phases(&env, &client, &args).await;
+        let outcome = phases(&env, &client, &args, steps).await;
         client.unmount().await;
         outcome
     })
@@ -45,7 +46,12 @@ struct Shared {
     failure: RefCell<Option<anyhow::Error>>,
 }
 
-async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<Vec<Sample>> {
+async fn phases(
+    env: &Env,
+    client: &Client,
+    args: &MdtestArgs,
+    steps: &Steps,
+) -> Result<Vec<Sample>> {
     let ctx = Ctx::root();
     let name = format!("mdtest-native.{:x}", env.random());
     let tree = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o755).await?.fid();
@@ -69,6 +75,9 @@ async fn phases(env: &Env, client: &Client, args: &MdtestArgs) -> Result<Vec<Sam
     for phase in Phase::ALL {
         if !args.wants(phase) && phase != Phase::Remove {
             continue;
+        }
+        if args.wants(phase) {
+            steps.begin(phase);
         }
         let sample = one_phase(env, &shared, phase).await?;
         if phase == Phase::Create {

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{MdtestArgs, Phase, Sample, Watch};
 use crate::setting::settle_caches;
+use crate::steps::Steps;
 use crate::tasks::{self, Tasks};
 
 /// What a task is told to do.
@@ -22,16 +23,16 @@ struct Order {
     items: u64,
 }
 
-pub(super) fn run(args: &MdtestArgs) -> Result<Vec<Sample>> {
+pub(super) fn run(args: &MdtestArgs, steps: &Steps) -> Result<Vec<Sample>> {
     let dir = std::path::absolute(&args.dir)?;
     let tree = dir.join(format!("mdtest-tree.{}", std::process::id()));
     fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
-    let outcome = phases(args, &tree);
+    let outcome = phases(args, &tree, steps);
     let _ = fs::remove_dir_all(&tree);
     outcome
 }
 
-fn phases(args: &MdtestArgs, tree: &Path) -> Result<Vec<Sample>> {
+fn phases(args: &MdtestArgs, tree: &Path, steps: &Steps) -> Result<Vec<Sample>> {
     for task in 0..args.tasks {
         fs::create_dir_all(task_dir(args, tree, task))?;
     }
@@ -39,6 +40,7 @@ fn phases(args: &MdtestArgs, tree: &Path) -> Result<Vec<Sample>> {
     let mut made = vec![args.items; args.tasks as usize];
     let mut samples = Vec::new();
     for phase in Phase::ALL.into_iter().filter(|phase| args.wants(*phase)) {
+        steps.begin(phase);
         if args.drop_caches {
             settle_caches(matches!(phase, Phase::Stat | Phase::Read))?;
         }

@@ -2,10 +2,10 @@
 //! mount's daemon does the work; this command polls its progress. It prints nothing on success
 //! without `-v`.
 
-use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use ctl::progress::{Progress, Unit, per_second};
 use ctl::{Ask, Migration, Reply};
 use types::Errno;
 
@@ -65,16 +65,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     }
     let Args { parts, copy, yaml, .. } = args;
     let wish = Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?;
-    let mut first = First::default();
+    let (mut first, progress) = (First::default(), Progress::new(COMMAND, Unit::Bytes));
     for path in &args.paths {
-        if let Err(failed) = migrate(path, &wish, args) {
+        if let Err(failed) = migrate(path, &wish, args, &progress) {
+            progress.erase();
             first.note(&failed);
         }
     }
     first.end()
 }
 
-fn migrate(path: &Path, wish: &Wish, args: &Args) -> Result<(), Failed> {
+fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
     if found.is_dir() {
@@ -99,18 +100,18 @@ fn migrate(path: &Path, wish: &Wish, args: &Args) -> Result<(), Failed> {
     };
     let began = Instant::now();
     let mut state = ask(&mount, &begin)?;
-    let mut bar = Bar::new(&shown, began);
+    progress.begin(&shown, Unit::Bytes);
     while !state.is_done {
         let is_young = began.elapsed() < ASKED_EVERY;
         std::thread::sleep(if is_young { ASKED_FIRST } else { ASKED_EVERY });
         state = ask(&mount, &Ask::MigrationState { number: state.number })?;
-        bar.show(&state);
+        progress.show(state.copied, state.size, &format!("round {}", state.rounds));
     }
-    bar.clear();
     if let Some(failure) = state.failure {
         return Err(failed(&shown, &failure));
     }
     if args.verbose {
+        progress.erase();
         println!("{}", summary(&shown, &state, began.elapsed()));
     }
     Ok(())
@@ -142,61 +143,12 @@ fn summary(shown: &str, state: &Migration, took: Duration) -> String {
         1 => "1 round".to_owned(),
         rounds => format!("{rounds} rounds"),
     };
-    let (bytes, rate) = (human(*copied), human(rate(*copied, took)));
+    let (bytes, rate) = (human(*copied), human(per_second(*copied, took)));
     format!("{shown}: {bytes} in {rounds}, {rate}/s; others waited {pause_ms} ms at the end")
 }
 
 fn human(bytes: u64) -> String {
     size::human(bytes, 1_024)
-}
-
-fn rate(bytes: u64, took: Duration) -> u64 {
-    let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX).max(1);
-    u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(micros)).unwrap_or(u64::MAX)
-}
-
-/// A line on a terminal that says how far it is.
-struct Bar<'a> {
-    shown: &'a str,
-    began: Instant,
-    is_on: bool,
-    drawn: usize,
-}
-
-impl Bar<'_> {
-    fn new(shown: &str, began: Instant) -> Bar<'_> {
-        Bar { shown, began, is_on: std::io::stderr().is_terminal(), drawn: 0 }
-    }
-
-    fn show(&mut self, state: &Migration) {
-        if self.is_on {
-            let line = progress(self.shown, state, self.began.elapsed());
-            self.draw(&line);
-        }
-    }
-
-    fn clear(&mut self) {
-        if self.drawn > 0 {
-            self.draw("");
-            self.draw("");
-        }
-    }
-
-    fn draw(&mut self, line: &str) {
-        let mut out = std::io::stderr().lock();
-        let _nobody_looks = write!(out, "\r{line:<width$}", width = self.drawn);
-        let _nobody_looks = out.flush();
-        self.drawn = line.len();
-    }
-}
-
-/// `f: 45% of 1.0G, round 1, 512.0M/s`.
-fn progress(shown: &str, state: &Migration, took: Duration) -> String {
-    let Migration { copied, size, rounds, .. } = *state;
-    let share = (u128::from(copied) * 100).checked_div(u128::from(size)).unwrap_or(0);
-    let rate = human(rate(copied, took));
-    let size = human(size);
-    format!("{shown}: {share}% of {size}, round {rounds}, {rate}/s")
 }
 
 #[cfg(test)]
@@ -220,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_far_it_is_and_what_was_done() {
+    fn it_says_what_was_done() {
         let state = Migration {
             copied: 512 << 20,
             size: 1 << 30,
@@ -228,10 +180,7 @@ mod tests {
             pause_ms: 12,
             ..Migration::default()
         };
-        let second = Duration::from_secs(1);
-        assert_eq!(progress("f", &state, second), "f: 50% of 1.0G, round 1, 512.0M/s");
         let done = "f: 512.0M in 1 round, 512.0M/s; others waited 12 ms at the end";
-        assert_eq!(summary("f", &state, second), done);
-        assert_eq!(progress("f", &Migration::default(), second), "f: 0% of 0, round 0, 0/s");
+        assert_eq!(summary("f", &state, Duration::from_secs(1)), done);
     }
 }
