@@ -14,7 +14,9 @@
 //! | unlink, rename | [`AttrRep`] of the file that lost or changed its name | empty |
 //!
 //! The reply to a create or an unlink may also have buffer 2, [`DirRep`]: the directory after the
-//! operation, if it is leased.
+//! operation, if it is leased. The reply to an open may have all bytes of the file there
+//! ([`OpenReq::room`]). They hold for as long as the grant of the attributes that comes with them,
+//! and belong to the first reply alone ([`crate::Reply::lasting`]).
 //!
 //! | operation | buffer 0 | buffer 1 |
 //! |---|---|---|
@@ -190,8 +192,9 @@ bodies! {
         fid: WireFid,
         /// O_* flags.
         open_flags: u32,
-        /// Zero.
-        flags: u32,
+        /// Bytes of the file that the reply may carry in buffer 2, which must be all that it has;
+        /// zero: none.
+        room: u32,
         /// Zero.
         reserved: u64,
     }

@@ -35,8 +35,8 @@ pub use frame::{
     FrameKind, Hello, HelloRefusal,
 };
 pub use message::{
-    BUFS_MAX, Message, MessageError, PROJID_NONE, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES, Reply,
-    ReplyHeader, Request, RequestHeader, decode_body, encode_body,
+    BUFS_MAX, Message, MessageError, OPEN_BUFS, PROJID_NONE, REPLY_HEADER_BYTES,
+    REQUEST_HEADER_BYTES, Reply, ReplyHeader, Request, RequestHeader, decode_body, encode_body,
 };
 pub use opcode::Opcode;
 pub use parts::Parts;

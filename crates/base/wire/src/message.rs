@@ -12,6 +12,8 @@ use crate::{FRAME_HEADER_BYTES, Frame, FrameKind, Opcode, VERSION};
 
 /// Buffers of one message.
 pub const BUFS_MAX: usize = 8;
+/// Buffers of the reply to an open before the bytes of the file: body and layout record.
+pub const OPEN_BUFS: usize = 2;
 /// Bytes of a request's header.
 pub const REQUEST_HEADER_BYTES: usize = size_of::<RequestHeader>();
 /// Bytes of a reply's header.
@@ -417,6 +419,15 @@ impl Reply {
         self.bufs.get(index).cloned().unwrap_or_default()
     }
 
+    /// The buffers that a resend and a replay repeat. The bytes of a file in the reply to an open
+    /// are not among them.
+    #[must_use]
+    pub fn lasting(&self) -> &[Bytes] {
+        let is_open = self.header.opcode == Opcode::MdtOpen as u16;
+        let most = if is_open { OPEN_BUFS } else { BUFS_MAX };
+        &self.bufs[..self.bufs.len().min(most)]
+    }
+
     /// As a frame; buffers are shared, not copied.
     #[must_use]
     pub fn to_frame(&self) -> Frame {
@@ -588,6 +599,17 @@ mod tests {
         check(&stale);
         check(&Reply::ok(&request().header, request().bufs));
         check(&Reply::error(&request().header, Errno::EIO));
+    }
+
+    #[test]
+    fn the_bytes_of_a_file_do_not_last_behind_the_reply_to_an_open() {
+        let lasting = |opcode| {
+            let bufs = vec![Bytes::from_static(b"buf"); 3];
+            Reply::ok(&Request::new(opcode, Vec::new()).header, bufs).lasting().len()
+        };
+        assert_eq!((lasting(Opcode::MdtOpen), lasting(Opcode::MdtCreate)), (2, 3));
+        let short = Reply::error(&Request::new(Opcode::MdtOpen, Vec::new()).header, Errno::EIO);
+        assert!(short.lasting().is_empty());
     }
 
     #[test]

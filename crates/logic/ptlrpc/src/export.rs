@@ -167,7 +167,8 @@ impl<E> Export<E> {
     /// Keeps the answer of a modifying request. One that is older than what the tag holds is not
     /// kept.
     pub fn remember(&mut self, tag: u32, reply: &Reply) {
-        let record = Record { xid: Xid(reply.header.xid), reply: Some(reply.clone()) };
+        let (header, bufs) = (reply.header, reply.lasting().to_vec());
+        let record = Record { xid: Xid(header.xid), reply: Some(Reply { header, bufs }) };
         match self.records.get(&tag) {
             Some(old) if old.xid > record.xid => {}
             _ => drop(self.records.insert(tag, record)),
@@ -219,6 +220,16 @@ mod tests {
         let mut export = Export::new(8);
         done(&mut export, 5, 1);
         assert!(matches!(export.admit(&header(5, 1, 0)), Admission::Answered(_)));
+    }
+
+    #[test]
+    fn the_bytes_of_a_file_are_not_kept_with_the_answer_to_an_open() {
+        let mut export = Export::<()>::new(8);
+        let open = Request::new(Opcode::MdtOpen, Vec::new());
+        let header = RequestHeader { opcode: open.header.opcode, ..header(5, 1, 0) };
+        export.remember(1, &Reply::ok(&header, vec![b"body".as_slice().into(); 3]));
+        let Admission::Answered(again) = export.admit(&header) else { panic!("it is kept") };
+        assert_eq!(again.bufs.len(), wire::OPEN_BUFS);
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod keys;
 mod limits;
 mod locks;
 mod named;
+mod on_open;
 mod op;
 mod opens;
 mod params;

@@ -8,6 +8,7 @@
 //! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
 //!   no gift that is void by then.
 
+use bytes::Bytes;
 use types::{Errno, Instant, Span, Transno, Xid};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
@@ -167,10 +168,14 @@ impl<B: Default, W> Import<B, W> {
             return Some(bulk);
         }
         request.header.transno = reply.header.transno;
-        request.header.replay_bufs = reply.bufs.len() as u8;
+        let lasting = reply.lasting();
+        request.header.replay_bufs = lasting.len() as u8;
         request.header.flags = (request.header.flags | RequestFlags::REPLAY)
             & !(RequestFlags::RESENT | RequestFlags::OPEN);
-        request.bufs.extend(reply.bufs.iter().cloned());
+        // apart from bytes that came with them, which would stay in memory for as long
+        let is_cut = lasting.len() < reply.bufs.len();
+        let own = |buf: &Bytes| if is_cut { Bytes::copy_from_slice(buf) } else { buf.clone() };
+        request.bufs.extend(lasting.iter().map(own));
         self.kept.insert(Box::new(Kept { request, bulk, keep }), self.committed);
         None
     }

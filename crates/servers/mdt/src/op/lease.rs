@@ -16,6 +16,7 @@ use zerocopy::IntoBytes;
 
 use super::{Answer, AttrAnswer, Caller};
 use crate::grants::{ATTRS, Gift, Grants};
+use crate::on_open;
 use crate::record::{INODE_HAS_ACL, Inode};
 use crate::state::Effect;
 use crate::tx::Tx;
@@ -47,6 +48,9 @@ pub(crate) enum Scope {
     Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
+    /// Opens a file. Grants its attributes until they are called back where its bytes may come
+    /// along, because these hold for as long.
+    Opens,
 }
 
 /// Grants that go out with an answer.
@@ -83,7 +87,7 @@ pub(crate) fn plan(
     }
     if grants.calls_back() {
         plan_called(scope, &subject, caller, answer, grants, &mut plan);
-    } else {
+    } else if !matches!(scope, Scope::Opens) {
         plan_timed(scope, &subject, caller, answer, grants, &mut plan);
     }
     if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() {
@@ -108,6 +112,7 @@ impl Subject {
             Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(request))),
             Scope::Removes(parent) => (false, Some(parent(request))),
             Scope::Lists(dir) => (false, dir(request)),
+            Scope::Opens => (on_open::room(request) > 0, None),
             Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
         };
         Subject { tells, dir }

@@ -39,7 +39,7 @@ use wire::dirent::{self, Dirent};
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
-use crate::MdtConfig;
+pub(crate) use self::open::only_reads;
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
@@ -48,6 +48,7 @@ use crate::spaces::OstAt;
 use crate::state::{Effect, State};
 use crate::target::Mdt;
 use crate::tx::Tx;
+use crate::{MdtConfig, on_open};
 
 /// Who asks for what.
 pub(crate) struct Caller<'a> {
@@ -275,7 +276,7 @@ operations! {
     MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes;
     MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent);
     MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent);
-    MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Plain;
+    MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens;
     MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Unseen(|_| true);
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent);
@@ -316,6 +317,7 @@ pub(crate) fn answer_bytes(request: &Request) -> u64 {
         Opcode::MdtGetxattr => XATTR_VALUE_BYTES_MAX,
         Opcode::MdtListxattr => XATTR_LIST_BYTES_MAX,
         Opcode::MdtFid2path => FID2PATH_BYTES_MAX,
+        Opcode::MdtOpen => on_open::room(request) as usize,
         _ => 0,
     };
     bytes as u64

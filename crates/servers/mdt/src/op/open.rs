@@ -23,6 +23,7 @@ const O_RDWR: u32 = 2;
 /// Must make the file.
 pub(crate) const O_EXCL: u32 = 0o200;
 const O_TRUNC: u32 = 0o1000;
+const O_DIRECT: u32 = 0o40_000;
 const O_DIRECTORY: u32 = 0o200_000;
 /// The kernel's mark of an open for execution, as FUSE passes it on.
 const FMODE_EXEC: u32 = 0o40;
@@ -30,6 +31,11 @@ const FMODE_EXEC: u32 = 0o40;
 /// Whether these flags open for writing.
 pub(crate) fn wants_write(flags: u32) -> bool {
     flags & O_ACCMODE == O_WRONLY || flags & O_ACCMODE == O_RDWR
+}
+
+/// Whether these flags open for reading alone, and not around the caches.
+pub(crate) fn only_reads(flags: u32) -> bool {
+    !wants_write(flags) && flags & (O_TRUNC | O_DIRECT) == 0
 }
 
 fn wants_read(flags: u32) -> bool {

@@ -2,14 +2,14 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, ReaddirRep, ReaddirReq,
-    RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CALLED_BACK, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, ReaddirRep,
+    ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
 use crate::grants::SETTLING;
-use ldlm::grants::TIMED as LEASE;
+use ldlm::grants::{Mode, Session, TIMED as LEASE};
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -139,6 +139,33 @@ fn a_change_of_attributes_leases_what_it_tells() {
     assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 50);
     let told = setattr(&mut rig, fid, SetattrFlags::READ_AT).expect("it is there");
     assert_eq!(told.lease_ms, 0, "what others do not wait for is not leased");
+}
+
+/// Grants to the session of the rig's clients are called back from now on.
+fn call_back(rig: &Rig) {
+    let (session, now) = (Session(1), rig.instant.get());
+    let grants = &mut rig.engine.state.borrow_mut().grants;
+    grants.set_mode(Mode::Recall);
+    grants.recorded(true);
+    grants.called.connect(session, now);
+    grants.called.set_callbacks(session, true);
+}
+
+#[test]
+fn an_open_grants_attributes_only_where_the_bytes_of_the_file_may_come_along() {
+    let mut rig = rig();
+    let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+    pass(&rig, 60);
+    let open = |rig: &mut Rig, open_flags: u32, room: u32| -> u32 {
+        let body = OpenReq { fid: fid.into(), open_flags, room, ..OpenReq::default() };
+        let reply = rig.call(Opcode::MdtOpen, &body, &[]).expect("it is there");
+        reply.body::<AttrRep>().lease_ms
+    };
+    assert_eq!(open(&mut rig, 0, 9), 0, "not by time");
+    call_back(&rig);
+    assert_eq!((open(&mut rig, 0, 0), open(&mut rig, 0, 9)), (0, CALLED_BACK));
+    assert_eq!(open(&mut rig, O_RDWR, 9), 0);
+    assert_eq!(open(&mut rig, 0, 9), 0, "its size is not known any more");
 }
 
 #[test]
