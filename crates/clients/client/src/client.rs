@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) config: MountConfig,
     pub(crate) access_times: Cell<AccessTimes>,
     pub(crate) unmount_wait: Cell<Span>,
+    /// Opens bring the bytes of small files.
+    pub(crate) read_on_open: Cell<bool>,
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.

@@ -89,6 +89,8 @@ planted::bugs! {
         keep_old_beliefs,
         /// What is called back is acknowledged, and believed as before.
         keep_called_back,
+        /// Bytes that came with an open are read until the close, whatever was called back.
+        keep_opened_bytes,
         /// What others write while a migration ends is left behind.
         migrate_without_last_pass,
         /// Truncate does not take the file's EX lock: appends are cut in two.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use bytes::Bytes;
 use layout::{FileLayout, Striping};
 use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
@@ -290,6 +291,8 @@ pub(crate) struct Stat {
     pub(crate) touched: Option<Vec<Fid>>,
     /// The directory of the name, after the operation, and what it grants of that.
     pub(crate) dir: Option<(Attr, Gift)>,
+    /// All bytes of a file that was opened.
+    pub(crate) bytes: Option<Bytes>,
 }
 
 impl Stat {
@@ -305,6 +308,8 @@ impl Stat {
             Striping::None | Striping::Template(_) => None,
         };
         let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
+        let is_open = reply.header.opcode == Opcode::MdtOpen as u16;
+        let third = reply.bufs.get(2);
         let stripes =
             layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {
@@ -320,11 +325,12 @@ impl Stat {
             name_lease: Gift::of(body.name_lease_ms),
             grant: Number(body.grant),
             as_of: Transno(reply.header.as_of),
-            touched: reply.bufs.get(2).filter(|_| is_rename).map(|fids| fids_of(fids)),
-            dir: reply.bufs.get(2).filter(|_| !is_rename).map(|dir| {
+            touched: third.filter(|_| is_rename).map(|fids| fids_of(fids)),
+            dir: third.filter(|_| !is_rename && !is_open).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
                 (attr, Gift::of(lease_ms))
             }),
+            bytes: third.filter(|_| is_open).cloned(),
         })
     }
 }

@@ -83,6 +83,7 @@ impl Client {
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),
+            read_on_open: Cell::new(true),
             config,
         };
         Client(Rc::new(inner))

@@ -30,6 +30,7 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
         open.inner.losses.closed(open.inode.fid);
+        open.inner.grants.forget_bytes(open.inode.fid);
     }
     let stat = done?;
     if flags::can_write(open.flags)

@@ -5,6 +5,8 @@
 //! not just answer. If a run was short although the file continues behind it, the client reads the
 //! run once more. A write may have been acknowledged between this run's answer and the others, and
 //! this read must show its bytes. A missing object that must exist is EIO (`exist`).
+//!
+//! Bytes that came with the open of a small file need no request (`on_open`).
 
 use std::rc::Rc;
 
@@ -19,7 +21,7 @@ use wire::body::{IoFlags, OstAttr, OstIoReq};
 use super::glimpse::{Objects, Question};
 use super::group::{Run, runs};
 use super::newer::{Tries, check_told};
-use super::{OFFSET_MAX, place};
+use super::{OFFSET_MAX, on_open, place};
 use crate::file::Open;
 use crate::join::try_join;
 use crate::{Result, flags, size};
@@ -41,6 +43,9 @@ pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec
     }
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
     let Some(extent) = Extent::new(offset, end) else { return Ok(Vec::new()) };
+    if let Some(pieces) = on_open::read(open, extent) {
+        return Ok(pieces);
+    }
     let mut tries = Tries::new();
     loop {
         let Some(layout) = open.layout_for_read().await? else { return Ok(Vec::new()) };

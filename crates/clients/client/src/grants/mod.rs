@@ -15,6 +15,7 @@
 
 mod change;
 mod names;
+mod opened;
 mod recall;
 mod shown;
 mod values;
@@ -31,6 +32,7 @@ use wire::body::CALLED_BACK;
 use wire::dirent::Dirent;
 
 use crate::config::Bugs;
+use crate::data::OnOpen;
 use crate::inode::Stat;
 pub(crate) use change::Scope;
 use names::Names;
@@ -95,6 +97,8 @@ struct Known {
     cache: Cache,
     values: Values,
     names: Names,
+    /// Bytes of open files.
+    on_open: OnOpen,
     /// The highest number that any answer had.
     seen: Number,
     changes: u64,
@@ -117,6 +121,7 @@ impl Default for Known {
             cache: Cache::new(CacheConfig::default(), Number(0)),
             values: Values::default(),
             names: Names::default(),
+            on_open: OnOpen::default(),
             seen: Number(0),
             changes: 0,
             shed: Vec::new(),
@@ -237,6 +242,7 @@ impl Known {
         self.cache.restarted(self.seen, now);
         self.cache.recovered(Transno::NONE);
         self.names.clear();
+        self.on_open.clear();
         self.shed.clear();
     }
 
@@ -246,6 +252,7 @@ impl Known {
         self.recalls += 1;
         self.shed.extend(self.cache.restate().concat());
         self.cache.lapsed();
+        self.on_open.clear();
     }
 
     /// Whether a kernel may be told that an answer holds for so long. It may not if anything was

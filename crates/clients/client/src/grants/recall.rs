@@ -82,6 +82,9 @@ impl Grants {
             let bits = Bits::from_bits_truncate(word.bits.bits() as u8);
             let recall = Recall { fid: word.fid.into(), bits, number: Number(word.number) };
             known.cache.recall(recall, now);
+            if !self.bugs.keep_opened_bytes() {
+                known.on_open.forget(recall.fid);
+            }
         }
         let mut later = Vec::new();
         while let Some(notify) = known.cache.poll_notify(now) {

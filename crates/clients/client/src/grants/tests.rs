@@ -1,7 +1,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use env_sim::{Sim, SimConfig};
-use ldlm::grants::ChangeId;
+use ldlm::grants::{ChangeId, Recall};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
 use wire::attr::{ATTR_HAS_XATTR, S_IFDIR, S_IFREG};
@@ -50,6 +51,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         lost: false,
         touched: None,
         dir: None,
+        bytes: None,
     }
 }
 
@@ -213,6 +215,68 @@ fn a_smaller_cache_keeps_what_is_used() {
     assert_eq!((version(&mut known, dirs[3], 2), known.hits), (Some(1), 7));
     hear(&mut known, &stat(dir(D, 1), 1), 2);
     assert_eq!((known.cache.held(at(2)), known.cache.held(at(52))), (5, 0));
+}
+
+/// The reply to an open of [`FILE`], with its bytes and a grant that is called back.
+fn opened(version: u64) -> Stat {
+    let attr = Attr { size: 3, ..file(version) };
+    Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(attr, version) }
+}
+
+/// It is heard.
+fn open(known: &mut Known, change: &Change, stat: &Stat) {
+    let of = (change.id, &change.scope);
+    let lease = known.end(of, change.question, at(0), stat, at(1));
+    known.cache.finish(change.question);
+    known.keep_bytes(stat, lease, &Bytes::from_static(b"abc"), at(1));
+}
+
+fn call_back(known: &mut Known) {
+    let recall = Recall { fid: FILE, bits: ATTRS, number: next_number() };
+    known.cache.recall(recall, at(1));
+}
+
+#[test]
+fn bytes_that_came_with_an_open_last_as_long_as_the_grant_with_them() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let has = |known: &mut Known, ms: u64| known.bytes_of(FILE, at(ms)).is_some();
+    let change = begin(&mut known, Scope::open());
+    open(&mut known, &change, &opened(1));
+    assert_eq!((has(&mut known, 2), has(&mut known, 10_000)), (true, false));
+    call_back(&mut known);
+    assert!(!has(&mut known, 2));
+    let question = known.cache.ask(at(1));
+    known.told(question, at(1), &opened(4), at(1));
+    known.cache.finish(question);
+    assert!(!has(&mut known, 2), "they are those of another version");
+
+    let change = begin(&mut known, Scope::open());
+    let late = opened(5);
+    call_back(&mut known);
+    open(&mut known, &change, &late);
+    assert!(!has(&mut known, 2), "it was called back before it was heard");
+
+    let change = begin(&mut known, Scope::open());
+    open(&mut known, &change, &opened(6));
+    assert!(has(&mut known, 2));
+    let change = begin(&mut known, Scope::attrs(FILE));
+    assert!(!has(&mut known, 2), "this client may cut it");
+    end(&mut known, &change, &Stat { lease: Gift::None, ..stat(file(7), 7) });
+    assert!(!has(&mut known, 2));
+}
+
+#[test]
+fn bytes_without_a_grant_or_of_another_length_are_not_kept() {
+    let longer = Stat { attr: Attr { size: 4, ..file(1) }, ..opened(1) };
+    let [timed, none] = [LEASED, Gift::None].map(|lease| Stat { lease, ..opened(1) });
+    for stat in [longer, timed, none] {
+        let mut known = Known::default();
+        known.cache.leased(Span::secs(10), at(10_000));
+        let change = begin(&mut known, Scope::open());
+        open(&mut known, &change, &stat);
+        assert_eq!(known.on_open.stats().bytes, 0);
+    }
 }
 
 /// A client with its directory [`D`] known.

@@ -152,7 +152,12 @@ impl Client {
         let call = self.0.call(
             ctx,
             Opcode::MdtOpen,
-            &OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() },
+            &OpenReq {
+                fid: fid.into(),
+                open_flags,
+                room: self.0.room_on_open(fid, open_flags),
+                ..OpenReq::default()
+            },
         );
         let call = call.keep(Keep::Open);
         let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
@@ -187,6 +192,11 @@ impl Inner {
             let stat = Stat::of(&answer.reply, stage)?;
             let lease = changing.done(&stat);
             let inode = inner.inodes.attach(&stat, open_flags);
+            if inode.has_writers() {
+                inner.grants.forget_bytes(inode.fid);
+            } else if let Some(bytes) = &stat.bytes {
+                inner.grants.keep_bytes(&stat, lease, bytes);
+            }
             inode.mode_until.set(asked + limits::MODE_AGE);
             let heard = inner.losses.listen(stat.attr.fid());
             let file = File(Rc::new(Open {

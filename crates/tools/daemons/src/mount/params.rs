@@ -75,7 +75,29 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
             Ok(())
         },
     );
+    on_open(params, client, &llite);
     connectors(params, client, instance);
+}
+
+/// Whether opens bring the bytes of small files, and how many reads had them.
+fn on_open(params: &ParamTree, client: &Client, llite: &str) {
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.read_on_open"),
+        move || u8::from(read.read_on_open()).to_string(),
+        move |value| {
+            write.set_read_on_open(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
+    let of = client.clone();
+    params.register(format!("{llite}.read_on_open_hits"), move || {
+        of.on_open_stats().hits.to_string()
+    });
+    let of = client.clone();
+    params.register(format!("{llite}.read_on_open_misses"), move || {
+        of.on_open_stats().misses.to_string()
+    });
 }
 
 /// Registers how callers are labelled, under Lustre's names: for all of the mount.
