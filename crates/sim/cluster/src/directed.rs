@@ -9,7 +9,7 @@
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **layouts**, **migrations**: see the modules.
+//!   **layouts**, **migrations**, **on_open**: see the modules.
 
 mod damaged;
 mod dead;
@@ -20,6 +20,7 @@ mod layouts;
 mod leases;
 mod lost;
 mod migrations;
+mod on_open;
 mod told;
 
 use std::cell::RefCell;
@@ -70,6 +71,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Kernel => stage.kernel(),
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
+        Script::OnOpen => stage.on_open(),
     };
     Report {
         seed,

@@ -102,6 +102,7 @@ planted! {
     client.resend_abandoned in killed;
     client.keep_old_beliefs in leases;
     client.keep_called_back in leases;
+    client.keep_opened_bytes in on_open;
     client.cut_without_lock in shared;
     client.migrate_without_last_pass in migrations;
     fuse.believe_whole_leases in kernel;

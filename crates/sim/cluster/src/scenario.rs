@@ -38,6 +38,8 @@ pub enum Script {
     Layouts,
     /// A file moves into other objects while others use it.
     Migrations,
+    /// A small file is overwritten while others have bytes of it that came with their opens.
+    OnOpen,
 }
 
 /// Where servers keep what they have.
@@ -292,6 +294,14 @@ impl Scenario {
         Scenario { name: "migrations", script, ..Scenario::calm() }
     }
 
+    /// Bytes that came with an open, of a file that is overwritten.
+    #[must_use]
+    pub fn on_open() -> Scenario {
+        let script = Some(Script::OnOpen);
+        let (dom, granted) = (true, Granted::Recall);
+        Scenario { name: "on_open", script, dom, granted, ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -356,7 +366,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 23] = [
+    pub const NAMES: [&str; 24] = [
         "calm",
         "storm",
         "kills",
@@ -380,6 +390,7 @@ impl Scenario {
         "dom",
         "layouts",
         "migrations",
+        "on_open",
     ];
 
     #[must_use]
@@ -408,6 +419,7 @@ impl Scenario {
             "dom" => Scenario::dom(),
             "layouts" => Scenario::layouts(),
             "migrations" => Scenario::migrations(),
+            "on_open" => Scenario::on_open(),
             _ => return None,
         })
     }

@@ -33,6 +33,7 @@ const FIXED: &[(&str, u64)] = &[
     ("dom", 60),
     ("layouts", 40),
     ("migrations", 40),
+    ("on_open", 40),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

@@ -146,6 +146,11 @@ fn a_file_that_moves_keeps_what_is_written_and_leaves_no_object() {
 }
 
 #[test]
+fn bytes_that_came_with_an_open_are_never_older_than_an_answered_write() {
+    run_seeds(&Scenario::on_open());
+}
+
+#[test]
 fn late_writes_of_a_client_that_was_given_up_change_nothing() {
     run_seeds(&Scenario::fence());
 }
