@@ -110,6 +110,66 @@ fn small_files_lie_beside_their_inodes() {
     up.stop();
 }
 
+/// How often the MDT did this.
+fn done(up: &Up, operation: &str) -> u64 {
+    let stats = up.param("mdt.testfs-MDT0000.md_stats");
+    let line = stats.lines().find(|line| line.split_whitespace().next() == Some(operation));
+    line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0)
+}
+
+/// Of all mounts together.
+fn counted(up: &Up, name: &str) -> u64 {
+    let counts = up.param(&format!("llite.*.{name}"));
+    counts.lines().map(|count| count.trim().parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn a_small_file_is_read_with_two_requests() {
+    const FILES: usize = 20;
+    let mut up = Up::new("dom-open");
+    let dir = dom_dir(&up);
+    let other = up.second_mount(202).join("dom");
+    let before = done(&up, "close");
+    for number in 0..FILES {
+        fs::write(dir.join(format!("f{number}")), bytes(4_096, number)).expect("room");
+    }
+    wait_for("closes", || done(&up, "close") >= before + FILES as u64);
+    let count = |up: &Up| ["getattr", "open"].map(|operation| done(up, operation));
+    let [looked, opened] = count(&up);
+    for number in 0..FILES {
+        let found = fs::read(other.join(format!("f{number}"))).expect("reads");
+        assert!(found == bytes(4_096, number), "{number}");
+    }
+    let [looks, opens] = count(&up);
+    assert_eq!(opens - opened, FILES as u64);
+    assert!(looks - looked <= FILES as u64 + 5, "{looked} to {looks}: also of the directories");
+    let [hits, misses] = ["hits", "misses"].map(|name| format!("read_on_open_{name}"));
+    assert!(counted(&up, &hits) >= FILES as u64 && counted(&up, &misses) == 0);
+
+    // a handle that has bytes of its open sees what is written elsewhere
+    let held = File::open(other.join("f0")).expect("opens");
+    let read = || {
+        let mut found = vec![0; 4_096];
+        held.read_exact_at(&mut found, 0).expect("reads");
+        found
+    };
+    assert!(read() == bytes(4_096, 0));
+    let writer = OpenOptions::new().write(true).open(dir.join("f0")).expect("opens");
+    for round in 1..5 {
+        writer.write_all_at(&bytes(4_096, 50 + round), 0).expect("room");
+        assert!(read() == bytes(4_096, 50 + round), "{round}");
+    }
+    drop(writer);
+    assert!(fs::read(other.join("f0")).expect("reads") == bytes(4_096, 54));
+
+    up.set("llite.*.read_on_open", "0");
+    let before = counted(&up, &hits);
+    assert!(fs::read(other.join("f1")).expect("reads") == bytes(4_096, 1));
+    assert_eq!(counted(&up, &hits), before);
+    drop(held);
+    up.stop();
+}
+
 #[test]
 fn a_killed_mdt_loses_nothing_that_was_synced() {
     let mut up = Up::new("dom-kill");
