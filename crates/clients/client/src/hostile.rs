@@ -33,7 +33,7 @@ fn reply(input: &[u8]) -> Reply {
     let third = input.len() / 3;
     let buf = |part: &[u8]| Bytes::copy_from_slice(part);
     let bufs = vec![buf(&input[..third]), record.into(), buf(&input[third..2 * third])];
-    Reply::ok(&Request::new(Opcode::MdtOpen, Vec::new()).header, bufs)
+    Reply::ok(&Request::new(Opcode::MdtCreate, Vec::new()).header, bufs)
 }
 
 #[test]
