@@ -94,7 +94,7 @@ impl Mdt {
             }
             Ok(_) => {}
             Err(error) => {
-                tracing::debug!(target: "mdt", file = %whole.file, %error, "opened without its bytes");
+                tracing::debug!(target: "mdt", file = %whole.file, %error, "opened without bytes");
             }
         }
     }
