@@ -315,6 +315,21 @@ fn changes_are_unconfirmed_until_a_commit_is_told() {
 }
 
 #[test]
+fn the_bytes_that_came_with_an_open_are_not_kept_for_its_replay() {
+    let mut world = World::new();
+    let mut open = Request::new(Opcode::MdtOpen, vec![encode_body(&1u64)]);
+    open.header.flags = RequestFlags::MODIFIES;
+    let request = Box::new(open);
+    world.import.submit(Submit { request, bulk: (), waiter: 1, keep: Keep::Open }, NOW);
+    let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
+    let mut reply = Reply::ok(&header, vec![encode_body(&2u64); 3]);
+    (reply.header.transno, reply.header.instance) = (10, header.instance);
+    let _done = world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+    let bufs = |request: &Request| (request.header.replay_bufs, request.bufs.len());
+    assert_eq!(world.import.unconfirmed().map(bufs).collect::<Vec<_>>(), [(2, 3)]);
+}
+
+#[test]
 fn a_queue_has_a_bound() {
     let mut world = World::new();
     let before = ptlrpc::limits::QUEUED_MAX - 1;
