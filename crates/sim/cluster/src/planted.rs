@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     /// The fence of an evicted client refuses the same writes first, so no run of a cluster shows
-    /// it: `ost/tests/world.rs` does.
+    /// it: `ost/tests/world/destroys.rs` does.
     const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones"];
 
     #[test]

@@ -1,0 +1,132 @@
+//! Data of objects: what a read, a glimpse and a seek return, and the requests that are refused.
+
+use zerocopy::FromBytes;
+
+use super::*;
+
+#[test]
+fn what_is_written_is_read_glimpsed_and_counted() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let large = pattern(300_000, 3);
+    assert_eq!(world.attr(&remote, write(100, b"small", PLAIN)).expect("writes").size, 105);
+    let attr = world.attr(&remote, write(1 << 20, &large, PLAIN)).expect("writes");
+    assert_eq!((attr.exists, attr.size, attr.mtime), (1, (1 << 20) + 300_000, 1_000 + (1 << 20)));
+    let (attr, data) = world.read(&remote, 1 << 20, 1 << 20, IoFlags::MUST_EXIST).expect("reads");
+    assert!(attr.length == 300_000 && data[..] == large[..]);
+    let (_, hole) = world.read(&remote, 98, 8, PLAIN).expect("reads");
+    assert_eq!(&hole[..], b"\0\0small\0");
+
+    let attr = world.attr(&remote, punch(103, false)).expect("cuts");
+    assert_eq!((attr.exists, attr.size), (1, 103));
+    let answer = world
+        .call(&remote, batch(Opcode::OstGlimpse, &[range(OBJECT, 0, 1), range(OBJECT, 1, 1)]))
+        .expect("glimpses");
+    let attrs: Vec<OstAttr> = answer
+        .reply
+        .buf(1)
+        .chunks_exact(size_of::<OstAttr>())
+        .map(|piece| OstAttr::read_from_bytes(piece).expect("its size"))
+        .collect();
+    assert_eq!(
+        attrs.iter().map(|attr| (attr.exists, attr.size)).collect::<Vec<_>>(),
+        [(0, 0), (1, 103)]
+    );
+
+    let answer = world
+        .call(&remote, Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])]))
+        .expect("statfs");
+    let statfs: StatfsRep = decode_body(&answer.reply.buf(0));
+    assert!(
+        statfs.blocks_free > 0 && statfs.blocks_free <= statfs.blocks && statfs.state.is_empty()
+    );
+}
+
+#[test]
+fn a_missing_object_is_empty_unless_it_must_be_there() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let (attr, data) = world.read(&remote, 0, 4_096, PLAIN).expect("reads");
+    assert_eq!((attr.exists, attr.length, data.len()), (0, 0, 0));
+    assert_eq!(world.attr(&remote, punch(0, true)).expect("nothing to cut").exists, 0);
+    assert_eq!(world.attr(&remote, punch(10, false)).expect("nothing to cut").exists, 0);
+    assert_eq!(world.disk.objects(), []);
+    assert_eq!(world.attr(&remote, punch(10, true)).expect("makes").size, 10);
+}
+
+#[test]
+fn senseless_requests_are_refused() {
+    let world = World::plain();
+    let remote = world.mdt();
+    let errno = |call| world.call(&remote, call).map(|_| ()).map_err(|error| error.errno());
+    assert_eq!(errno(write(u64::MAX - 2, b"xyz", PLAIN)), Err(Errno::EFBIG));
+    assert_eq!(errno(write(0, b"", PLAIN)), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[])), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 1, u32::MAX)])), Err(Errno::EINVAL));
+    assert_eq!(errno(batch(Opcode::OstDestroy, &[range(OBJECT, 0, u32::MAX)])), Err(Errno::E2BIG));
+    let mut odd = batch(Opcode::OstGlimpse, &[]);
+    odd.bufs[1] = Bytes::from_static(b"seven b");
+    assert_eq!(errno(odd), Err(Errno::EPROTO));
+    let mut cut = write(0, b"xyz", PLAIN);
+    cut.bufs[1] = Bytes::from_static(b"xy");
+    assert_eq!(errno(cut), Err(Errno::EPROTO));
+}
+
+#[test]
+fn room_holes_and_zeros_survive_what_dies() {
+    const BLOCK: u64 = 4_096;
+    const PUNCH: u32 = fallocate::PUNCH_HOLE | fallocate::KEEP_SIZE;
+    for seed in 0..10 {
+        let world = World::new(seed, MemDiskConfig::default(), Bugs::default());
+        let remote = world.remote(1);
+        let gone = world.attr(&remote, fallocate_call(PUNCH, 0, BLOCK)).expect("nothing to punch");
+        assert_eq!(gone.exists, 0);
+        let grown = world
+            .attr(&remote, fallocate_call(fallocate::ALLOCATE, 0, 3 * BLOCK))
+            .expect("allocates");
+        assert_eq!((grown.exists, grown.size, grown.blocks), (1, 3 * BLOCK, 24));
+        let mut expected = pattern(3 * BLOCK as usize, 5);
+        world.attr(&remote, write(0, &expected, PLAIN)).expect("writes");
+        let punched = world.attr(&remote, fallocate_call(PUNCH, BLOCK, BLOCK)).expect("punches");
+        assert_eq!((punched.size, punched.blocks), (3 * BLOCK, 16));
+        world
+            .attr(&remote, fallocate_call(fallocate::ZERO_RANGE, 3 * BLOCK - 10, 20))
+            .expect("zeroes");
+        expected.resize(3 * BLOCK as usize + 10, 0);
+        expected[BLOCK as usize..2 * BLOCK as usize].fill(0);
+        expected[3 * BLOCK as usize - 10..].fill(0);
+        if seed % 2 == 0 {
+            world.power_cut(seed)
+        } else {
+            world.kill()
+        }
+        world.start();
+        let (_, data) = world.read(&remote, 0, 1 << 16, PLAIN).expect("recovered");
+        assert!(data[..] == expected, "seed {seed}");
+        let found = |offset, what| {
+            let rep: OstSeekRep =
+                decode_body(&world.call(&remote, seek(offset, what)).expect("seeks").reply.buf(0));
+            rep.offset
+        };
+        let places = [found(0, 1), found(BLOCK, 0), found(2 * BLOCK, 1), found(4 * BLOCK, 0)];
+        assert_eq!(places, [BLOCK, 2 * BLOCK, 3 * BLOCK + 10, u64::MAX], "seed {seed}");
+    }
+}
+
+#[test]
+fn ranges_that_make_no_sense_are_refused() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let refused = |call| world.attr(&remote, call).expect_err("refused");
+    assert_eq!(
+        refused(fallocate_call(fallocate::PUNCH_HOLE, 0, 1)),
+        CallError::Errno(Errno::EOPNOTSUPP)
+    );
+    assert_eq!(refused(fallocate_call(0, 0, 0)), CallError::Errno(Errno::EINVAL));
+    assert_eq!(refused(fallocate_call(0, u64::MAX, 2)), CallError::Errno(Errno::EFBIG));
+    assert_eq!(
+        world.call(&remote, seek(0, 2)).expect_err("refused"),
+        CallError::Errno(Errno::EINVAL)
+    );
+    assert_eq!(world.disk.objects(), []);
+}
