@@ -1,6 +1,6 @@
 //! An MDT and real OSTs through crashes and power cuts: objects of creates that were lost with
-//! their client, objects of other creates, and clients that continue after the MDT has given them
-//! up.
+//! their client, objects of other creates, files that change while the sweep runs, and clients that
+//! continue after the MDT has given them up.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
@@ -12,17 +12,18 @@ use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
 use env::{CptTable, Env};
 use env_sim::{Cut, NodeHandle, Sim, SimConfig};
-use layout::Layout;
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::{Asked, Layout, Striping, Template};
 use mdt::{Bugs, Mdt, MdtConfig};
 use osd::Table;
 use osd::mem::{MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId, TargetKind};
-use wire::attr::S_IFREG;
+use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{
-    AttrRep, CreateFlags, CreateReq, LockFlags, LockRep, LockReq, OpenReq, OstFallocateReq,
-    OstIoReq, OstPunchReq, lock,
+    AttrRep, CreateFlags, CreateReq, LayoutReq, LockFlags, LockRep, LockReq, OpenReq,
+    OstFallocateReq, OstIoReq, OstPunchReq, UnlinkReq, lock,
 };
 use wire::{Opcode, encode_body};
 
@@ -37,7 +38,11 @@ impl Resolve for Where {
 }
 
 fn addr(target: TargetId) -> NidAddr {
-    let host = if target.kind == TargetKind::Ost { 2 + target.index } else { 1 };
+    let host = match target.kind {
+        TargetKind::Ost if target.is_dom() => 2 + OSTS,
+        TargetKind::Ost => 2 + target.index,
+        TargetKind::Mgt | TargetKind::Mdt | TargetKind::Lst => 1,
+    };
     format!("10.0.0.{host}@tcp").parse().expect("a NID")
 }
 
@@ -67,6 +72,8 @@ struct World {
     bugs: Bugs,
     /// Of each file; all OSTs where it is -1.
     stripe_count: i32,
+    /// The last server is the data target of the MDT.
+    has_data: bool,
 }
 
 impl World {
@@ -75,7 +82,18 @@ impl World {
     }
 
     fn on(sim: Sim, bugs: Bugs, stripe_count: i32) -> World {
+        World::of(sim, bugs, stripe_count, false)
+    }
+
+    /// One with a data target, on a machine of its own.
+    fn with_data(seed: u64) -> World {
+        World::of(Sim::new(seed, SimConfig::default()), Bugs::default(), 1, true)
+    }
+
+    fn of(sim: Sim, bugs: Bugs, stripe_count: i32, has_data: bool) -> World {
+        let data = has_data.then(|| TargetId::dom(0));
         let targets = [TargetId::mdt(0)].into_iter().chain((0..OSTS).map(TargetId::ost));
+        let targets = targets.chain(data);
         let server = |target: TargetId| Server {
             target,
             node: sim.node(&target.to_string(), addr(target).nid),
@@ -90,16 +108,16 @@ impl World {
                 (node, endpoint)
             })
             .collect();
-        let world = World { sim, servers, clients, bugs, stripe_count };
+        let world = World { sim, servers, clients, bugs, stripe_count, has_data };
         (0..world.servers.len()).for_each(|at| world.boot(at));
         world
     }
 
-    /// Server 0 is the MDT, the others are OSTs.
+    /// Server 0 is the MDT, the others are OSTs and its data target.
     fn boot(&self, at: usize) {
         let Server { target, node, disk } = &self.servers[at];
         let (env, disk, target, bugs) = (node.env(), disk.clone(), *target, self.bugs);
-        let stripe_count = self.stripe_count;
+        let (stripe_count, has_data) = (self.stripe_count, self.has_data);
         node.env().spawn("server", async move {
             let one = NonZeroU32::MIN;
             let service =
@@ -114,6 +132,7 @@ impl World {
             } else {
                 let mut config = MdtConfig::new(fsname, 0);
                 (config.bugs, config.lod.stripe_count) = (bugs, stripe_count);
+                config.has_data = has_data;
                 let osts = Some(endpoint(&env, 99, true));
                 Mdt::start(
                     &env,
@@ -152,22 +171,15 @@ impl World {
     }
 
     /// Creates a file on all OSTs and opens it; returns its FID and layout.
-    fn create(&self, client: usize, name: &'static str) -> (Fid, Layout) {
-        let body = CreateReq {
-            parent: Fid::ROOT.into(),
-            mode: S_IFREG | 0o644,
-            open_flags: 1,
-            flags: CreateFlags::OPEN,
-            ..CreateReq::default()
-        };
-        let mut call = Call::new(
-            Opcode::MdtCreate,
-            vec![encode_body(&body), Bytes::from_static(name.as_bytes())],
-        );
-        (call.modifies, call.keep) = (true, Keep::Open);
+    fn create(&self, client: usize, name: &str) -> (Fid, Layout) {
+        self.create_as(client, name, CreateFlags::OPEN)
+    }
+
+    fn create_as(&self, client: usize, name: &str, flags: CreateFlags) -> (Fid, Layout) {
+        let mut call = creating(Fid::ROOT, name, S_IFREG | 0o644, flags);
+        call.keep = if flags.contains(CreateFlags::OPEN) { Keep::Open } else { Keep::No };
         let reply = self.call(client, TargetId::mdt(0), call);
-        let layout =
-            Layout::decode(&reply.buf(1)).expect("a file that is open for writing has a layout");
+        let layout = Layout::decode(&reply.buf(1)).expect("a file on OSTs has a layout");
         (reply.body::<AttrRep>().attr.fid(), layout)
     }
 
@@ -179,19 +191,34 @@ impl World {
         stripe: u32,
         data: Option<&'static [u8]>,
     ) -> Result<Bytes, Errno> {
-        let claim = self.clients[client].1.remote(TargetId::mdt(0)).claim();
         let (object, ost) = layout.object(stripe);
-        let (object, parent) = (object.into(), (*fid).into());
+        self.use_bytes(client, (*fid, object), TargetId::ost(ost.0), data)
+    }
+
+    /// The same of an object of a file.
+    fn use_bytes(
+        &self,
+        client: usize,
+        (file, object): (Fid, Fid),
+        on: TargetId,
+        data: Option<&'static [u8]>,
+    ) -> Result<Bytes, Errno> {
+        let claim = self.clients[client].1.remote(TargetId::mdt(0)).claim();
+        let (object, parent) = (object.into(), file.into());
         let body = OstIoReq { object, parent, length: 4, claim, ..OstIoReq::default() };
         let mut bufs = vec![encode_body(&body)];
         bufs.extend(data.map(Bytes::from_static));
         let opcode = if data.is_some() { Opcode::OstWrite } else { Opcode::OstRead };
-        self.ask(client, TargetId::ost(ost.0), Call::new(opcode, bufs)).map(|reply| reply.buf(1))
+        self.ask(client, on, Call::new(opcode, bufs)).map(|reply| reply.buf(1))
     }
 
     /// Creates a file on all OSTs and writes both its objects; returns its object base.
-    fn make(&self, client: usize, name: &'static str) -> Fid {
-        let file = self.create(client, name);
+    fn make(&self, client: usize, name: &str) -> Fid {
+        self.make_as(client, name, CreateFlags::OPEN)
+    }
+
+    fn make_as(&self, client: usize, name: &str, flags: CreateFlags) -> Fid {
+        let file = self.create_as(client, name, flags);
         for stripe in 0..OSTS {
             self.use_object(client, &file, stripe, Some(b"data")).expect("writes");
         }
@@ -209,12 +236,33 @@ impl World {
     }
 
     fn is_pending(&self) -> bool {
-        self.servers[0]
-            .disk
-            .records(Table::Meta)
-            .iter()
-            .any(|(key, _)| key[..] == *b"burnt_objects")
+        self.servers[0].disk.records(Table::Meta).iter().any(|(key, _)| key.starts_with(b"burnt_"))
     }
+
+    /// Files whose names are durable and whose objects are not there.
+    fn robbed(&self) -> Vec<u32> {
+        let (whole, layouts) = (self.objects(), self.servers[0].disk.records(Table::Layouts));
+        let bases =
+            layouts.iter().map(|(_, value)| Layout::decode(value).expect("a file's").base.oid);
+        bases.filter(|oid| !whole.contains(&(*oid, OSTS as usize))).collect()
+    }
+}
+
+fn creating(parent: Fid, name: &str, mode: u32, flags: CreateFlags) -> Call {
+    let parent = parent.into();
+    let body = CreateReq { parent, mode, open_flags: 1, flags, ..CreateReq::default() };
+    let name = Bytes::copy_from_slice(name.as_bytes());
+    let mut call = Call::new(Opcode::MdtCreate, vec![encode_body(&body), name]);
+    call.modifies = true;
+    call
+}
+
+fn unlinking(name: &str) -> Call {
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    let name = Bytes::copy_from_slice(name.as_bytes());
+    let mut call = Call::new(Opcode::MdtUnlink, vec![encode_body(&body), name]);
+    call.modifies = true;
+    call
 }
 
 fn both(bases: &[Fid]) -> Vec<(u32, usize)> {
@@ -318,6 +366,87 @@ fn after_a_power_cut_every_object_has_its_file() {
         assert!(!world.is_pending());
     }
     assert!(lost > 0, "some creates were lost");
+}
+
+impl World {
+    /// Makes a file without a layout, in a directory whose files begin at the MDT.
+    fn make_unplaced(&self, client: usize) -> Fid {
+        let at_mdt = TemplateComponent { end: 64 << 10, wanted: Wanted::Mdt };
+        let rest = Wanted::Striped(Template { stripe_count: 1, ..Template::default() });
+        let rest = TemplateComponent { end: END_OF_FILE, wanted: rest };
+        let default = Asked::Composite(CompositeTemplate { components: vec![at_mdt, rest] });
+        let mut dir = creating(Fid::ROOT, "dir", S_IFDIR | 0o755, CreateFlags::empty());
+        dir.bufs.extend([Bytes::new(), default.encode().into()]);
+        let made = |call| {
+            let reply = self.call(client, TargetId::mdt(0), call);
+            reply.body::<AttrRep>().attr.fid()
+        };
+        let dir = made(dir);
+        made(creating(dir, "late", S_IFREG | 0o644, CreateFlags::NO_LAYOUT))
+    }
+
+    /// Gives the file its layout and writes its first bytes; returns their object.
+    fn place(&self, client: usize, fid: Fid) -> Fid {
+        let body = LayoutReq { fid: fid.into(), behind: 4, ..LayoutReq::default() };
+        let mut call = Call::new(Opcode::MdtLayout, vec![encode_body(&body)]);
+        call.modifies = true;
+        let reply = self.call(client, TargetId::mdt(0), call);
+        let Ok(Striping::Layout(layout)) = Striping::decode(fid, &reply.buf(1)) else {
+            panic!("it has a layout now")
+        };
+        let object = layout.mdt_object().expect("it begins at the MDT");
+        self.use_bytes(client, (fid, object), TargetId::dom(0), Some(b"data")).expect("writes");
+        object
+    }
+}
+
+#[test]
+fn a_file_that_gets_its_layout_during_the_sweep_keeps_its_bytes() {
+    let world = World::with_data(17);
+    let fid = world.make_unplaced(0);
+    world.sim.run_for(Span::secs(3)); // durable
+    let [mdt, data] = [0, 1 + OSTS as usize].map(|at| &world.servers[at].node);
+    mdt.kill_as(false);
+    world.sim.partition(mdt, data, Cut::BothWays);
+    world.boot(0);
+    world.sim.run_for(Span::secs(30));
+    assert!(world.is_pending(), "the layouts were read, and the data target is away");
+    let object = world.place(0, fid);
+    world.sim.heal_all();
+    assert!(world.sim.run_until(Span::secs(100), || !world.is_pending()));
+    let read = world.use_bytes(0, (fid, object), TargetId::dom(0), None);
+    assert_eq!(read.map(|read| read.to_vec()), Ok(b"data".to_vec()));
+}
+
+#[test]
+fn no_object_is_swept_before_the_removal_of_its_file_is_durable() {
+    for seed in 0..3 {
+        let world = World::new(seed, Bugs::default());
+        let names: Vec<String> = (0..40).map(|number| format!("f{number}")).collect();
+        for name in &names {
+            world.make_as(0, name, CreateFlags::empty());
+        }
+        world.sim.run_for(Span::secs(3)); // durable
+        world.servers[0].node.kill_as(false);
+        world.boot(0);
+        world.call(0, TargetId::mdt(0), unlinking(&names[0])); // the recovery is over
+        world.servers[0].disk.set_slow(Span::secs(4));
+        assert!(world.is_pending(), "the sweep is to come");
+        let (node, endpoint) = &world.clients[0];
+        let (env, remote) = (node.env(), endpoint.remote(TargetId::mdt(0)));
+        node.env().spawn("unlinks", async move {
+            for name in &names[1..] {
+                remote.call(unlinking(name)).await.expect("removed");
+                env.sleep(Span::millis(100)).await;
+            }
+        });
+        for _ in 0..1_200 {
+            world.sim.run_for(Span::millis(50));
+            let robbed = world.robbed();
+            assert!(robbed.is_empty(), "seed {seed}: a crash brings back files of {robbed:?}");
+        }
+        assert_eq!((world.objects(), world.is_pending()), (vec![], false));
+    }
 }
 
 #[test]

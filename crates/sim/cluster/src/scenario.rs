@@ -284,7 +284,8 @@ impl Scenario {
     /// Components that go while others use them.
     #[must_use]
     pub fn layouts() -> Scenario {
-        Scenario { name: "layouts", script: Some(Script::Layouts), ..Scenario::calm() }
+        let script = Some(Script::Layouts);
+        Scenario { name: "layouts", script, dom: true, ..Scenario::calm() }
     }
 
     /// A file that moves into other objects while others use it.

@@ -3,6 +3,8 @@
 //! - a write that begins after the removal is refused as behind the end of the layout;
 //! - no client reads data of the removed component;
 //! - data that is written into the new component is there.
+//!
+//! Files that get their layout while the MDT sweeps keep their bytes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,8 +13,8 @@ use bytes::Bytes;
 use client::{Client, File};
 use env::Env;
 use env_sim::{NodeHandle, Rng};
-use layout::composite::{CompositeTemplate, END_OF_FILE};
-use layout::{Asked, lov};
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::{Asked, Template, lov};
 use oracle::test_ctx;
 use types::{Errno, Fid, Span};
 
@@ -25,6 +27,10 @@ const BORDER: u64 = 128 << 10;
 /// Bytes of the file in the first one; appends come behind them.
 const BELOW: u64 = 100_000;
 const BYTES: u64 = 50_000;
+/// Files that get their layout late.
+const LATE_FILES: u64 = 40;
+/// Bytes of each.
+const LATE_BYTES: u64 = 1_000;
 const O_APPEND: u32 = 0o2000;
 
 /// What the writes beside one cut saw.
@@ -56,6 +62,7 @@ impl Stage<'_> {
             below = self.cut_and_add(&mut table, round, below)?;
         }
         self.write_into_a_lost_growth()?;
+        self.place_during_the_sweep()?;
         let Table { fid, writes, reads, appends, .. } = table;
         let end = BORDER + BYTES;
         self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
@@ -128,6 +135,53 @@ impl Stage<'_> {
             file.write(BORDER, content(5, BYTES)).await?;
             file.close().await
         })
+    }
+
+    /// The MDT restarts. Files without a layout get one while it sweeps ids that the crash may have
+    /// lost. Each begins at the MDT, whose data target is slow to list its objects for the sweep.
+    fn place_during_the_sweep(&mut self) -> Result<(), String> {
+        let writer = self.enter("placer");
+        let (dir, files) = self.ask(&writer, "making files without a layout", async |client| {
+            make_unplaced(client).await
+        })?;
+        self.mdt().kill(false);
+        self.restarts += 1;
+        self.mdt().boot();
+        self.ask(&writer, "the end of the recovery", async move |client| {
+            client.mkdir(&test_ctx(), dir, b"back", 0o777).await.map(drop)
+        })?;
+        let data = self.mdt().data_disk().expect("files begin at the MDT").clone();
+        data.set_slow(Span::secs(1));
+        let written = Rc::new(RefCell::new(Vec::new()));
+        for (number, fid) in files.iter().enumerate() {
+            let (env, client, fid) = (writer.0.env(), writer.1.clone(), *fid);
+            let (late, written) = (Span::millis(50 * number as u64), written.clone());
+            writer.0.env().spawn("places late", async move {
+                env.sleep(late).await;
+                let done = place_late(&client, fid).await;
+                written.borrow_mut().push(done.map_err(|error| error.to_string()));
+            });
+        }
+        let all = || written.borrow().len() == files.len();
+        if !self.cluster.sim.run_until(crate::run::PEACE_MAX, all) {
+            return Err("a write into a file that had no layout never ends".to_owned());
+        }
+        written.take().into_iter().collect::<Result<(), String>>()?;
+        data.set_slow(Span::ZERO);
+        self.cluster.sim.run_for(Span::secs(20)); // the sweep is over
+        let reader = self.enter("reader");
+        for fid in files {
+            let read = self.ask(&reader, "reading what was placed late", async move |client| {
+                let file = client.open(&test_ctx(), fid, 0).await?;
+                let read = file.read(0, 2 * LATE_BYTES as usize).await?;
+                file.close().await?;
+                Ok(read)
+            })?;
+            if read != content(6, LATE_BYTES) {
+                return Err(format!("{fid} got its layout late: {} bytes are left", read.len()));
+            }
+        }
+        Ok(())
     }
 
     /// Bytes in the first component afterwards.
@@ -236,6 +290,31 @@ async fn keep_writing(env: Env, file: File, beside: Rc<Beside>, mut rng: Rng) {
         env.sleep(rng.span(Span::millis(1), Span::millis(20))).await;
     }
     beside.is_over.set(true);
+}
+
+/// Durable files without a layout, in a directory whose files begin at the MDT.
+async fn make_unplaced(client: &Client) -> client::Result<(Fid, Vec<Fid>)> {
+    let ctx = test_ctx();
+    let dir = client.mkdir(&ctx, Fid::ROOT, b"placed", 0o777).await?.fid();
+    let rest = Wanted::Striped(Template { stripe_count: 1, ..Template::default() });
+    let components = [(64 << 10, Wanted::Mdt), (END_OF_FILE, rest)]
+        .map(|(end, wanted)| TemplateComponent { end, wanted });
+    let default = CompositeTemplate { components: components.into() };
+    let default = lov::composite::LovComposite::of_dir(&default).expect("a layout").encode();
+    change(client, dir, b"lustre.lov", default).await?;
+    let mut files = Vec::new();
+    for number in 0..LATE_FILES {
+        let name = number.to_string();
+        files.push(client.mknod(&ctx, dir, name.as_bytes(), 0o666, 0).await?.fid());
+    }
+    client.sync().await?;
+    Ok((dir, files))
+}
+
+async fn place_late(client: &Client, fid: Fid) -> client::Result<()> {
+    let file = client.open(&test_ctx(), fid, O_RDWR).await?;
+    file.write(0, content(6, LATE_BYTES)).await?;
+    file.close().await
 }
 
 /// Takes the second component away, if it is there.
