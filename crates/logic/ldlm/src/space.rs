@@ -210,6 +210,30 @@ impl LockSpace {
         resource.conflicts(request).map(|conflict| conflict.owner.session).chain(ahead).collect()
     }
 
+    /// Whether another session waits for a lock of this kind on a file of which the session holds
+    /// one.
+    #[must_use]
+    pub fn is_awaited(&self, session: u64, file: Fid, kind: Kind) -> bool {
+        let Some(resource) = self.resources.get(&(file, kind)) else { return false };
+        let is_other = |waiter: &Waiter| waiter.present && waiter.request.owner.session != session;
+        resource.held.has_of(session) && resource.line.iter().any(is_other)
+    }
+
+    /// Other sessions that hold a lock in the way of `request`, which is in line. Only those for
+    /// which no earlier one waits.
+    #[must_use]
+    pub fn held_up_first_by(&self, request: &LockRequest) -> BTreeSet<u64> {
+        let Some(resource) = self.resources.get(&(request.resource, request.kind)) else {
+            return BTreeSet::new();
+        };
+        let is_first = |holder: &u64| {
+            let line = resource.line.iter().map(|waiter| waiter.request.owner.session);
+            line.filter(|session| session != holder).take(2).count() == 1
+        };
+        let holders = resource.conflicts(request).map(|conflict| conflict.owner.session);
+        holders.filter(|holder| *holder != request.owner.session).filter(is_first).collect()
+    }
+
     /// Whether giving `extent` back would leave two ranges of one, and its session has all that it
     /// may have (`ENOLCK`).
     #[must_use]

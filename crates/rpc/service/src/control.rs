@@ -288,7 +288,8 @@ impl Queues for Node {
         }
         let count = promoted.len();
         for partition in promoted {
-            self.run(&self.service(partition.spec), &partition);
+            // not now: the target may be in the midst of a request of its own
+            self.run_later(&self.service(partition.spec), &partition);
         }
         count
     }

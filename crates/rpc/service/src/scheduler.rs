@@ -151,7 +151,7 @@ impl Node {
     }
 
     /// Goes on with the partition once others have had their turn.
-    fn run_later(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
+    pub(crate) fn run_later(self: &Rc<Self>, service: &Rc<Service>, partition: &Rc<Partition>) {
         if partition.runs_later.replace(true) {
             return;
         }

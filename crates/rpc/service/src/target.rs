@@ -24,9 +24,9 @@ pub trait Target: 'static {
     /// Which service handles `request`, and which data it moves. Asked once, when the request
     /// arrives: nothing else in the service decodes a body.
     fn class(&self, request: &Request) -> Class;
-    /// Whether somebody waits for what this request gives up or flushes: it goes to the
-    /// high-priority head. Asked when it arrives, and of what waits in the other head when its
-    /// client is called back.
+    /// Whether another client waits until this request is done: it goes to the high-priority head.
+    /// Asked when it arrives, and of what waits in the other head when its client is called back,
+    /// or with [`Exports::promote_awaited`].
     fn is_awaited(&self, _session: &Session, _request: &Request) -> bool {
         false
     }

@@ -227,6 +227,21 @@ impl Locks {
         self.inner.borrow().space.sessions_in_the_way(request)
     }
 
+    /// Whether another session waits for the file's own lock, which this session holds.
+    pub(crate) fn is_awaited(&self, session: u64, file: Fid) -> bool {
+        let inner = self.inner.borrow();
+        inner.space.waiters() > 0 && inner.space.is_awaited(session, file, Kind::File)
+    }
+
+    /// Sessions whose requests are awaited from now on, because `request` is the first that waits
+    /// for the file's own lock.
+    pub(crate) fn hurried_by(&self, request: &LockRequest) -> BTreeSet<u64> {
+        match request.kind {
+            Kind::File => self.inner.borrow().space.held_up_first_by(request),
+            Kind::Flock | Kind::Posix => BTreeSet::new(),
+        }
+    }
+
     /// Ranges held and requests in line.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let inner = self.inner.borrow();

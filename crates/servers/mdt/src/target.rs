@@ -414,6 +414,10 @@ impl Target for Mdt {
         Class::of(service).answering(op::answer_bytes(request))
     }
 
+    fn is_awaited(&self, session: &Session, request: &Request) -> bool {
+        op::hurried::is_awaited(self, session.id, request)
+    }
+
     fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
         Box::pin(self.run(incoming))
     }

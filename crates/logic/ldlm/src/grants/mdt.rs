@@ -10,6 +10,7 @@
 //! - [`Mdt::ack`] and [`Mdt::shed`] when they come, any number of times and in any order.
 //! - [`Mdt::handle_timeout`] at the time that [`Mdt::poll_timeout`] returns. After every call,
 //!   [`Mdt::poll_output`] until it is empty.
+//! - [`Mdt::is_hurried`] at any time.
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
 //!
 //! Invariants

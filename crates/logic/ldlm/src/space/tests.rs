@@ -74,6 +74,33 @@ fn ranges_of_different_owners_conflict_and_of_one_owner_never() {
 }
 
 #[test]
+fn a_holder_is_awaited_while_another_session_waits() {
+    let mut space = LockSpace::new();
+    let ask = |who, cookie| request(Kind::File, 1, who, "w0-10", cookie);
+    let file = ask('a', 0).resource;
+    let awaited = |space: &LockSpace| {
+        ['a', 'b', 'c'].map(|who| space.is_awaited(owner(who).session, file, Kind::File))
+    };
+    let _held = space.enqueue(ask('a', 0), true);
+    let own = LockRequest { owner: Owner { id: 2, ..owner('a') }, ..ask('a', 1) };
+    let first = |space: &LockSpace, asked: &LockRequest| {
+        let held_up_by = space.held_up_first_by(asked);
+        held_up_by.into_iter().collect::<Vec<_>>()
+    };
+    let _waits = space.enqueue(own, true);
+    assert_eq!((awaited(&space), first(&space, &own)), ([false; 3], vec![]), "its own");
+    let _waits = space.enqueue(ask('b', 2), true);
+    assert_eq!(awaited(&space), [true, false, false]);
+    assert_eq!(first(&space, &ask('b', 2)), [owner('a').session]);
+    assert!(!space.is_awaited(owner('a').session, file, Kind::Flock), "another kind");
+    let _waits = space.enqueue(ask('c', 3), true);
+    assert!(first(&space, &ask('c', 3)).is_empty(), "b waited before");
+    space.cancel(ask('c', 3).wait_id());
+    space.leave(ask('b', 2).wait_id());
+    assert_eq!(awaited(&space), [false; 3], "it may come back");
+}
+
+#[test]
 fn a_downgrade_and_an_unlock_let_waiters_in() {
     check(Kind::Posix, "a:1w0-10 b:1r0-10 c:1r5-6 a:1r0-10", "ok wait wait ok+bc");
     check(Kind::Posix, "a:1w0-10 b:1w0-5 c:1w5-10 a-1w0-5 a-1w5-10", "ok wait wait b c");

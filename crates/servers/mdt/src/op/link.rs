@@ -5,6 +5,7 @@
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
+use wire::Request;
 use wire::body::{Disposition, LinkReq};
 
 use crate::limits::NLINK_MAX;
@@ -46,4 +47,9 @@ pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.tx.touch_dir(parent.fid(), name.len() as i64, 0)?;
     op.change(inode.clone());
     op.full_answer(&inode, 0, Disposition::empty())
+}
+
+/// The directory that gets the name.
+pub(crate) fn parent(request: &Request) -> Fid {
+    request.body::<LinkReq>().parent.into()
 }

@@ -8,6 +8,7 @@ use types::{Errno, Fid};
 use wire::body::{LockRep, LockReq, lock};
 use wire::{Opcode, Reply, encode_body};
 
+use super::hurried::hurry;
 use crate::locks::{Locked, Wanted};
 use crate::target::Mdt;
 
@@ -50,6 +51,7 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
         }
         Locked::Later(parked) => {
             incoming.park();
+            hurry(mdt, &wanted);
             Ok(told(parked.answer(|session| mdt.exports.evict_if_dead(session)).await))
         }
     }

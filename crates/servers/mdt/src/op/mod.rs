@@ -11,6 +11,7 @@ mod create;
 mod fid2path;
 mod getattr;
 mod grants;
+pub(crate) mod hurried;
 pub(crate) mod lease;
 mod link;
 mod lock;

@@ -144,6 +144,15 @@ impl Mdt {
         on
     }
 
+    /// Whether parked changes want a file while recalls of this session are not acknowledged: the
+    /// engine hurries what the session asks of that file. The recalls may be for other changes.
+    #[must_use]
+    pub fn is_hurried(&self, session: Session, fid: Fid) -> bool {
+        !self.takings.is_empty()
+            && self.takings.contains_key(&fid)
+            && self.holder(session).is_some_and(|holder| !holder.recalled.is_empty())
+    }
+
     fn is_timed(&self, want: Want, by: Option<Session>, now: Instant) -> bool {
         self.timed.blocks(want, by, now).is_some()
     }

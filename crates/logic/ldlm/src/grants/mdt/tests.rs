@@ -171,6 +171,27 @@ fn a_recall_is_sent_again_until_it_is_acknowledged() {
 }
 
 #[test]
+fn a_session_is_hurried_where_a_change_waits_until_it_acknowledges() {
+    let mut mdt = usual();
+    let (dir, other) = (file(1), file(2));
+    mdt.give(B, X, Bits::LOOKUP, at(0));
+    let hurried = |mdt: &Mdt| {
+        let asked = [(B, X), (B, dir), (B, other), (A, dir), (C, dir), (Session(9), dir)];
+        asked.map(|(session, fid)| mdt.is_hurried(session, fid))
+    };
+    assert_eq!(hurried(&mdt), [false; 6]);
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::LOOKUP), want(dir, Bits::UPDATE)], at(1));
+    let (_, asked) = recall(&mut mdt);
+    assert_eq!(hurried(&mdt), [true, true, false, false, false, false], "it holds one of them");
+    ack(&mut mdt, B, asked, 2);
+    assert_eq!(hurried(&mdt), [false; 6], "though the change has not ended");
+    mdt.give(B, other, Bits::UPDATE, at(3));
+    mdt.begin(ChangeId(8), None, &[want(other, Bits::UPDATE)], at(3));
+    mdt.leave(B, at(4));
+    assert_eq!(hurried(&mdt), [false; 6]);
+}
+
+#[test]
 fn a_frozen_client_delays_a_change_by_the_rest_of_its_lease() {
     let mut mdt = usual();
     mdt.give(B, X, Bits::UPDATE, at(0));
