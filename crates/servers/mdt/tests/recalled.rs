@@ -1,4 +1,5 @@
-//! Requests that another client waits for overtake those that a policy holds back.
+//! A client that holds what another one wants: its requests overtake those that a policy holds
+//! back, and its session goes on after its lease has ended.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
@@ -16,13 +17,14 @@ use env_sim::{NodeHandle, Sim, SimConfig};
 use mdt::{Mdt, MdtConfig, OstAt};
 use osd::mem::{MemDisk, MemMeta};
 use params::ParamTree;
-use service::{Node, NodeConfig, spec};
-use types::{ClientId, Fid, NidAddr, Span, TargetId, TargetKind};
+use service::{Node, NodeConfig, Target, spec};
+use types::{ClientId, Errno, Fid, Instant, NidAddr, Span, TargetId, TargetKind};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{
-    AttrRep, CreateReq, FidReq, GrantAck, LockFlags, LockRep, LockReq, LookupReq, UnlinkReq, lock,
+    AttrRep, CreateReq, FidReq, GrantAck, GrantWord, LockFlags, LockRep, LockReq, LookupReq,
+    SetattrFlags, SetattrReq, UnlinkReq, lock,
 };
-use wire::{Opcode, Reply, encode_body};
+use wire::{Attr, Opcode, Reply, encode_body};
 
 const MDT: TargetId = TargetId { kind: TargetKind::Mdt, index: 0 };
 
@@ -54,17 +56,19 @@ struct World {
     sim: Sim,
     mds: NodeHandle,
     up: Rc<Node>,
+    mdt: Rc<Mdt>,
     /// 10.0.0.2 holds something that 10.0.0.3 wants.
     holder: Client,
     other: Client,
 }
 
 impl World {
-    fn new() -> World {
-        let sim = Sim::new(3, SimConfig::default());
+    fn new(seed: u64) -> World {
+        let (delay_min, delay_max) = (Span::micros(20), Span::micros(21));
+        let sim = Sim::new(seed, SimConfig { delay_min, delay_max, ..SimConfig::default() });
         let mds = sim.node("mds", addr(1).nid);
         let env = mds.env();
-        let up = sim.block_on(&mds, async move {
+        let (up, mdt) = sim.block_on(&mds, async move {
             let store = Rc::new(MemMeta::open(&env, &MemDisk::default()));
             let config = MdtConfig::new("testfs".parse().expect("a name"), 0);
             let osts = Rc::new(|| vec![OstAt::from(0)]);
@@ -72,12 +76,12 @@ impl World {
             let one = NonZeroU32::MIN;
             let cpts = CptTable::new(one, one, 1, true).expect("one partition");
             let up = Node::new(&env, NodeConfig::new(cpts));
-            up.add_target(mdt);
+            up.add_target(mdt.clone());
             up.serve(env.listen(addr(1)).await.expect("a free address"));
-            up
+            (up, mdt)
         });
         let [holder, other] = [2, 3].map(|host| client(&sim, host));
-        World { sim, mds, up, holder, other }
+        World { sim, mds, up, mdt, holder, other }
     }
 
     /// Regular requests of the holder leave one a second from now on.
@@ -118,6 +122,26 @@ impl World {
             });
         }
         left
+    }
+
+    /// The other client changes the mode of a file, at a time.
+    fn chmod_at(&self, at: Instant, file: Fid) {
+        let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
+        let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+        let mut call = Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]);
+        call.modifies = true;
+        let (env, mdt) = (self.other.node.env(), self.other.mdt.clone());
+        self.other.node.env().spawn("chmod", async move {
+            env.sleep_until(at).await;
+            mdt.call(call).await.expect("it succeeds");
+        });
+    }
+
+    /// When the MDT heard of the holder last.
+    fn heard(&self) -> Instant {
+        let sessions = self.mdt.exports().sessions();
+        let holder = sessions.iter().find(|session| session.client == ClientId(2));
+        holder.expect("it has a session").heard()
     }
 }
 
@@ -168,7 +192,7 @@ fn locking(file: Fid, mode: u32) -> Call {
 
 #[test]
 fn requests_in_a_directory_overtake_while_a_name_there_is_called_back() {
-    let world = World::new();
+    let world = World::new(3);
     let dir = world.make(&world.holder, Fid::ROOT, "dir", S_IFDIR);
     world.make(&world.holder, dir, "wanted", S_IFREG);
     world.hold_back();
@@ -182,7 +206,7 @@ fn requests_in_a_directory_overtake_while_a_name_there_is_called_back() {
             while locked.get() > 0 {
                 env.sleep(Span::millis(1)).await; // the kernel has the directory locked
             }
-            let ack = |word: &wire::body::GrantWord| {
+            let ack = |word: &GrantWord| {
                 let (fid, number) = (word.fid, word.number);
                 GrantAck { fid, number, ..GrantAck::default() }
             };
@@ -201,9 +225,35 @@ fn requests_in_a_directory_overtake_while_a_name_there_is_called_back() {
     assert_eq!((left.get(), elsewhere.get()), (0, 1), "a request elsewhere waits its turn");
 }
 
+/// The MDT counts 10 % more than what it tells its clients.
+const LEASE: Span = Span::secs(11);
+
+#[test]
+fn a_session_has_a_lease_again_after_a_change_has_ended_the_last_one() {
+    for seed in 0..5 {
+        let world = World::new(seed);
+        let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
+        let never: OnCallback =
+            Rc::new(|_| Box::pin(std::future::pending::<Result<CallbackAnswer, Errno>>()));
+        world.holder.mdt.on_callback(never);
+        world.holder.node.pause(Span::secs(14));
+        world.sim.run_for(Span::secs(1));
+        let ends = world.heard() + LEASE;
+        world.chmod_at(world.sim.now(), file); // 5 s later, replies do not renew the lease
+        // the timer is up to a millisecond late: one of these changes finds the lease over first
+        (0..20).for_each(|number| world.chmod_at(ends + Span::micros(50 * number), file));
+        world.sim.run_for(ends - world.sim.now());
+        assert_eq!(world.mdt.counts().grants_expelled, 0, "seed {seed}");
+        world.sim.run_for(Span::secs(1));
+        assert_eq!(world.mdt.counts().grants_expelled, 1, "seed {seed}");
+        world.sim.run_for(Span::secs(30)); // the holder is back
+        assert!(world.holder.mdt.is_leased(), "seed {seed}: its appends would wait for ever");
+    }
+}
+
 #[test]
 fn requests_about_a_file_overtake_while_another_client_waits_for_its_lock() {
-    let world = World::new();
+    let world = World::new(3);
     let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
     let dir = world.make(&world.holder, Fid::ROOT, "dir", S_IFDIR);
     let state = |reply: Reply| reply.body::<LockRep>().state;
