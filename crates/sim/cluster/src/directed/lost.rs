@@ -1,11 +1,13 @@
 //! **lost**: a client closes a file and dies before an OST has made its objects durable, and that
 //! OST loses its power. Data that does not come back reads as EIO, and no other data does. The file
-//! heals when it is written again.
+//! is not migrated then, and heals when it is written again.
+
+use std::rc::Rc;
 
 use bytes::Bytes;
 use client::{Client, SetAttr};
 use env_sim::NodeHandle;
-use layout::Template;
+use layout::{Asked, Template};
 use oracle::test_ctx;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
 
@@ -33,6 +35,7 @@ impl Stage<'_> {
             self.read_what_is_left(&reader, fid, &missing)?;
             if missing.contains(&true) {
                 self.nobody_knows_its_end(&reader, fid)?;
+                self.nobody_migrates(&reader, fid)?;
             }
             self.heal(&reader, fid)?;
         }
@@ -147,6 +150,19 @@ impl Stage<'_> {
         Err(format!(
             "an append to a file that misses an object gave {append:?}, a truncate {cut:?}, its size is {size}"
         ))
+    }
+
+    /// The copy would lack the lost bytes.
+    fn nobody_migrates(&mut self, who: &(NodeHandle, Client), fid: Fid) -> Result<(), String> {
+        let moved = self.ask(who, "migrating", async move |client| {
+            let asked = Asked::from(Template { stripe_count: 2, ..Template::default() });
+            let moved = client.migrate(&test_ctx(), fid, Fid::ROOT, &asked, &Rc::default()).await;
+            Ok(moved.map_err(|error| error.errno()))
+        })?;
+        if moved == Err(Errno::EIO) {
+            return Ok(());
+        }
+        Err(format!("a file that misses an object is migrated: {moved:?}"))
     }
 
     /// Written anew, in one of three ways, it is whole again.
