@@ -72,6 +72,19 @@ impl World {
     }
 }
 
+impl World {
+    /// Messages that a change by the first client takes: the fewest of some files.
+    fn messages(&self, files: &[Fid]) -> u64 {
+        let set = SetAttr { mode: Some(0o700), ..SetAttr::default() };
+        let change = |fid: Fid| {
+            let before = self.cluster.sim.faults().delivered;
+            self.run(0, async move |client| client.setattr(&Ctx::root(), fid, &set, None).await);
+            self.cluster.sim.faults().delivered - before
+        };
+        files.iter().map(|fid| change(*fid)).min().expect("there are some")
+    }
+}
+
 /// A kernel that forgets at a time.
 struct Told {
     env: Env,
@@ -167,6 +180,39 @@ fn a_client_that_stood_still_with_its_clock_believes_nothing_of_before_after_its
     assert_eq!((attr.mode & 0o777, asked), (0o700, true));
     world.cluster.sim.run_for(Span::secs(100));
     assert_eq!(kernel.emptied.get(), 1, "each floor is new once");
+}
+
+/// Grants of one client: it gives 512 back with one request.
+const HELD: usize = 600;
+
+#[test]
+fn a_client_whose_lease_was_over_gives_back_what_it_held() {
+    let world = World::new();
+    let dir = world.dir;
+    let (files, ..) = world.run(0, async move |client| {
+        let mut made = Vec::new();
+        for number in 0..HELD + 3 {
+            let name = number.to_string();
+            made.push(client.mkdir(&Ctx::root(), dir, name.as_bytes(), 0o755).await?.fid());
+        }
+        Ok(made)
+    });
+    let held = files[..HELD].to_vec();
+    world.run(1, async move |client| {
+        for fid in held {
+            client.getattr(&Ctx::root(), fid, None).await?;
+        }
+        Ok(())
+    });
+    let alone = world.messages(&files[HELD..]);
+    assert!(world.messages(&files[..3]) > alone, "a grant is called back");
+    world.cluster.cut_off(&world.clients[1].0, TargetKind::Mdt);
+    world.cluster.sim.run_for(Span::secs(40));
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(20));
+    world.run(1, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"back", 0o755).await);
+    world.cluster.sim.run_for(Span::millis(100));
+    assert_eq!(world.messages(&files[3..6]), alone, "nothing is called back");
 }
 
 #[test]
