@@ -29,6 +29,7 @@ pub(crate) fn is_awaited(mdt: &Mdt, session: u64, request: &Request) -> bool {
 /// from now on.
 pub(super) fn hurry(mdt: &Mdt, wanted: &Wanted) {
     for holder in mdt.locks.hurried_by(&wanted.request) {
+        assert!(holder != wanted.request.owner.session, "no session hurries itself");
         if let Some(session) = mdt.exports.session(holder) {
             mdt.exports.promote_awaited(&session);
         }
