@@ -46,6 +46,10 @@ impl Valid {
     pub(crate) fn is_none(self) -> bool {
         self == Valid::default()
     }
+
+    pub(crate) fn span(self) -> Span {
+        Span(self.secs * Span::secs(1).0 + u64::from(self.nanos))
+    }
 }
 
 /// Attributes that the kernel may believe for a time.

@@ -165,6 +165,7 @@ impl Fs {
         let (drops, writes) = (may_be_dropped(&op), matches!(op, Op::Write { .. }));
         let changes = news::changed_dirs(&header, &op);
         let names = news::changed_names(&header, &op);
+        self.note_doubts(&header, &op);
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;

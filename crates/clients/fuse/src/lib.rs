@@ -26,6 +26,7 @@ mod callers;
 mod convert;
 mod dirs;
 mod error;
+mod fresh;
 mod fs;
 mod handles;
 mod jobid;

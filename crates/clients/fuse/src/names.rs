@@ -98,9 +98,15 @@ impl Names {
         self.by_name.get(name).map_or(Instant(0), |told| told.until)
     }
 
-    /// The node that the kernel was told a name stands for.
-    pub(crate) fn node_of(&self, name: &Name) -> Option<u64> {
-        self.by_name.get(name).map(|told| told.nodeid)
+    /// The node that a name was told to stand for, and until when.
+    pub(crate) fn told_of(&self, parent: u64, name: &[u8]) -> Option<(u64, Instant)> {
+        let key: Name = (parent, Rc::from(name));
+        self.by_name.get(&key).map(|told| (told.nodeid, told.until))
+    }
+
+    /// The node alone.
+    pub(crate) fn node_of(&self, parent: u64, name: &[u8]) -> Option<u64> {
+        self.told_of(parent, name).map(|(nodeid, _)| nodeid)
     }
 
     /// When the kernel was told a name last.

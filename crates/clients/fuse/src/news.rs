@@ -64,7 +64,9 @@ impl Fs {
     pub(crate) fn disbelieve(&self, header: &Header, changes: [Option<u64>; 2], names: &[Name]) {
         let mut nodes = vec![header.nodeid];
         nodes.extend(changes.into_iter().flatten());
-        nodes.extend(names.iter().filter_map(|name| self.nodes.borrow().names.node_of(name)));
+        nodes.extend(
+            names.iter().filter_map(|name| self.nodes.borrow().names.node_of(name.0, &name.1)),
+        );
         nodes.sort_unstable();
         nodes.dedup();
         nodes.into_iter().for_each(|nodeid| self.make_old(nodeid));
@@ -72,6 +74,7 @@ impl Fs {
 
     /// The kernel forgets the attributes of a node, and believes no answer that is on its way.
     fn make_old(&self, nodeid: u64) {
+        self.nodes.borrow_mut().doubts(nodeid);
         if let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
             && error.kind() != io::ErrorKind::NotFound
         {

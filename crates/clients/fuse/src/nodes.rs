@@ -45,6 +45,8 @@ pub(crate) struct Node {
     guarded_until: Instant,
     unguarded_until: Instant,
     named_until: Instant,
+    /// Until when the kernel has the attributes that it heard last, unless it doubts them.
+    fresh_until: Instant,
 }
 
 /// What the kernel may believe of a file.
@@ -201,6 +203,30 @@ impl Nodes {
         *until = end.max(*until);
     }
 
+    /// The kernel is about to hear attributes of a file that replace those of before, and hold
+    /// until `end`.
+    pub(crate) fn heard(&mut self, fid: Fid, end: Instant) {
+        if let Some(node) = self.node_mut(fid) {
+            node.fresh_until = end;
+        }
+    }
+
+    /// The kernel will ask for the attributes.
+    pub(crate) fn doubts(&mut self, id: u64) {
+        if let Some(node) = self.by_id.get_mut(&id) {
+            node.fresh_until = Instant::default();
+        }
+    }
+
+    /// Whether the kernel has the attributes of a file, and that a name in a directory stands for
+    /// it, until after `end`.
+    pub(crate) fn is_fresh(&self, fid: Fid, (dir, name): (u64, &[u8]), end: Instant) -> bool {
+        let Some(id) = self.id_of(fid) else { return false };
+        let has_attrs = self.by_id.get(&id).is_some_and(|node| node.fresh_until > end);
+        has_attrs
+            && self.names.told_of(dir, name).is_some_and(|(of, until)| of == id && until > end)
+    }
+
     /// What the kernel may believe of a file at `now`.
     pub(crate) fn believed(&self, fid: Fid, now: Instant) -> Option<Believed> {
         let nodeid = self.id_of(fid)?;
@@ -251,6 +277,7 @@ impl Nodes {
         let outdates = told.is_some_and(|told| told.several || told.thread != thread);
         if outdates {
             node.believer = None;
+            node.fresh_until = Instant::default();
         }
         outdates
     }
@@ -320,6 +347,28 @@ mod tests {
         assert_eq!(nodes.get(id).map(|node| node.fid), Some(A));
         nodes.forget(id, 1);
         assert_eq!(nodes.get(id), None);
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_what_it_heard_last_under_that_name() {
+        let (mut nodes, at) = (Nodes::new(), Instant);
+        let id = nodes.look_up(A, 0);
+        nodes.heard(A, at(10));
+        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "no name was told");
+        nodes.names.told((1, b"a"), id, at(0), at(8));
+        assert!(nodes.is_fresh(A, (1, b"a"), at(5)) && !nodes.is_fresh(A, (1, b"a"), at(8)));
+        assert!(!nodes.is_fresh(A, (1, b"b"), at(5)) && !nodes.is_fresh(A, (2, b"a"), at(5)));
+        nodes.heard(A, at(4));
+        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "the last answer counts");
+        nodes.heard(A, at(10));
+        nodes.doubts(id);
+        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)));
+        nodes.heard(A, at(10));
+        nodes.names.told((1, b"a"), id + 1, at(0), at(8));
+        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "the name is another file's");
+        nodes.names.told((1, b"a"), id, at(0), at(8));
+        nodes.forget(id, 1);
+        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)));
     }
 
     #[test]

@@ -76,6 +76,7 @@ impl Fs {
 
     /// Whether the kernel has forgotten the attributes of an inode.
     fn is_told_to_forget(&self, nodeid: u64) -> bool {
+        self.nodes.borrow_mut().doubts(nodeid);
         self.notifier.inval_inode(nodeid, -1, 0).is_ok()
     }
 
@@ -105,6 +106,7 @@ impl Fs {
         if self.nodes.borrow().get(nodeid).is_none() {
             return false;
         }
+        self.nodes.borrow_mut().doubts(nodeid);
         let Err(error) = self.notifier.inval_inode(nodeid, -1, 0) else { return false };
         if error.kind() != io::ErrorKind::NotFound {
             untold.push((nodeid, error));

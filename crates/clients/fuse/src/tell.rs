@@ -71,10 +71,13 @@ impl Fs {
 
     /// For how long the kernel may believe the attributes, which it is about to be told.
     pub(crate) fn believe_attr(&self, glance: &Glance, guard: Guard) -> Valid {
-        if !glance.size_known {
-            return Valid::default();
-        }
-        self.believe(glance.attr.fid(), self.uncalled(glance.lease).attrs, guard)
+        let fid = glance.attr.fid();
+        let valid = match glance.size_known {
+            true => self.believe(fid, self.uncalled(glance.lease).attrs, guard),
+            false => Valid::default(),
+        };
+        self.nodes.borrow_mut().heard(fid, self.env.now() + valid.span());
+        valid
     }
 
     /// What is left of a lease: nothing of one that may have been called back before the kernel

@@ -25,6 +25,8 @@ pub(crate) struct Node {
     until: Cell<u64>,
     /// When attributes were applied last, in the connection's count; zero for never.
     version: Cell<u64>,
+    /// The access list is kept, or that there is none.
+    has_acl: Cell<bool>,
 }
 
 /// A name that stands for a file.
@@ -79,6 +81,7 @@ impl Cache {
             attr: RefCell::default(),
             until: Cell::new(0),
             version: Cell::new(0),
+            has_acl: Cell::new(false),
         };
         let nodes = BTreeMap::from([(abi::ROOT_ID, Rc::new(root))]);
         Cache {
@@ -147,6 +150,20 @@ impl Cache {
         *node.attr.borrow_mut() = attr;
     }
 
+    pub(crate) fn has_acl(node: &Node) -> bool {
+        node.has_acl.get()
+    }
+
+    /// An answer told the access list.
+    pub(crate) fn keep_acl(node: &Node) {
+        node.has_acl.set(true);
+    }
+
+    /// `forget_all_cached_acls`.
+    pub(crate) fn forget_acl(node: &Node) {
+        node.has_acl.set(false);
+    }
+
     /// `fuse_invalidate_attr`: nothing is believed, and an answer under way may say so again.
     pub(crate) fn distrust(node: &Node) {
         node.until.set(0);
@@ -161,6 +178,7 @@ impl Cache {
         self.version += 1;
         node.version.set(self.version);
         Cache::distrust(node);
+        Cache::forget_acl(node);
         Ok(())
     }
 
@@ -191,12 +209,14 @@ impl Cache {
                 attr: RefCell::new(out.attr),
                 until: Cell::new(0),
                 version: Cell::new(0),
+                has_acl: Cell::new(false),
             })
         };
         let node = self.nodes.entry(out.nodeid).or_insert_with(fresh).clone();
         assert_eq!(node.generation, out.generation, "a node id names another file");
         assert_eq!(Cache::attr(&node).ino, out.attr.ino, "a node id names another file");
         node.looks.set(node.looks.get() + 1);
+        Cache::forget_acl(&node);
         self.learn(&node, (out.attr, (out.attr_valid, out.attr_valid_nsec)), asked, now);
         node
     }
@@ -330,6 +350,22 @@ mod tests {
         cache.evictions += 1;
         let late = cache.take(&told(9, 2, 20), old, now);
         assert!(!cache.is_believed(&late, now), "but that of one that may have been dropped");
+    }
+
+    #[test]
+    fn an_access_list_goes_with_each_entry_that_is_told_and_with_an_invalidation() {
+        let (mut cache, now) = (Cache::new(Span::millis(4)), Instant(0));
+        let asked = cache.asked();
+        let node = cache.take(&told(7, 1, 20), asked, now);
+        assert!(!Cache::has_acl(&node));
+        Cache::keep_acl(&node);
+        cache.learn(&node, (told(7, 2, 20).attr, (1, 0)), asked.to_change(), now);
+        assert!(Cache::has_acl(&node));
+        cache.take(&told(7, 1, 20), asked, now);
+        assert!(!Cache::has_acl(&node));
+        Cache::keep_acl(&node);
+        cache.invalidate(7).expect("it is known");
+        assert!(!Cache::has_acl(&node));
     }
 
     #[test]

@@ -18,6 +18,11 @@ const NOREPLACE: u32 = 1;
 /// RENAME_EXCHANGE.
 const EXCHANGE: u32 = 2;
 
+/// Of a file.
+const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
+/// The longest that the kernel asks for.
+const ACL_BYTES: u32 = 65_536;
+
 /// What `stat` tells.
 pub type Stat = abi::Attr;
 
@@ -68,6 +73,18 @@ impl Kernel {
     /// What the handler answers.
     pub async fn stat(&self, who: Who, found: &Found) -> Result<Stat, Errno> {
         self.attr(who, &found.0).await
+    }
+
+    /// `getxattr` of the access list of a path's inode. A file without one is remembered too.
+    pub async fn acl(&self, who: Who, found: &Found) {
+        if Cache::has_acl(&found.0) {
+            return;
+        }
+        let op = Op::Getxattr { name: Bytes::from_static(ACCESS_LIST), size: ACL_BYTES };
+        match self.ask(who, found.0.id, op).await {
+            Ok(_) | Err(Errno::ENODATA | Errno::EOPNOTSUPP) => Cache::keep_acl(&found.0),
+            Err(errno) => tracing::debug!(%errno, "an access list is not known"),
+        }
     }
 
     /// `open(O_CREAT | O_EXCL)` and `close`. A CREATE that was answered with ESTALE may have made
@@ -245,6 +262,7 @@ impl Kernel {
                 let mut cache = self.0.cache.borrow_mut();
                 let asked = cache.asked().to_change();
                 cache.learn(node, told, asked, self.0.env.now());
+                Cache::forget_acl(node);
                 Ok(())
             }
             other => panic!("attributes were due: {other:?}"),

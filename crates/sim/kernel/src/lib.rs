@@ -15,15 +15,18 @@
 //! - Lookups and listings hold the directory's lock shared, changes hold it alone. Lookups of one
 //!   name wait for each other.
 //! - Validity begins when the caller runs again, which may be late, and ends with a tick.
-//! - Listings with attributes (READDIRPLUS) link the entries that they return.
+//! - Listings with attributes (READDIRPLUS) link the entries that they return. An entry without a
+//!   node id changes nothing.
+//! - An inode's access list is kept until an entry tells of the inode, its attributes are asked for
+//!   or set, or it is invalidated.
 //! - A call that meets ESTALE is tried once more, with a new request for every step.
 //! - Unused entries may be forgotten at any time.
 //! - A notification about an inode makes every answer under way too old for it. One about a name
 //!   waits for the directory's lock; from Linux 6.19 on it looks for the name first. A new epoch
 //!   makes all names old, also those whose answers are under way.
 //!
-//! Not modelled: pages (files are opened for direct I/O), ACLs, symbolic links, negative names (the
-//! handler returns none).
+//! Not modelled: pages (files are opened for direct I/O), permissions by ACLs, symbolic links,
+//! negative names (the handler returns none).
 
 mod cache;
 mod calls;
@@ -127,6 +130,8 @@ struct Inner {
     device: Direct,
     traits: Traits,
     rng: RefCell<Rng>,
+    /// Sent so far.
+    requests: Cell<u64>,
     cache: Rc<RefCell<Cache>>,
     /// Names that are being looked up.
     lookups: RefCell<BTreeMap<NameKey, Arc<Mutex<()>>>>,
@@ -150,9 +155,16 @@ impl Kernel {
             device: Direct::new(handler(notifier)),
             traits,
             rng: RefCell::new(rng),
+            requests: Cell::new(0),
             cache,
             lookups: RefCell::default(),
         }))
+    }
+
+    /// Requests that were sent, FORGET excepted.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.0.requests.get()
     }
 
     /// Sends a request; the answer is there when its caller runs again.
@@ -162,6 +174,7 @@ impl Kernel {
         let (answer, answered) = oneshot::channel();
         let answer = Cell::new(Some(answer));
         tracing::debug!(nodeid, ?op, "the kernel asks");
+        self.0.requests.set(self.0.requests.get() + 1);
         let work = self.0.device.ask(header, op, move |reply| {
             let answer = answer.take().expect("a request is answered once");
             drop(answer.send(reply.clone()));

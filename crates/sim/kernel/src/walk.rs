@@ -156,6 +156,7 @@ impl Kernel {
 
     /// `fuse_do_getattr`: what was answered, which need not be what is remembered.
     pub(crate) async fn fetch(&self, who: Who, node: &Rc<Node>) -> Result<abi::Attr, Errno> {
+        Cache::forget_acl(node);
         let asked = self.0.cache.borrow().asked();
         match self.ask(who, node.id, Op::Getattr { fh: None }).await? {
             Body::Attr(out) => {

@@ -7,7 +7,8 @@
 //! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes are
 //! included (`readdirplus`) only in the answer that they were fetched for, and only if they are
 //! leased. Older attributes may be stale, and attributes without a lease are useless because they
-//! may change at once. The kernel looks up an entry without attributes by its name.
+//! may change at once. The kernel looks up an entry without attributes by its name, unless it still
+//! has the entry ([`crate::fresh`]).
 
 use std::rc::Rc;
 
@@ -114,9 +115,10 @@ impl Fs {
 }
 
 impl Fs {
-    /// What the kernel is told of an entry besides its name: nothing unless it is leased.
+    /// What the kernel is told of an entry besides its name: nothing unless it is leased, or if the
+    /// kernel still has it.
     fn tell(&self, entry: &Dirent, to: Telling) -> abi::EntryOut {
-        if !entry.leased {
+        if !entry.leased || self.is_fresh(to.dir, entry) {
             return abi::EntryOut::default();
         }
         let glance = Glance { attr: entry.attr, lease: to.lease, size_known: true };
