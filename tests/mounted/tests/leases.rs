@@ -154,6 +154,46 @@ fn a_listing_with_attributes_asks_for_pages_not_for_files() {
     up.stop();
 }
 
+/// What `ls -l` does. Returns how many files the directory has.
+fn list_long(dir: &Path) -> u64 {
+    let mut files = 0;
+    for entry in fs::read_dir(dir).expect("it can be listed") {
+        let entry = entry.expect("it is there");
+        assert!(entry.metadata().expect("it is there").is_file());
+        assert!(getxattr(&entry.path(), ACCESS).is_err(), "it has no access list");
+        files += 1;
+    }
+    files
+}
+
+#[test]
+fn a_listing_that_is_repeated_asks_the_mdt_for_nothing() {
+    const FILES: u64 = 300;
+    const TRIES: usize = 20;
+    let mut up = Up::new("relisting");
+    let second = up.second_mount(56);
+    let (dir, far) = (up.at("d"), second.join("d"));
+    fs::create_dir(&dir).expect("a directory");
+    for number in 0..FILES {
+        fs::write(dir.join(format!("f{number}")), b"4 by").expect("a file");
+    }
+    let asked = || ["readdir", "getattr", "getxattr"].map(|what| served(&up, what));
+    // The first listings set access times, and a heartbeat may come late on a busy machine.
+    let least = (0..TRIES).map(|_| {
+        let before = asked();
+        assert_eq!(list_long(&dir), FILES);
+        asked().iter().zip(before).map(|(after, before)| after - before).sum::<u64>()
+    });
+    assert_eq!(least.min(), Some(0), "each of {TRIES} listings asks the MDT");
+    fs::write(far.join("far"), b"4 by").expect("a file");
+    assert_eq!([list_long(&dir), list_long(&dir)], [FILES + 1; 2]);
+    fs::rename(far.join("far"), far.join("f7")).expect("it replaces another");
+    assert_eq!([list_long(&dir), list_long(&dir)], [FILES; 2]);
+    fs::remove_file(dir.join("f8")).expect("it is there");
+    assert_eq!([list_long(&dir), list_long(&dir)], [FILES - 1; 2]);
+    up.stop();
+}
+
 #[test]
 fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
     let mut up = Up::new("labels");

@@ -12,6 +12,7 @@
 /// As [`planted::reached`] names them in the code.
 pub const MARKS: &[&str] = &[
     "client: a change waited for one of its own",
+    "client: a directory was read again without a request",
     "client: a grant was called back",
     "client: a migration copied in its last pass",
     "client: a read was answered by an open",

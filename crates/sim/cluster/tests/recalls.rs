@@ -274,3 +274,39 @@ fn a_name_that_is_absent_from_a_new_directory_is_not_asked_for_until_somebody_el
     assert_eq!(look(b"c").0, Ok(made));
     assert!(absent(b"d"), "others make names here");
 }
+
+#[test]
+fn a_directory_that_was_read_to_its_end_is_not_asked_for_until_another_client_makes_a_name() {
+    let world = World::new();
+    let (node, client) = &world.clients[1];
+    client.serve_kernel(Told::at(Instant::default(), node));
+    let dir = world.dir; // the other client made it
+    let make = |name: &'static [u8]| {
+        world.run(0, async move |client| client.mkdir(&Ctx::root(), dir, name, 0o700).await);
+    };
+    let list = || {
+        let (page, _, asked) = world.run(1, async move |client| {
+            client.readdir_leased(&Ctx::root(), dir, 0, 1 << 16).await.map(|(page, _)| page)
+        });
+        (page.entries.len(), asked)
+    };
+    let is_asked_for_absent = |name: &'static [u8]| {
+        let (found, _, asked) = world.run(1, async move |client| {
+            let found = client.lookup_glance(&Ctx::root(), dir, name).await;
+            Ok(found.map(|glance| glance.attr.fid()).map_err(|error| error.errno()))
+        });
+        assert_eq!(found, Err(Errno::ENOENT));
+        asked
+    };
+    make(b"a");
+    make(b"b");
+    world.look(1); // grants the directory's names
+    assert_eq!(list(), (2, true));
+    assert_eq!((list(), is_asked_for_absent(b"c")), ((2, false), false));
+    make(b"c");
+    assert_eq!(list(), (3, true));
+    assert!(is_asked_for_absent(b"d"), "others make names here");
+    world.look(1);
+    assert_eq!((list(), list()), ((3, true), (3, false)));
+    assert!(!is_asked_for_absent(b"d"));
+}

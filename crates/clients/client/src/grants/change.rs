@@ -47,6 +47,13 @@ impl Scope {
         Scope { wants, told, is_wide: false, names: Vec::new() }
     }
 
+    /// The directories in which names come, go or move.
+    fn dirs(&self) -> impl Iterator<Item = Fid> {
+        let is_wide = self.is_wide;
+        let moved = self.wants.iter().filter(move |_| is_wide).map(|want| want.fid);
+        self.names.iter().map(|name| name.dir).chain(moved)
+    }
+
     fn naming(mut self, dir: Fid, name: &[u8], comes: bool) -> Scope {
         self.names.push(NameChange { dir, hash: hash_of(name), comes });
         self
@@ -98,6 +105,9 @@ impl Known {
         self.changes += 1;
         let id = ChangeId(self.changes);
         self.cache.begin(id, &scope.wants);
+        for dir in scope.dirs() {
+            self.listings.begin_change(dir);
+        }
         for name in &scope.names {
             self.cache.begin_name(name.dir, name.hash);
         }
@@ -114,6 +124,9 @@ impl Known {
             }
             self.cache.end_name(name.dir, name.hash);
         }
+        for dir in scope.dirs() {
+            self.listings.end_change(dir);
+        }
     }
 
     /// What a rename touched that its answer does not tell of is not known any more.
@@ -127,6 +140,7 @@ impl Known {
             let want = Want { fid: *fid, bits: NAMED };
             self.cache.begin(id, &[want]);
             self.cache.end(id, &[want], stat.as_of, now);
+            self.listings.forget(*fid); // a directory that moved has another parent
         }
     }
 
@@ -149,6 +163,9 @@ impl Known {
         self.cache.end(id, &[told], stat.as_of, now);
         let lease = self.lease(newer, since, stat, now);
         self.end_names(scope, true);
+        if !scope.names.is_empty() {
+            self.listings.forget(stat.attr.fid()); // a directory that is gone has no names
+        }
         if stat.as_of.is_none() {
             self.cache.doubt();
         } else if scope.is_wide {

@@ -14,6 +14,7 @@
 //!   not returned while a further change is under way.
 
 mod change;
+mod listings;
 mod names;
 mod opened;
 mod recall;
@@ -35,6 +36,7 @@ use crate::config::Bugs;
 use crate::data::OnOpen;
 use crate::inode::Stat;
 pub(crate) use change::Scope;
+use listings::Listings;
 use names::Names;
 pub use recall::Kernel;
 pub use shown::Lru;
@@ -99,6 +101,7 @@ struct Known {
     names: Names,
     /// Bytes of open files.
     on_open: OnOpen,
+    listings: Listings,
     /// The highest number that any answer had.
     seen: Number,
     changes: u64,
@@ -122,6 +125,7 @@ impl Default for Known {
             values: Values::default(),
             names: Names::default(),
             on_open: OnOpen::default(),
+            listings: Listings::default(),
             seen: Number(0),
             changes: 0,
             shed: Vec::new(),
@@ -243,6 +247,7 @@ impl Known {
         self.cache.recovered(Transno::NONE);
         self.names.clear();
         self.on_open.clear();
+        self.listings.clear();
         self.shed.clear();
     }
 
@@ -253,6 +258,7 @@ impl Known {
         self.shed.extend(self.cache.restate().concat());
         self.cache.lapsed();
         self.on_open.clear();
+        self.listings.clear();
     }
 
     /// Whether a kernel may be told that an answer holds for so long. It may not if anything was

@@ -55,6 +55,8 @@ impl Grants {
             }
             if known.cache.voided(Number(lease.floor)) {
                 known.recalls += 1;
+                known.on_open.clear();
+                known.listings.clear();
             }
         }
         known
@@ -183,7 +185,7 @@ impl Inner {
 
 impl Client {
     /// What callers are told of files, this kernel keeps. It checks permissions by itself: names
-    /// are answered without a question to the MDT from now on where they are known.
+    /// and listings are answered without a question to the MDT from now on where they are known.
     pub fn serve_kernel(&self, kernel: Rc<dyn Kernel>) {
         *self.0.grants.kernel.borrow_mut() = Some(kernel);
     }

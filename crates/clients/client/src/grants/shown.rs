@@ -36,6 +36,7 @@ impl Known {
     /// Answers under way are taken as before.
     fn drop_all(&mut self, now: Instant) {
         self.shed.extend(self.cache.shed_all(now));
+        self.listings.clear();
     }
 }
 

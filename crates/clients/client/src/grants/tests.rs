@@ -9,7 +9,7 @@ use wire::attr::{ATTR_HAS_XATTR, S_IFDIR, S_IFREG};
 use wire::dirent::Dirent;
 
 use super::*;
-use crate::Error;
+use crate::{DirPage, Error};
 
 const D: Fid = Fid::ROOT;
 const OTHER: Fid = Fid { oid: 7, ..Fid::ROOT };
@@ -330,4 +330,126 @@ fn a_refused_change_leaves_everything_as_it_was() {
         assert!(grants.believed(D).is_some());
         assert!(asked.told(&stat(dir(D, 1), 1)).attrs > env.now());
     });
+}
+
+/// A client with UPDATE of [`D`].
+fn holding() -> Known {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let question = known.cache.ask(at(0));
+    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(dir(D, 1), 1) };
+    known.told(question, at(0), &told, at(0));
+    known.cache.finish(question);
+    known
+}
+
+fn listed_file(cookie: u64) -> Fid {
+    Fid { oid: 100 + cookie as u32, ..D }
+}
+
+/// A page of [`D`]: each file is named like its cookie.
+fn page(cookies: &[u64], at_end: bool) -> DirPage {
+    let entry = |cookie: &u64| Dirent {
+        cookie: *cookie,
+        attr: Attr { mode: S_IFREG, ..Attr::default() }.with_fid(listed_file(*cookie)),
+        has_attr: true,
+        leased: true,
+        name: cookie.to_string().into_bytes(),
+    };
+    DirPage { entries: cookies.iter().map(entry).collect(), at_end, parent: D }
+}
+
+/// A page behind `after` is asked for, and comes with a grant of each entry.
+fn read(known: &mut Known, after: u64, cookies: &[u64], at_end: bool) {
+    let reading = known.reading(D, after, at(1));
+    let (question, mut page) = (known.cache.ask(at(1)), page(cookies, at_end));
+    known.listed(question, &mut page.entries, Gift::Called, next_number(), Transno(9), at(1));
+    for entry in &page.entries {
+        known.stands_for((D, &entry.name), entry.attr.fid());
+    }
+    known.cache.finish(question);
+    if let Some(reading) = reading {
+        known.read(reading, &page, at(1));
+    }
+}
+
+/// The cookies of the page behind `after`, where it is known.
+fn known_page(known: &mut Known, after: u64, bytes: usize) -> Option<Vec<u64>> {
+    let (page, lease) = known.page(D, (after, bytes), &|_| false, at(2))?;
+    assert!(page.entries.iter().all(|entry| entry.leased && entry.has_attr));
+    assert_eq!((lease.attrs, lease.name), (at(9_000), at(9_000)), "as long as the lease");
+    Some(page.entries.iter().map(|entry| entry.cookie).collect())
+}
+
+#[test]
+fn a_directory_is_read_again_from_memory_until_a_name_in_it_may_change() {
+    let mut known = holding();
+    read(&mut known, 0, &[1, 2], false);
+    assert_eq!(known_page(&mut known, 0, 4_096), None, "more may follow");
+    assert_eq!(known_page(&mut known, 0, 1), Some(vec![1]), "a full page is known");
+    read(&mut known, 2, &[3], true);
+    let hits = known.hits;
+    assert_eq!(known_page(&mut known, 0, 4_096), Some(vec![1, 2, 3]));
+    assert_eq!(known_page(&mut known, 2, 4_096), Some(vec![3]));
+    assert_eq!(known_page(&mut known, 3, 4_096), Some(vec![]), "the end");
+    assert_eq!(known.hits, hits + 3);
+    assert!(known.has_no_name((D, b"4"), at(2)) && !known.has_no_name((D, b"3"), at(2)));
+    let change = begin(&mut known, Scope::entry(D, b"4"));
+    read(&mut known, 0, &[1, 2, 3], true);
+    assert_eq!(known_page(&mut known, 0, 4_096), None, "it may be of before the change");
+    end(&mut known, &change, &made(dir(D, 9), 9));
+    assert!(known.has_no_name((D, b"5"), at(2)) && !known.has_no_name((D, b"4"), at(2)));
+    read(&mut known, 0, &[1, 2, 3, 4], true);
+    assert_eq!(known_page(&mut known, 2, 4_096), Some(vec![3, 4]));
+    known.cache.recall(Recall { fid: D, bits: Bits::UPDATE, number: next_number() }, at(2));
+    assert_eq!(known_page(&mut known, 0, 4_096), None, "another client makes a name");
+    assert!(!known.has_no_name((D, b"5"), at(2)));
+}
+
+#[test]
+fn a_page_from_before_an_own_change_is_in_no_later_listing() {
+    let mut known = holding();
+    let old = known.reading(D, 0, at(1)).expect("UPDATE is held");
+    let change = begin(&mut known, Scope::removal(D, b"2"));
+    assert!(known.reading(D, 0, at(1)).is_none(), "it is under way");
+    end(&mut known, &change, &made(dir(D, 9), 9));
+    let new = known.reading(D, 0, at(1)).expect("it is over");
+    known.read(old, &page(&[1, 2], true), at(1));
+    assert!(known.reading(D, 0, at(1)).is_some(), "the new listing is not whole");
+    known.read(new, &page(&[1], true), at(1));
+    assert!(known.reading(D, 0, at(1)).is_none(), "it is");
+    assert!(known.has_no_name((D, b"2"), at(1)));
+}
+
+#[test]
+fn a_listing_has_no_gaps_and_its_own_order() {
+    let mut known = holding();
+    read(&mut known, 0, &[1, 2], false);
+    read(&mut known, 5, &[6], true);
+    read(&mut known, 1, &[2], false);
+    read(&mut known, 2, &[3], false);
+    assert_eq!(known_page(&mut known, 0, 400), Some(vec![1, 2]), "whole pages of what is known");
+    read(&mut known, 3, &[5, 4], true);
+    assert_eq!(known_page(&mut known, 0, 400), None, "no MDT sends that");
+}
+
+#[test]
+fn a_page_is_asked_for_if_many_of_its_attributes_are_not_known() {
+    let mut known = holding();
+    let cookies: Vec<u64> = (1..=16).collect();
+    read(&mut known, 0, &cookies, true);
+    let call_back = |known: &mut Known, cookie| {
+        let (fid, number) = (listed_file(cookie), next_number());
+        known.cache.recall(Recall { fid, bits: ATTRS, number }, at(2));
+    };
+    let bare = |known: &mut Known| {
+        let (page, _) = known.page(D, (0, 1 << 16), &|fid| fid == listed_file(9), at(2))?;
+        let bare = page.entries.iter().filter(|entry| !entry.leased);
+        Some(bare.map(|entry| entry.cookie).collect::<Vec<_>>())
+    };
+    call_back(&mut known, 1);
+    call_back(&mut known, 2);
+    assert_eq!(bare(&mut known), Some(vec![1, 2, 9]), "one of them is open here");
+    call_back(&mut known, 3);
+    assert_eq!(bare(&mut known), None);
 }

@@ -31,7 +31,8 @@ impl Client {
     }
 
     /// The same, and how long its names and the attributes of its leased entries hold. An entry is
-    /// not leased of which this client may know something newer.
+    /// not leased of which this client may know something newer. For a kernel, a page that this
+    /// client has read under a grant is not asked for again ([`Client::serve_kernel`]).
     ///
     /// # Errors
     /// As [`Client::readdir`].
@@ -42,11 +43,17 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<(DirPage, Lease)> {
+        let bytes_max = clamped(bytes_max);
+        let is_open = |fid: Fid| self.0.inodes.get(fid).is_some();
+        if let Some(known) = self.0.grants.listed(dir, (cookie, bytes_max), &is_open) {
+            return Ok(known);
+        }
+        let reading = self.0.grants.reading(dir, cookie);
         let asking = self.0.grants.asking();
         let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
         for entry in &mut page.entries {
-            let is_open = self.0.inodes.get(entry.attr.fid()).is_some();
-            entry.leased &= entry.has_attr && !is_open && !crate::needs_glimpse(&entry.attr);
+            let is_exact = !is_open(entry.attr.fid()) && !crate::needs_glimpse(&entry.attr);
+            entry.leased &= entry.has_attr && is_exact;
         }
         let lease = asking.told_page(
             &mut page.entries,
@@ -54,6 +61,7 @@ impl Client {
             Number(head.grant),
             (dir, as_of),
         );
+        self.0.grants.read(reading, &page);
         self.0.shed_grants();
         Ok((page, lease))
     }
@@ -69,7 +77,7 @@ impl Client {
         let body = ReaddirReq {
             fid: dir.into(),
             cookie,
-            bytes_max: bytes_max.clamp(limits::READDIR_BYTES_MIN, limits::READDIR_BYTES_MAX),
+            bytes_max: clamped(bytes_max),
             entries_max: u32::MAX,
             flags,
             ..ReaddirReq::default()
@@ -116,6 +124,11 @@ impl Client {
             .buf(1);
         Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
     }
+}
+
+/// What a page may have, of what is wanted.
+fn clamped(bytes_max: u32) -> u32 {
+    bytes_max.clamp(limits::READDIR_BYTES_MIN, limits::READDIR_BYTES_MAX)
 }
 
 /// Strings with a NUL behind each.

@@ -134,6 +134,21 @@ impl Cache {
         }
     }
 
+    /// The set of a directory, if all names of it are known.
+    #[must_use]
+    pub fn known_names(&self, directory: Fid) -> Option<Listing> {
+        let names = self.directories.sets.get(&directory).filter(|names| names.is_complete)?;
+        Some(names.listing)
+    }
+
+    /// Whether no other client can have changed a name of the directory since the set of this
+    /// listing began, complete or not.
+    #[must_use]
+    pub fn holds_names(&self, directory: Fid, listing: Listing, now: Instant) -> bool {
+        let set = self.directories.sets.get(&directory);
+        set.is_some_and(|names| names.listing == listing) && !self.are_names_suspended(now)
+    }
+
     /// A change of a name is about to be sent.
     pub fn begin_name(&mut self, directory: Fid, hash: u64) {
         let set = self.directories.sets.get(&directory);
@@ -163,8 +178,8 @@ impl Cache {
     pub fn name(&self, directory: Fid, hash: u64, now: Instant) -> Name {
         let complete = self.directories.sets.get(&directory).filter(|names| names.is_complete);
         let is_changing = self.directories.changing.contains_key(&(directory, hash));
-        let is_suspended = self.is_recovering || self.names_until() <= now;
-        let Some(names) = complete.filter(|_| !is_changing && !is_suspended) else {
+        let is_asked = is_changing || self.are_names_suspended(now);
+        let Some(names) = complete.filter(|_| !is_asked) else {
             return Name::Unknown;
         };
         match names.hashes.get(&hash) {
@@ -172,6 +187,10 @@ impl Cache {
             Some(hashed) if hashed.is_shared => Name::Unknown,
             Some(_) => Name::Present,
         }
+    }
+
+    fn are_names_suspended(&self, now: Instant) -> bool {
+        self.is_recovering || self.names_until() <= now
     }
 
     /// Until when what [`Cache::name`] says holds, unless UPDATE of the directory is dying.

@@ -342,6 +342,26 @@ fn a_listing_from_before_a_recall_makes_no_later_set_complete() {
 }
 
 #[test]
+fn a_set_of_names_holds_until_a_recall_or_the_end_of_the_lease() {
+    let mut cache = told_cache(0);
+    let old = cache.begin_names(X, false).expect("UPDATE is held");
+    assert_eq!((cache.known_names(X), cache.holds_names(X, old, at(1))), (None, true));
+    cache.complete_names(X, old);
+    assert_eq!(cache.known_names(X), Some(old));
+    cache.begin_name(X, 1);
+    cache.end_name(X, 1);
+    assert!(cache.holds_names(X, old, at(1)), "its own changes the client counts itself");
+    assert!(!cache.holds_names(X, old, cache.names_until()), "the lease");
+    cache.recall(recall(2), at(1));
+    hear(&mut cache, told(X, Bits::UPDATE, 3, 2), 2);
+    assert_eq!((cache.known_names(X), cache.holds_names(X, old, at(3))), (None, false));
+    let new = cache.begin_names(X, false).expect("UPDATE is held again");
+    assert_eq!([old, new].map(|listing| cache.holds_names(X, listing, at(3))), [false, true]);
+    cache.doubt();
+    assert!(!cache.holds_names(X, new, at(3)));
+}
+
+#[test]
 fn a_restarted_mdt_is_told_what_is_held_while_the_lease_lasts() {
     let mut cache = told_cache(5_000);
     cache.recall(recall(2), at(10));
