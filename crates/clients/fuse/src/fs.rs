@@ -24,6 +24,7 @@ use crate::jobid::{Jobids, Proc};
 use crate::limits::KILL_POLL;
 use crate::nodes::{Generations, Nodes};
 use crate::op::Xattrs;
+use crate::tally::Tally;
 use crate::{Bugs, news};
 
 pub(crate) struct Fs {
@@ -49,6 +50,7 @@ pub(crate) struct Fs {
     /// was on its way.
     pub(crate) counts_evictions: bool,
     pub(crate) notifier: Notifier,
+    pub(crate) tally: Rc<Tally>,
     pub(crate) bugs: Bugs,
 }
 
@@ -100,6 +102,7 @@ impl Fs {
             generations,
             counts_evictions: info.minor >= abi::EVICTIONS_MINOR,
             notifier: setup.notifier,
+            tally: Rc::default(),
             bugs: setup.bugs,
         }
     }
@@ -159,6 +162,7 @@ impl Fs {
 
     async fn run(self: Rc<Self>, request: Request) {
         let Request { header, op, replier } = request;
+        self.tally.count(header.opcode);
         if let Op::Setlk { args, wait: true } = op {
             return Box::pin(self.wait_for_lock(&header, args, &replier)).await;
         }

@@ -37,6 +37,7 @@ mod news;
 mod nodes;
 mod op;
 mod recall;
+mod tally;
 mod tell;
 #[cfg(test)]
 mod waits;
@@ -56,3 +57,4 @@ planted::bugs! {
 pub use fs::Manner;
 pub use jobid::{JOBID_BYTES_MAX, Jobids};
 pub use mounted::{MountError, Mounted, handler, mount, options};
+pub use tally::Tally;

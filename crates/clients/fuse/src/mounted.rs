@@ -16,6 +16,7 @@ use crate::fs::{Fs, Manner, Setup};
 use crate::jobid::Jobids;
 use crate::limits::{REQUESTS_WAIT, USERS_WAIT};
 use crate::recall::Told;
+use crate::tally::Tally;
 
 /// The usual mount: the options of the kernel that this client needs.
 #[must_use]
@@ -140,6 +141,12 @@ impl Mounted {
     #[must_use]
     pub fn info(&self) -> InitInfo {
         self.connection.info()
+    }
+
+    /// The kernel's requests so far.
+    #[must_use]
+    pub fn tally(&self) -> Rc<Tally> {
+        self.fs.tally.clone()
     }
 
     /// Completes when the mount has been taken away, by whomever. [`Mounted::finish`] follows.

@@ -70,10 +70,9 @@ impl Kept {
         };
         let transport =
             if mounted.info().transport() == Channel::Uring { "uring" } else { "classic" };
-        params.register(
-            format!("llite.{}-{:08x}.transport", client.fsname(), id.0 >> 96),
-            move || transport.to_owned(),
-        );
+        let llite = format!("llite.{}-{:08x}", client.fsname(), id.0 >> 96);
+        params.register(format!("{llite}.transport"), move || transport.to_owned());
+        params::register_stats(&params, &llite, env, &mounted);
         params::register_jobids(&params, &jobids);
         let permanent = Rc::new(Permanent::default());
         let tester_params = tester.as_ref().map(|(_, tester)| tester);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use client::{Client, Lru, TargetState};
 use env::Env;
-use fuse::Jobids;
+use fuse::{Jobids, Mounted};
 use params::ParamTree;
 use types::{Span, TargetKind};
 
@@ -98,6 +98,17 @@ fn on_open(params: &ParamTree, client: &Client, llite: &str) {
     params.register(format!("{llite}.read_on_open_misses"), move || {
         of.on_open_stats().misses.to_string()
     });
+}
+
+/// Registers the counts of the kernel's requests, which any write clears.
+pub(super) fn register_stats(params: &ParamTree, llite: &str, env: &Env, mounted: &Mounted) {
+    let (read, cleared, env) = (mounted.tally(), mounted.tally(), env.clone());
+    let clear = move || {
+        cleared.clear();
+        Ok(())
+    };
+    let table = move || Ok(read.table(env.wall()));
+    params.register_table(format!("{llite}.stats"), table, Some(Rc::new(clear)));
 }
 
 /// Registers how callers are labelled, under Lustre's names: for all of the mount.
