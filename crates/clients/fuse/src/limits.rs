@@ -20,8 +20,8 @@ pub(crate) const UNGUARDED_MAX: Span = Span::millis(50);
 /// How long it may believe the rest, where nobody calls it back before.
 pub(crate) const GUARDED_MAX: Span = Span::secs(10);
 
-/// A listing leaves out what the kernel has for so much longer at least: a caller that lists a
-/// directory then looks at its files.
+/// A listing leaves out entries that the kernel still has for at least this long, because a caller
+/// that lists a directory then looks at its files.
 pub(crate) const FRESH_LEAST: Span = Span::secs(1);
 
 /// Names of one file that it may believe for so long; further ones are believed for a moment.

@@ -1,3 +1,5 @@
+mod overtaking;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
@@ -332,14 +334,20 @@ fn a_refused_change_leaves_everything_as_it_was() {
     });
 }
 
+/// An answer grants the directory until it is called back.
+fn hear_dir(known: &mut Known, version: u64) {
+    let question = known.cache.ask(at(0));
+    let told = stat(dir(D, version), version);
+    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..told };
+    known.told(question, at(0), &told, at(0));
+    known.cache.finish(question);
+}
+
 /// A client with UPDATE of [`D`].
 fn holding() -> Known {
     let mut known = Known::default();
     known.cache.leased(Span::secs(10), at(10_000));
-    let question = known.cache.ask(at(0));
-    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(dir(D, 1), 1) };
-    known.told(question, at(0), &told, at(0));
-    known.cache.finish(question);
+    hear_dir(&mut known, 1);
     known
 }
 
