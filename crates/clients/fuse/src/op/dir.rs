@@ -5,10 +5,9 @@
 //! cookies do.
 //!
 //! The kernel keeps the directory locked while it reads, so no OST is asked. Attributes are
-//! included (`readdirplus`) only in the answer that they were fetched for, and only if they are
-//! leased. Older attributes may be stale, and attributes without a lease are useless because they
-//! may change at once. The kernel looks up an entry without attributes by its name, unless it still
-//! has the entry ([`crate::fresh`]).
+//! included (`readdirplus`) only under a lease that the client gives with the page. Attributes
+//! without a lease are useless because they may change at once. The kernel looks up an entry
+//! without attributes by its name, unless it still has the entry ([`crate::fresh`]).
 
 use std::rc::Rc;
 
