@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::ask::{self, AskError};
-use crate::{Ask, Reply, rundir};
+use crate::{Ask, Failure, Reply, rundir};
 
 /// How long a daemon may take where others are asked too, unless `NACRE_ANSWER_WAIT` says so many
 /// seconds.
@@ -61,6 +61,26 @@ pub fn ask_some(
     ask_each(daemons, question, patience())
 }
 
+/// The answers to several questions, in their order; a refusal is an answer too.
+pub type Answers = Result<Vec<Result<Reply, Failure>>, AskError>;
+
+/// All daemons at once, each asked these questions one after the other. A daemon that leaves one
+/// unanswered is asked no further, so that it costs one wait.
+#[must_use]
+pub fn ask_series(questions: &[Ask]) -> Vec<(Daemon, Answers)> {
+    let patience = patience();
+    at_once(daemons(), patience, |socket| series(socket, questions, patience))
+}
+
+fn series(socket: &Path, questions: &[Ask], patience: Duration) -> Answers {
+    let answer = |question| match ask::ask_within(socket, question, patience) {
+        Ok(reply) => Ok(Ok(reply)),
+        Err(AskError::Refused(failure)) => Ok(Err(failure)),
+        Err(error) => Err(error),
+    };
+    questions.iter().map(answer).collect()
+}
+
 /// All daemons, in the order of their names.
 #[must_use]
 pub fn daemons() -> Vec<Daemon> {
@@ -81,12 +101,22 @@ fn ask_each(
     question: &Ask,
     patience: Duration,
 ) -> Vec<(Daemon, Result<Reply, AskError>)> {
+    at_once(daemons, patience, |socket| ask::ask_within(socket, question, patience))
+}
+
+/// A thread for each daemon; a thread that panicked counts as silence.
+fn at_once<T: Send>(
+    daemons: Vec<Daemon>,
+    patience: Duration,
+    ask: impl Fn(&Path) -> Result<T, AskError> + Sync,
+) -> Vec<(Daemon, Result<T, AskError>)> {
+    let ask = &ask;
     std::thread::scope(|scope| {
         let asked: Vec<_> = daemons
             .into_iter()
             .map(|daemon| {
                 let socket = daemon.socket.clone();
-                (daemon, scope.spawn(move || ask::ask_within(&socket, question, patience)))
+                (daemon, scope.spawn(move || ask(&socket)))
             })
             .collect();
         let answer = |(daemon, asked): (Daemon, std::thread::ScopedJoinHandle<'_, _>)| {
@@ -113,6 +143,16 @@ mod tests {
         assert_eq!(of("odd.sock"), (0, "odd".into()));
     }
 
+    /// Takes an asker and reads its question.
+    fn question(listener: &UnixListener) -> std::os::unix::net::UnixStream {
+        let (mut stream, _) = listener.accept().expect("an asker");
+        let mut byte = [0];
+        while byte != *b"\n" {
+            stream.read_exact(&mut byte).expect("a question");
+        }
+        stream
+    }
+
     #[test]
     fn daemons_that_stand_still_cost_their_own_answers_and_one_wait() {
         let dir = std::env::temp_dir().join(format!("nacre-everywhere-{}", std::process::id()));
@@ -124,11 +164,7 @@ mod tests {
             .collect();
         let living = listeners[1].try_clone().expect("a descriptor");
         let answering = std::thread::spawn(move || {
-            let (mut stream, _) = living.accept().expect("an asker");
-            let mut byte = [0];
-            while byte != *b"\n" {
-                stream.read_exact(&mut byte).expect("a question");
-            }
+            let mut stream = question(&living);
             stream.write_all(b"{\"ok\":{\"lines\":[\"here\"]}}\n").expect("an answer");
         });
         let daemons = names.iter().map(|name| Daemon::of(dir.join(name))).collect();
@@ -147,6 +183,30 @@ mod tests {
             }
         }
         assert_eq!(answers.len(), 4);
+        std::fs::remove_dir_all(&dir).expect("cleaned up");
+    }
+
+    #[test]
+    fn a_series_goes_on_behind_a_refusal_and_ends_at_silence() {
+        let dir = std::env::temp_dir().join(format!("nacre-series-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let socket = dir.join("1-server-a.sock");
+        let listener = UnixListener::bind(&socket).expect("a socket");
+        let answering = std::thread::spawn(move || {
+            let answers =
+                ["{\"err\":{\"errno\":2,\"text\":\"none\"}}\n", "{\"ok\":{\"lines\":[]}}\n"];
+            for answer in answers {
+                let mut stream = question(&listener);
+                stream.write_all(answer.as_bytes()).expect("an answer");
+            }
+            drop(question(&listener));
+        });
+        let patience = Duration::from_millis(500);
+        let answers = series(&socket, &[Ask::Nids, Ask::Nids], patience).expect("two answers");
+        assert!(matches!(answers[0], Err(Failure { errno: 2, .. })), "{answers:?}");
+        assert_eq!(answers[1], Ok(Reply::Lines(Vec::new())));
+        assert!(series(&socket, &[Ask::Nids, Ask::Nids], patience).is_err(), "asked once");
+        answering.join().expect("no panic");
         std::fs::remove_dir_all(&dir).expect("cleaned up");
     }
 }
