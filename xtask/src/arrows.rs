@@ -32,7 +32,8 @@ const BODIES: &[(&str, &[&str])] =
 
 /// Crates, and the folders and crates that they reach by no chain of dependencies: a tool that
 /// sends a line of JSON links no server, store or socket driver.
-const UNREACHED: &[(&str, &[&str])] = &[("cli", HEAVY), ("ctl", HEAVY), ("bench", SERVERS)];
+const UNREACHED: &[(&str, &[&str])] =
+    &[("cli", HEAVY), ("ctl", HEAVY), ("status", HEAVY), ("bench", SERVERS)];
 
 const HEAVY: &[&str] = &[
     "servers",

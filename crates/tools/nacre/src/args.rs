@@ -2,6 +2,7 @@
 
 #![allow(rustdoc::broken_intra_doc_links, reason = "doc comments here are help texts: [0,2]")]
 
+mod look;
 mod meta;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
+use look::{Doctor, Status};
 use meta::{CheckMeta, ExportMeta, ImportMeta, ListObjects, Unnamed};
 
 const EXAMPLES: &str = "\
@@ -21,6 +23,7 @@ Examples:
   nacre up --separate --run 'make -j8'           every server a process of its own; CMD runs in the mount
   nacre mount 127.0.0.2@tcp:/testfs /mnt/b -o nid=127.0.0.11@tcp
   nacre lfs setstripe -c 4 /mnt/nacre/big        (also as `lfs`, by a link of that name)
+  nacre status                                   how everything here is
 
 Exit status: 0 success; 1 failure, told on stderr; 2 wrong usage; of `up --run` the command's own (128 + signal if it was
 killed); of `lfs` and `lctl` the first error's number; 75 a server that stopped because its storage failed.";
@@ -48,6 +51,10 @@ enum Command {
     MountGuard,
     /// Unmount a file system and wait for its daemon.
     Umount(Umount),
+    /// Show how everything here is: targets, recovery, space, policies, clients, mounts.
+    Status(Status),
+    /// Check whether this machine is fit, and say what to change.
+    Doctor(Doctor),
     /// Export all records of a served MDT to a file.
     ExportMeta(ExportMeta),
     /// Make an MDT of an export.
@@ -469,6 +476,8 @@ impl Nacre {
                 }
             },
             Command::Serve(args) => daemons::serve::run(&args.options()),
+            Command::Status(args) => status::run(&args.options()),
+            Command::Doctor(args) => doctor::run(&args.options()),
             Command::ExportMeta(args) => {
                 let ExportMeta { target, output: file } = args;
                 daemons::export_meta::run(&daemons::export_meta::Options { target, file })
@@ -793,6 +802,10 @@ mod tests {
             "nacre up --cpu-pattern X[0] --metrics 9169",
             "nacre mount 127.0.0.2@tcp:/testfs DIR -o nid=127.0.0.11@tcp",
             "nacre umount -l d",
+            "nacre status",
+            "nacre status --json --watch",
+            "nacre status --watch 5 --json",
+            "nacre doctor --data d --port 3988 --json",
             "nacre export-meta testfs-MDT0000 -o f",
             "nacre import-meta f d --objects a --objects b --mgsnode 127.0.0.2@tcp --reformat",
             "nacre check-meta d --objects a",
@@ -843,6 +856,8 @@ mod tests {
             "nacre up --fsname waytoolongname",
             "nacre format --fsname f --mdt --index 70000 d",
             "nacre serve",
+            "nacre status --watch 0",
+            "nacre doctor --port 0",
             "nacre mount x",
             "nacre lctl ping nowhere",
             "nacre lst add_test --concurrency 1025 --from a --to b ping",

@@ -1,0 +1,75 @@
+//! Options of the commands that look at a running file system and at its machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+/// Options of `nacre status`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Asks all daemons of this machine at once, and prints on one screen: troubles; targets with state,
+space and sessions; services with the scheduler's policy and waiting requests; mounts with the
+targets that they wait for; clients. A target of another machine is shown as a mount here sees it.
+A daemon that does not answer within 2 s is named (NACRE_ANSWER_WAIT: seconds).
+
+Troubles are: a daemon that is silent or not healthy, a target in recovery or full, a mount without
+a connection to a target that is in use, a mount without its daemon, a target out of use.
+
+Examples:
+  nacre status
+  nacre status --watch 5
+  nacre status --json | jq -r '.troubles[]'
+  nacre status > /dev/null || echo 'look at nacre status'
+
+Exit status: 0 all well; 3 degraded: there are troubles; 4 nothing runs here; 1 failure, told on
+stderr; 2 wrong usage.")]
+pub(super) struct Status {
+    /// As JSON; with --watch a line for each look.
+    #[arg(long)]
+    json: bool,
+    /// Look again every SECONDS (2) until the command is interrupted.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    watch: Option<u64>,
+}
+
+/// Options of `nacre doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Looks at the kernel, FUSE, limits, io_uring, the port of servers, the clock, memory and CPUs. With
+--data it also looks at the file system below DIR: its kind, mount options, journal, space and
+inodes, and whether direct I/O and fallocate work; it makes a file there and removes it. Each check
+is ok, warn or bad, with the reason and the command to type. No setting is changed.
+
+Limits are those of a process that is started here: run it as the user, and in the unit or
+container, that shall run Nacre.
+
+Examples:
+  nacre doctor
+  nacre doctor --data /srv/ost0
+  nacre doctor --json | jq -r '.checks[] | select(.verdict != \"ok\") | .change'
+
+Exit status: 0 nothing is bad; 3 something is bad; 1 failure, told on stderr; 2 wrong usage.")]
+pub(super) struct Doctor {
+    /// Look also at the file system below this directory, where targets are or shall be.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Port of the servers.
+    #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Status {
+    pub(super) fn options(&self) -> status::Options {
+        status::Options { json: self.json, watch: self.watch.map(Duration::from_secs) }
+    }
+}
+
+impl Doctor {
+    pub(super) fn options(self) -> doctor::Options {
+        doctor::Options { json: self.json, data: self.data, port: self.port }
+    }
+}
