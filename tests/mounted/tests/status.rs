@@ -119,3 +119,11 @@ fn a_machine_is_judged_check_by_check() {
     assert!(shown.contains("change: mkdir -p DIR"), "{shown}");
     up.stop();
 }
+
+#[test]
+fn a_live_view_needs_a_terminal() {
+    let output = run(&["top"], "30");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("nacre top needs a terminal"), "{said}");
+}

@@ -22,6 +22,7 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const SEVERAL: &[(&str, &str)] = &[
     ("embedded-io", "postcard's buffers name 0.4 and 0.6; neither is compiled in"),
     ("getrandom", "as rand"),
+    ("hashbrown", "indexmap has 0.15; ratatui has 0.17"),
     (
         "rand",
         "bolero and proptest, which only tests use, have 0.9 and 0.10; the generator of phf, which \

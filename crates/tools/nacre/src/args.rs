@@ -13,7 +13,7 @@ use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::pages;
-use look::{Doctor, Status};
+use look::{Doctor, Status, Top};
 use meta::{CheckMeta, ExportMeta, ImportMeta, ListObjects, Unnamed};
 
 const EXAMPLES: &str = "\
@@ -53,6 +53,8 @@ enum Command {
     Umount(Umount),
     /// Show how everything here is: targets, recovery, space, policies, clients, mounts.
     Status(Status),
+    /// Show live rates and waits by client, job, target and service.
+    Top(Top),
     /// Check whether this machine is fit, and say what to change.
     Doctor(Doctor),
     /// Export all records of a served MDT to a file.
@@ -477,6 +479,7 @@ impl Nacre {
             },
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Status(args) => status::run(&args.options()),
+            Command::Top(args) => top::run(args.pause()),
             Command::Doctor(args) => doctor::run(&args.options()),
             Command::ExportMeta(args) => {
                 let ExportMeta { target, output: file } = args;
@@ -805,6 +808,7 @@ mod tests {
             "nacre status",
             "nacre status --json --watch",
             "nacre status --watch 5 --json",
+            "nacre top --interval 5",
             "nacre doctor --data d --port 3988 --json",
             "nacre export-meta testfs-MDT0000 -o f",
             "nacre import-meta f d --objects a --objects b --mgsnode 127.0.0.2@tcp --reformat",
@@ -857,6 +861,7 @@ mod tests {
             "nacre format --fsname f --mdt --index 70000 d",
             "nacre serve",
             "nacre status --watch 0",
+            "nacre top --interval 0",
             "nacre doctor --port 0",
             "nacre mount x",
             "nacre lctl ping nowhere",

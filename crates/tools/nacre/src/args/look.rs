@@ -62,6 +62,34 @@ pub(super) struct Doctor {
     json: bool,
 }
 
+/// Options of `nacre top`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Shows the work of this machine's daemons: operations and bytes per second by client, job and
+target, and for each service of a server the requests per second, their mean wait in the queue,
+the requests that wait now, and the scheduler's policy in force. The start page names the service
+whose requests wait most, and the jobs and clients that load it. Clients and jobs are counted where
+data is served (OSTs, and data on an MDT); an MDT counts its operations as a whole.
+
+Keys: 1 to 5 or Tab choose a page, b sorts by bytes, o by operations, q or Ctrl-C ends.
+
+Examples:
+  nacre top
+  nacre top --interval 5
+
+Exit status: 0 ended by a key; 1 failure, told on stderr: it needs a terminal; 2 wrong usage.")]
+pub(super) struct Top {
+    /// Seconds between two samples.
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
+    interval: u64,
+}
+
+impl Top {
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_secs(self.interval)
+    }
+}
+
 impl Status {
     pub(super) fn options(&self) -> status::Options {
         status::Options { json: self.json, watch: self.watch.map(Duration::from_secs) }

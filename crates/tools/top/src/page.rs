@@ -1,0 +1,295 @@
+//! The pages: text of rates, and its place on the terminal.
+
+use ratatui::Frame;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
+
+use crate::rates::{Order, Rates, Row, ServiceRow, Slow, sorted};
+
+/// Rows of each table on the start page.
+const START_ROWS: usize = 4;
+
+/// A page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Page {
+    #[default]
+    Start,
+    Clients,
+    Jobs,
+    Targets,
+    Services,
+}
+
+impl Page {
+    const ALL: [(Page, &str); 5] = [
+        (Page::Start, "start"),
+        (Page::Clients, "clients"),
+        (Page::Jobs, "jobs"),
+        (Page::Targets, "targets"),
+        (Page::Services, "services"),
+    ];
+
+    /// The page of key `1` to `5`.
+    pub(crate) fn of_key(key: char) -> Option<Page> {
+        let number = key.to_digit(10)?.checked_sub(1)?;
+        Page::ALL.get(usize::try_from(number).ok()?).map(|(page, _)| *page)
+    }
+
+    /// The next one, in a circle.
+    pub(crate) fn next(self) -> Page {
+        let mut pages = Page::ALL.iter().map(|(page, _)| *page).cycle();
+        let _this = pages.find(|page| *page == self);
+        pages.next().unwrap_or_default()
+    }
+}
+
+/// The chosen page, and the order of its rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) page: Page,
+    pub(crate) order: Order,
+}
+
+/// A line and whether it is a head.
+type Shown = (String, bool);
+
+/// Draws a page; rows that do not fit are cut off.
+pub(crate) fn draw(frame: &mut Frame<'_>, view: &View, rates: &Rates) {
+    let line = |(text, is_head): Shown| {
+        let style = if is_head { Style::new().add_modifier(Modifier::BOLD) } else { Style::new() };
+        Line::styled(text, style)
+    };
+    let lines: Vec<Line<'_>> = lines(view, rates).into_iter().map(line).collect();
+    frame.render_widget(Paragraph::new(lines), frame.area());
+}
+
+fn lines(view: &View, rates: &Rates) -> Vec<Shown> {
+    let mut out = vec![(menu(view), true)];
+    if rates.seconds == 0.0 {
+        out.push((String::new(), false));
+        out.push(("the first rates come with the second sample".into(), false));
+        return out;
+    }
+    if !rates.silent.is_empty() {
+        out.push((format!("no answer from {}", rates.silent.join(", ")), false));
+    }
+    let order = view.order;
+    match view.page {
+        Page::Start => {
+            out.extend(answer(rates.slow.as_ref()));
+            out.extend(table("CLIENT", &rates.clients, order, START_ROWS));
+            out.extend(table("JOB", &rates.jobs, order, START_ROWS));
+            out.extend(table("TARGET", &rates.targets, order, START_ROWS));
+            out.extend(services(&rates.services, START_ROWS));
+        }
+        Page::Clients => out.extend(table("CLIENT", &rates.clients, order, usize::MAX)),
+        Page::Jobs => out.extend(table("JOB", &rates.jobs, order, usize::MAX)),
+        Page::Targets => out.extend(table("TARGET", &rates.targets, order, usize::MAX)),
+        Page::Services => out.extend(services(&rates.services, usize::MAX)),
+    }
+    out
+}
+
+fn menu(view: &View) -> String {
+    let page = |(number, (page, name)): (usize, &(Page, &str))| {
+        let number = number + 1;
+        if *page == view.page { format!("[{number} {name}]") } else { format!(" {number} {name} ") }
+    };
+    let pages: Vec<String> = Page::ALL.iter().enumerate().map(page).collect();
+    let order = match view.order {
+        Order::Operations => "b: by bytes",
+        Order::Bytes => "o: by operations",
+    };
+    format!("{}  {order}  q: quit", pages.concat())
+}
+
+/// Which service is slow, and which jobs and clients load it.
+fn answer(slow: Option<&Slow>) -> Vec<Shown> {
+    let Some(Slow { service, jobs, clients }) = slow else {
+        return vec![("nothing is slow: requests wait for less than 1 ms".into(), true)];
+    };
+    let ServiceRow { name, daemon, policy, wait_us, .. } = service;
+    let first = format!(
+        "slow: {name} of {daemon}: a request waits {} in the queue, policy {policy}",
+        time(*wait_us)
+    );
+    let of = |all: &[(String, f64)]| {
+        let all = all.iter().map(|(name, share)| format!("{name} ({share:.0} %)"));
+        all.collect::<Vec<_>>().join(", ")
+    };
+    let load = match (jobs.is_empty(), clients.is_empty()) {
+        (true, true) => "loaded by: it does not count jobs and clients".into(),
+        (true, false) => format!("loaded by clients: {}", of(clients)),
+        (false, true) => format!("loaded by jobs: {}", of(jobs)),
+        (false, false) => format!("loaded by jobs: {}; clients: {}", of(jobs), of(clients)),
+    };
+    vec![(first, true), (load, false)]
+}
+
+/// A head and the first rows, behind an empty line.
+fn table(head: &str, rows: &[Row], order: Order, count: usize) -> Vec<Shown> {
+    let head = format!("{head:<24} {:>9} {:>9} {:>9}  NAME", "OPS/S", "READ/S", "WRITE/S");
+    let row = |row: &Row| {
+        let rates = [number(row.operations), bytes(row.read), bytes(row.written)];
+        let [operations, read, written] = rates;
+        let text =
+            format!("{:<24} {operations:>9} {read:>9} {written:>9}  {}", row.name, row.detail);
+        (text.trim_end().to_owned(), false)
+    };
+    let mut out = vec![(String::new(), false), (head, true)];
+    out.extend(sorted(rows, order).into_iter().take(count).map(row));
+    out
+}
+
+fn services(rows: &[ServiceRow], count: usize) -> Vec<Shown> {
+    let head = format!(
+        "{:<13} {:<24} {:>9} {:>9} {:>7}  POLICY",
+        "SERVICE", "SERVER", "REQS/S", "WAIT", "QUEUED"
+    );
+    let row = |row: &ServiceRow| {
+        let (requests, wait) = (number(row.requests), time(row.wait_us));
+        let ServiceRow { name, daemon, queued, policy, .. } = row;
+        let text = format!("{name:<13} {daemon:<24} {requests:>9} {wait:>9} {queued:>7}  {policy}");
+        (text, false)
+    };
+    let mut out = vec![(String::new(), false), (head, true)];
+    out.extend(rows.iter().take(count).map(row));
+    out
+}
+
+fn time(us: f64) -> String {
+    match us {
+        us if us >= 1e6 => format!("{:.1} s", us / 1e6),
+        us if us >= 1e3 => format!("{:.1} ms", us / 1e3),
+        us => format!("{us:.0} us"),
+    }
+}
+
+fn number(value: f64) -> String {
+    scaled(value, 1_000.0, &["", "k", "M", "G"])
+}
+
+fn bytes(value: f64) -> String {
+    scaled(value, 1_024.0, &["", "K", "M", "G", "T"])
+}
+
+fn scaled(mut value: f64, unit: f64, suffixes: &[&str]) -> String {
+    let mut suffixes = suffixes.iter().copied();
+    let mut suffix = suffixes.next().unwrap_or_default();
+    for next in suffixes {
+        if value < unit {
+            break;
+        }
+        value /= unit;
+        suffix = next;
+    }
+    if value < 10.0 { format!("{value:.1}{suffix}") } else { format!("{value:.0}{suffix}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::*;
+
+    fn row(name: &str, detail: &str, operations: f64, written: f64) -> Row {
+        Row { name: name.into(), detail: detail.into(), operations, read: 0.0, written }
+    }
+
+    fn example() -> Rates {
+        let service = ServiceRow {
+            name: "ost_io".into(),
+            daemon: "testfs-OST0000".into(),
+            policy: "tbf nid".into(),
+            requests: 1_520.0,
+            wait_us: 12_300.0,
+            waiting: 18.7,
+            queued: 34,
+        };
+        let slow = Slow {
+            service: service.clone(),
+            jobs: vec![("dd.0".into(), 81.6), ("cp.0".into(), 18.4)],
+            clients: vec![("10.0.0.1@tcp".into(), 100.0)],
+        };
+        Rates {
+            seconds: 2.0,
+            clients: vec![row("10.0.0.1@tcp", "node1:/mnt", 1_520.0, 200_000_000.0)],
+            jobs: vec![row("cp.0", "", 280.0, 5e8), row("dd.0", "", 1_240.0, 0.0)],
+            targets: vec![row("testfs-OST0000", "", 1_520.0, 200_000_000.0)],
+            services: vec![service],
+            slow: Some(slow),
+            silent: Vec::new(),
+        }
+    }
+
+    /// The lines of a terminal of this size.
+    fn shown(view: View, rates: &Rates, width: u16, height: u16) -> Vec<String> {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("no terminal");
+        terminal.draw(|frame| draw(frame, &view, rates)).expect("no terminal");
+        let text = terminal.backend().to_string();
+        text.lines().map(|line| line.trim_matches('"').trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_start_page_says_what_is_slow_and_what_makes_it_slow() {
+        let expected = [
+            "[1 start] 2 clients  3 jobs  4 targets  5 services   b: by bytes  q: quit",
+            "slow: ost_io of testfs-OST0000: a request waits 12.3 ms in the queue, policy tbf nid",
+            "loaded by jobs: dd.0 (82 %), cp.0 (18 %); clients: 10.0.0.1@tcp (100 %)",
+            "",
+            "CLIENT                       OPS/S    READ/S   WRITE/S  NAME",
+            "10.0.0.1@tcp                  1.5k       0.0      191M  node1:/mnt",
+            "",
+            "JOB                          OPS/S    READ/S   WRITE/S  NAME",
+            "dd.0                          1.2k       0.0       0.0",
+            "cp.0                           280       0.0      477M",
+            "",
+            "TARGET                       OPS/S    READ/S   WRITE/S  NAME",
+            "testfs-OST0000                1.5k       0.0      191M",
+            "",
+            "SERVICE       SERVER                      REQS/S      WAIT  QUEUED  POLICY",
+            "ost_io        testfs-OST0000                1.5k   12.3 ms      34  tbf nid",
+        ];
+        assert_eq!(shown(View::default(), &example(), 90, 16), expected);
+    }
+
+    #[test]
+    fn a_page_has_one_table_in_the_order_that_was_asked_for() {
+        let view = View { page: Page::Jobs, order: Order::Bytes };
+        let rates = Rates { silent: vec!["testfs-OST0001".into()], ..example() };
+        let expected = [
+            " 1 start  2 clients [3 jobs] 4 targets  5 services   o: by operations  q: quit",
+            "no answer from testfs-OST0001",
+            "",
+            "JOB                          OPS/S    READ/S   WRITE/S  NAME",
+            "cp.0                           280       0.0      477M",
+        ];
+        assert_eq!(shown(view, &rates, 80, 5), expected, "what does not fit is cut off");
+    }
+
+    #[test]
+    fn nothing_is_said_before_the_second_sample_or_where_nothing_is_slow() {
+        let text = |rates: &Rates| shown(View::default(), rates, 60, 3).join("\n");
+        assert!(text(&Rates::default()).contains("second sample"));
+        let calm = Rates { slow: None, ..example() };
+        assert!(text(&calm).contains("nothing is slow"));
+    }
+
+    #[test]
+    fn a_service_without_counts_of_jobs_says_so() {
+        let slow = Slow { jobs: Vec::new(), clients: Vec::new(), ..example().slow.expect("slow") };
+        let lines = answer(Some(&slow));
+        assert_eq!(lines[1].0, "loaded by: it does not count jobs and clients");
+        let slow = Slow { clients: vec![("n1".into(), 100.0)], ..slow };
+        assert_eq!(answer(Some(&slow))[1].0, "loaded by clients: n1 (100 %)");
+    }
+
+    #[test]
+    fn pages_follow_one_another_in_a_circle() {
+        assert_eq!(Page::of_key('1'), Some(Page::Start));
+        assert_eq!(["0", "6", "x"].map(|key| key.chars().next().and_then(Page::of_key)), [None; 3]);
+        assert_eq!((Page::Start.next(), Page::Services.next()), (Page::Clients, Page::Start));
+    }
+}
