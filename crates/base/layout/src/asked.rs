@@ -1,6 +1,6 @@
 //! Requested layouts for new files, of either sort: one striping, or several components.
 
-use crate::composite::{Component, CompositeTemplate, Place, TemplateComponent, Wanted};
+use crate::composite::{CompositeTemplate, Place, TemplateComponent, Wanted};
 use crate::{ComponentError, FileLayout, LayoutError, Template};
 
 /// Layout asked for by `setstripe`, or a directory's default for new files.
@@ -38,15 +38,25 @@ impl Asked {
         let Some(composite) = layout.as_composite() else {
             return layout.as_plain().map_or_else(Asked::default, |one| one.template().into());
         };
-        let part = |part: &Component| {
-            let wanted = match &part.place {
-                Place::Mdt => Wanted::Mdt,
-                Place::Wanted(template) => Wanted::Striped(template.clone()),
-                Place::Objects(objects) => Wanted::Striped(objects.template()),
+        let mut components: Vec<TemplateComponent> = Vec::new();
+        for part in &composite.components {
+            let wanted = match (&part.place, components.last_mut()) {
+                (Place::Mdt, _) => Wanted::Mdt,
+                (Place::Wanted(template), _) => Wanted::Striped(template.clone()),
+                (Place::Extendable(template, step), _) => {
+                    Wanted::Extendable(template.clone(), *step)
+                }
+                (Place::Objects(objects), _) => Wanted::Striped(objects.template()),
+                (Place::Extension(step), before) => {
+                    // with the component before it, it is what that one was made of
+                    if let Some(before) = before {
+                        before.extend(part.extent.end(), *step);
+                    }
+                    continue;
+                }
             };
-            TemplateComponent { end: part.extent.end(), wanted }
-        };
-        let components = composite.components.iter().map(part).collect();
+            components.push(TemplateComponent { end: part.extent.end(), wanted });
+        }
         Asked::Composite(CompositeTemplate { components })
     }
 

@@ -1,5 +1,6 @@
 //! Composite layouts: a file is divided into components, and each component has its own striping
-//! (Lustre: progressive file layouts, LU-8998; data on MDT, LU-3285).
+//! (Lustre: progressive file layouts, LU-8998; data on MDT, LU-3285; self-extending layouts,
+//! LU-10070).
 //!
 //! ```text
 //!  0      64K          64M                      end of file
@@ -9,15 +10,26 @@
 //! first write into it or beyond it. Offsets in objects are computed from the file's offset, not
 //! from the component's start, so that components can be made, cut and added without moving data.
 //!
+//! An extendable component gets its extent in steps, as long as its OSTs have room ([`extend`]):
+//! ```text
+//!  0           64M      192M                   1G            end of file
+//!  | Extendable, steps of 64M                  | Wanted      ->
+//!  | Objects   | Extension                     | Wanted      ->   the first write
+//!  | Objects            | Extension            | Wanted      ->   its OSTs have room
+//!  | Objects            | Objects                            ->   they have none
+//! ```
+//!
 //! Invariants ([`Composite::check`])
 //! - Components cover the file from offset 0 in order, without holes or overlap.
 //! - Borders are multiples of [`STRIPE_SIZE_UNIT`] and of the stripe size of the component that
 //!   ends there, so no stripe crosses a border.
 //! - Only the first component can be at the MDT.
+//! - An extension follows the objects that it is room for, and no objects follow an extension.
 //! - An id is never reused during the life of a file.
 //! - The layout fits into an extended attribute in Lustre's form.
 
 mod error;
+pub mod extend;
 mod map;
 mod record;
 mod template;
@@ -40,6 +52,10 @@ pub const MDT_BYTES_MAX: u64 = 1 << 30;
 pub const COMPOSITE_BYTES_MAX: usize = 64 << 10;
 /// Ids of components are below: Lustre's upper bits name mirrors.
 pub const COMPONENT_ID_MAX: u32 = 0xffff;
+/// Largest step of an extendable component: the last multiple of [`STRIPE_SIZE_UNIT`] that Lustre's
+/// form can say, in KiB of 32 bits.
+pub const EXTENSION_BYTES_MAX: u64 =
+    ((u32::MAX as u64) << 10) / STRIPE_SIZE_UNIT as u64 * STRIPE_SIZE_UNIT as u64;
 
 /// Where the bytes of a component are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +64,11 @@ pub enum Place {
     Mdt,
     /// Nowhere yet; how its objects shall be. The stripe size is given.
     Wanted(Template),
+    /// The same, and its objects get so many bytes of the extent at a time. The rest is then an
+    /// [`Place::Extension`]. It takes two ids, its own and the next one.
+    Extendable(Template, u64),
+    /// Nowhere: room for the component before it, which gets it in steps of so many bytes.
+    Extension(u64),
     /// In objects of OSTs.
     Objects(Layout),
 }
@@ -69,15 +90,26 @@ impl Component {
     pub fn stripe_size(&self) -> u64 {
         match &self.place {
             Place::Mdt => self.extent.end(),
-            Place::Wanted(template) => u64::from(template.stripe_size),
+            Place::Wanted(template) | Place::Extendable(template, _) => {
+                u64::from(template.stripe_size)
+            }
+            Place::Extension(_) => u64::from(STRIPE_SIZE_UNIT),
             Place::Objects(layout) => u64::from(layout.stripe_size),
+        }
+    }
+
+    /// Its last id: an extendable component has two.
+    fn last_id(&self) -> u32 {
+        match &self.place {
+            Place::Extendable(..) => self.id.saturating_add(1),
+            Place::Mdt | Place::Wanted(_) | Place::Extension(_) | Place::Objects(_) => self.id,
         }
     }
 
     /// Whether it has what it needs to take data.
     #[must_use]
     pub fn is_instantiated(&self) -> bool {
-        !matches!(self.place, Place::Wanted(_))
+        matches!(self.place, Place::Mdt | Place::Objects(_))
     }
 
     /// Its objects, if it has some.
@@ -85,22 +117,39 @@ impl Component {
     pub fn objects(&self) -> Option<&Layout> {
         match &self.place {
             Place::Objects(layout) => Some(layout),
-            Place::Mdt | Place::Wanted(_) => None,
+            Place::Mdt | Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => None,
         }
     }
 
     fn check(&self, index: usize) -> Result<(), ComponentError> {
         let (start, end) = (self.extent.start(), self.extent.end());
         error::check_border(start)?;
-        if self.id == 0 || self.id > COMPONENT_ID_MAX {
+        if self.id == 0 || self.last_id() > COMPONENT_ID_MAX {
             return Err(ComponentError::Id(self.id));
         }
         match &self.place {
             Place::Mdt => return error::check_mdt(index, end),
             Place::Wanted(template) => template.check()?,
+            Place::Extendable(template, step) => {
+                error::check_step(*step)?;
+                template.check()?;
+            }
+            Place::Extension(step) => error::check_step(*step)?,
             Place::Objects(layout) => layout.check()?,
         }
         error::check_end(end, self.stripe_size())
+    }
+}
+
+/// An extension is room for the objects before it, and nothing that has a place follows it.
+fn check_beside(before: Option<&Component>, component: &Component) -> Result<(), ComponentError> {
+    match (before.map(|before| &before.place), &component.place) {
+        (Some(Place::Objects(objects)), Place::Extension(_)) => {
+            error::check_end(component.extent.end(), u64::from(objects.stripe_size))
+        }
+        (_, Place::Extension(_)) => Err(ComponentError::Extension),
+        (Some(Place::Extension(_)), Place::Objects(_)) => Err(ComponentError::Extension),
+        _ => Ok(()),
     }
 }
 
@@ -133,11 +182,14 @@ impl Composite {
                 return Err(ComponentError::Gap { start, end: at });
             }
             at = component.extent.end();
+            let before = index.checked_sub(1).and_then(|before| self.components.get(before));
+            check_beside(before, component)?;
         }
         if self.mdt_object.is_some() && self.components[0].place != Place::Mdt {
             return Err(ComponentError::MdtNotFirst);
         }
-        let mut ids: Vec<u32> = self.components.iter().map(|component| component.id).collect();
+        let ids = self.components.iter().flat_map(|component| component.id..=component.last_id());
+        let mut ids: Vec<u32> = ids.collect();
         ids.sort_unstable();
         if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(ComponentError::Id(pair[0]));
@@ -167,29 +219,56 @@ impl Composite {
             .map(|(index, _)| index)
     }
 
-    /// Gives the component at `index` its objects.
+    /// Gives the component at `index` its objects; an extendable one gets its first step.
     ///
     /// # Errors
-    /// It has some already, or these do not fit it. Nothing is changed then.
+    /// It has some already, or is no component that gets some, or these do not fit it. Nothing is
+    /// changed then.
     pub fn instantiate(&mut self, index: usize, objects: Layout) -> Result<(), ComponentError> {
-        let component = self.components.get(index).ok_or(ComponentError::None)?;
-        if component.is_instantiated() {
-            return Err(ComponentError::Instantiated(component.id));
+        let component = self.components.get(index).ok_or(ComponentError::None)?.clone();
+        match component.place {
+            Place::Mdt | Place::Objects(_) => Err(ComponentError::Instantiated(component.id)),
+            Place::Extension(_) => Err(ComponentError::Extension),
+            Place::Wanted(_) => {
+                let fresh = Component { place: Place::Objects(objects), ..component };
+                self.with(|layout| layout.components[index] = fresh)
+            }
+            Place::Extendable(_, step) => {
+                let parts = extend::begun(&component, objects, step)?;
+                self.with(|layout| drop(layout.components.splice(index..=index, parts)))
+            }
         }
-        let fresh = Component { place: Place::Objects(objects), ..component.clone() };
-        self.with(|layout| layout.components[index] = fresh)
     }
 
-    /// Whether this is `before` with objects for some components that had none.
+    /// Whether this can be `before` with places for more of its bytes: what had a place has the
+    /// same one, components that are left are as they were, and new ids are those of extensions.
     #[must_use]
     pub fn grew_from(&self, before: &Composite) -> bool {
-        let fits = |(now, was): (&Component, &Component)| {
-            let had_none = matches!(was.place, Place::Wanted(_)) && now.is_instantiated();
-            now == was || (had_none && (now.id, now.extent) == (was.id, was.extent))
+        let had = before.components.iter().take_while(|part| part.is_instantiated()).count();
+        let Some((now, rest)) = self.components.split_at_checked(had) else { return false };
+        let (was, open) = before.components.split_at(had);
+        let fits = |(index, (now, was)): (usize, (&Component, &Component))| {
+            let is_last = index + 1 == had && extend::is_room(open.first());
+            let reaches = match is_last {
+                true => now.extent.end() >= was.extent.end(),
+                false => now.extent.end() == was.extent.end(),
+            };
+            (now.id, &now.place) == (was.id, &was.place) && reaches
         };
-        (self.last_id, self.mdt_object) == (before.last_id, before.mdt_object)
-            && self.components.len() == before.components.len()
-            && self.components.iter().zip(&before.components).all(fits)
+        self.mdt_object == before.mdt_object
+            && self.end() == before.end()
+            && before.last_id <= self.last_id
+            && now.iter().zip(was).enumerate().all(fits)
+            && extend::are_left(rest, open, before.last_id)
+    }
+
+    /// Whether objects that were there have got more of the file since `before`.
+    #[must_use]
+    pub fn stretches(&self, before: &Composite) -> bool {
+        let longer = |(now, was): (&Component, &Component)| {
+            was.is_instantiated() && now.extent.end() > was.extent.end()
+        };
+        self.components.iter().zip(&before.components).any(longer)
     }
 
     /// Whether this is `before` with components behind it that have no objects.

@@ -54,7 +54,7 @@ impl FileLayout {
         for component in &composite.components {
             count += match &component.place {
                 Place::Mdt => 1,
-                Place::Wanted(_) => 0,
+                Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => 0,
                 Place::Objects(layout) => u32::from(layout.stripe_count),
             };
             firsts.push(count);
@@ -251,7 +251,7 @@ impl FileLayout {
                 let index = composite.component_of(offset)?;
                 match &composite.components[index].place {
                     Place::Mdt => Some(firsts[index]),
-                    Place::Wanted(_) => None,
+                    Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => None,
                     Place::Objects(layout) => Some(firsts[index] + layout.stripe_of(offset)),
                 }
             }
@@ -271,6 +271,16 @@ impl FileLayout {
             composite.end_of(index, &sizes[cut(firsts[index])..cut(firsts[index + 1])])
         };
         (0..composite.components.len()).map(end).max().unwrap_or(0)
+    }
+
+    /// Whether an object has bytes behind the end of its component. Then the component has become
+    /// longer, and this layout is old.
+    #[must_use]
+    pub fn is_outgrown(&self, sizes: &[Option<u64>]) -> bool {
+        let outgrows = |(stripe, size): (u32, &Option<u64>)| {
+            size.is_some_and(|size| size > self.object_offset(stripe, END_OF_FILE))
+        };
+        self.as_composite().is_some() && (0..self.stripes()).zip(sizes).any(outgrows)
     }
 
     /// Size that the object of `stripe` has in a file of `file_size` bytes without holes.

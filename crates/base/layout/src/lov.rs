@@ -51,9 +51,9 @@ pub enum LovError {
     /// No layout at all.
     #[error("{0:#x} begins no layout")]
     Magic(u32),
-    /// A sort of layout that the field knows and that does not work here: mirrored, self-extending,
-    /// foreign, several objects on each OST. Or one that a plain record cannot be: composite,
-    /// data on MDT. It is refused and never taken for another sort.
+    /// A sort of layout that the field knows and that does not work here: mirrored, foreign,
+    /// several objects on each OST. Or one that a plain record cannot be: composite, data on MDT.
+    /// It is refused and never taken for another sort.
     #[error("{0} layouts are not supported")]
     Unsupported(&'static str),
     /// A pattern that does not exist.

@@ -2,7 +2,7 @@
 
 use types::Errno;
 
-use super::{COMPOSITE_BYTES_MAX, END_OF_FILE, MDT_BYTES_MAX};
+use super::{COMPOSITE_BYTES_MAX, END_OF_FILE, EXTENSION_BYTES_MAX, MDT_BYTES_MAX};
 use crate::{LayoutError, STRIPE_SIZE_UNIT};
 
 /// Why a composite layout or a template of one is refused.
@@ -44,6 +44,14 @@ pub enum ComponentError {
     /// All of the file would be at the MDT, which takes none.
     #[error("this MDT takes no data, and the layout has no other component")]
     MdtRefused,
+    /// Not a multiple of 64 KiB, or out of bounds, bytes.
+    #[error(
+        "extension size {0} is no multiple of {STRIPE_SIZE_UNIT} from there to {EXTENSION_BYTES_MAX}"
+    )]
+    Step(u64),
+    /// Not behind a component that it is room for, or before one that has objects.
+    #[error("an extension follows the OST component that it extends, and no objects follow it")]
+    Extension,
     /// It has its objects.
     #[error("component {0} has its objects already")]
     Instantiated(u32),
@@ -79,6 +87,14 @@ pub(super) fn check_end(end: u64, stripe_size: u64) -> Result<(), ComponentError
     check_border(end)?;
     let whole = end == END_OF_FILE || (stripe_size != 0 && end.is_multiple_of(stripe_size));
     if whole { Ok(()) } else { Err(ComponentError::Stripe { end, stripe_size }) }
+}
+
+/// Whether an extendable component may grow by so much at a time.
+pub(super) fn check_step(step: u64) -> Result<(), ComponentError> {
+    let good = step != 0
+        && step.is_multiple_of(u64::from(STRIPE_SIZE_UNIT))
+        && step <= EXTENSION_BYTES_MAX;
+    if good { Ok(()) } else { Err(ComponentError::Step(step)) }
 }
 
 /// Whether the component at `index` may be at the MDT and end there.

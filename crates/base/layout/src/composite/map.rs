@@ -60,7 +60,7 @@ impl Iterator for Parts<'_> {
             (self.next, self.at, self.pieces) = (index + 1, extent.end(), None);
             let at = match &component.place {
                 Place::Mdt => At::Mdt,
-                Place::Wanted(_) => At::Hole,
+                Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => At::Hole,
                 Place::Objects(layout) => {
                     self.pieces = Some(layout.pieces(extent));
                     continue;
@@ -94,7 +94,7 @@ impl Composite {
         let Some(component) = self.components.get(index) else { return 0 };
         let end = match &component.place {
             Place::Mdt => sizes.first().copied().flatten().unwrap_or(0),
-            Place::Wanted(_) => 0,
+            Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => 0,
             Place::Objects(layout) => layout.file_size(sizes),
         };
         let end = end.min(component.extent.end());
@@ -112,7 +112,7 @@ impl Composite {
         }
         match &component.place {
             Place::Mdt => filled,
-            Place::Wanted(_) => 0,
+            Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => 0,
             Place::Objects(layout) => layout.object_size(stripe, filled),
         }
     }

@@ -4,11 +4,14 @@
 //! layout:
 //! 0 type u8 (3) | 1 version u8 | 2 length u16, of the whole record | 4 generation u32
 //! 8 last id u32 | 12 components u32 | then each component:
-//!   0 id u32 | 4 place u32 (1 MDT, 2 wanted, 3 objects, 4 MDT) | 8 start u64 | 16 end u64
-//!   24 a template's record (wanted), a layout's (objects), or the FID of the object (4)
+//!   0 id u32 | 4 place u32 (1 MDT, 2 wanted, 3 objects, 4 MDT, 5 extendable, 6 extension)
+//!   8 start u64 | 16 end u64
+//!   24 a template's record (wanted), a layout's (objects), the FID of the object (4),
+//!      the bytes of a step u64 (6), these and then a template's record (5)
 //! template:
 //! 0 type u8 (4) | 1 version u8 | 2 length u16 | 4 zero u64 | 12 components u32 | then each:
-//!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted) | 8 zero u64 | 16 end u64 | 24 a template's record
+//!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted, 5 extendable) | 8 zero u64 | 16 end u64
+//!   24 a template's record (2), or the bytes of a step u64 and then a template's record (5)
 //! ```
 //! Numbers are little-endian. The tail of a longer record is ignored; a shorter record is refused.
 
@@ -31,7 +34,10 @@ const WANTED: u32 = 2;
 const OBJECTS: u32 = 3;
 /// At the MDT, in an object that is not the file's own.
 const MDT_OBJECT: u32 = 4;
+const EXTENDABLE: u32 = 5;
+const EXTENSION: u32 = 6;
 const FID_BYTES: usize = 16;
+const STEP_BYTES: usize = 8;
 
 impl Composite {
     /// As a record. The layout has passed [`Composite::check`].
@@ -49,6 +55,8 @@ impl Composite {
                     Some(object) => (MDT_OBJECT, fid_bytes(object)),
                 },
                 Place::Wanted(template) => (WANTED, template.encode()),
+                Place::Extendable(template, step) => (EXTENDABLE, stepped(*step, template)),
+                Place::Extension(step) => (EXTENSION, step.to_le_bytes().to_vec()),
                 Place::Objects(layout) => (OBJECTS, layout.encode()),
             };
             out.extend(component.id.to_le_bytes());
@@ -91,6 +99,7 @@ impl CompositeTemplate {
             let (place, nested) = match &component.wanted {
                 Wanted::Mdt => (AT_MDT, Vec::new()),
                 Wanted::Striped(template) => (WANTED, template.encode()),
+                Wanted::Extendable(template, step) => (EXTENDABLE, stepped(*step, template)),
             };
             out.extend(0u32.to_le_bytes());
             out.extend(place.to_le_bytes());
@@ -116,6 +125,11 @@ impl CompositeTemplate {
             let (wanted, nested) = match word(4) {
                 AT_MDT => (Wanted::Mdt, 0),
                 WANTED => (Wanted::Striped(Template::decode(tail)?), nested_bytes(tail)),
+                EXTENDABLE => {
+                    let (step, template) = step(tail)?;
+                    let nested = STEP_BYTES + nested_bytes(template);
+                    (Wanted::Extendable(Template::decode(template)?, step), nested)
+                }
                 other => return Err(ComponentError::Id(other)),
             };
             components.push(TemplateComponent { end, wanted });
@@ -152,6 +166,18 @@ fn fid_bytes(fid: Fid) -> Vec<u8> {
     [&fid.seq.to_le_bytes()[..], &fid.oid.to_le_bytes(), &fid.ver.to_le_bytes()].concat()
 }
 
+/// A step's bytes, then the record of a template.
+fn stepped(step: u64, template: &Template) -> Vec<u8> {
+    [&step.to_le_bytes()[..], &template.encode()[..]].concat()
+}
+
+/// The bytes of a step, and what follows them.
+fn step(bytes: &[u8]) -> Result<(u64, &[u8]), ComponentError> {
+    let short = LayoutError::Short { have: bytes.len(), need: STEP_BYTES };
+    let (step, rest) = bytes.split_first_chunk::<STEP_BYTES>().ok_or(short)?;
+    Ok((u64::from_le_bytes(*step), rest))
+}
+
 /// The component that these bytes begin with, its object at the MDT if that is named, and what
 /// follows it.
 fn component(bytes: &[u8]) -> Result<(Component, Option<Fid>, &[u8]), ComponentError> {
@@ -174,6 +200,12 @@ fn component(bytes: &[u8]) -> Result<(Component, Option<Fid>, &[u8]), ComponentE
             (Place::Mdt, FID_BYTES)
         }
         WANTED => (Place::Wanted(Template::decode(rest)?), nested_bytes(rest)),
+        EXTENDABLE => {
+            let (step, template) = step(rest)?;
+            let nested = STEP_BYTES + nested_bytes(template);
+            (Place::Extendable(Template::decode(template)?, step), nested)
+        }
+        EXTENSION => (Place::Extension(step(rest)?.0), STEP_BYTES),
         OBJECTS => (Place::Objects(Layout::decode(rest)?), nested_bytes(rest)),
         other => return Err(ComponentError::Id(other)),
     };

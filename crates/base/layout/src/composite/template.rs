@@ -12,6 +12,8 @@ pub enum Wanted {
     Mdt,
     /// In objects; what it leaves open comes from the default.
     Striped(Template),
+    /// The same, and the objects get so many bytes at a time (`-z`).
+    Extendable(Template, u64),
 }
 
 /// One component of a template: it starts where the one before it ends (`setstripe -E`).
@@ -21,6 +23,16 @@ pub struct TemplateComponent {
     pub end: u64,
     /// Of which sort.
     pub wanted: Wanted,
+}
+
+impl TemplateComponent {
+    /// It reaches to `end` in steps of so many bytes; at the MDT it stays as it is.
+    pub(crate) fn extend(&mut self, end: u64, step: u64) {
+        if let Wanted::Striped(template) | Wanted::Extendable(template, _) = &mut self.wanted {
+            let template = std::mem::take(template);
+            *self = TemplateComponent { end, wanted: Wanted::Extendable(template, step) };
+        }
+    }
 }
 
 /// Components asked for by `setstripe -E`, or a directory's default for new files.
@@ -49,7 +61,7 @@ impl CompositeTemplate {
     pub(crate) fn templates(&self) -> impl Iterator<Item = &Template> {
         self.components.iter().filter_map(|component| match &component.wanted {
             Wanted::Mdt => None,
-            Wanted::Striped(template) => Some(template),
+            Wanted::Striped(template) | Wanted::Extendable(template, _) => Some(template),
         })
     }
 
@@ -85,12 +97,17 @@ impl CompositeTemplate {
             let gap = ComponentError::Gap { start: wanted.end, end: start };
             let extent = Extent::new(start, wanted.end).ok_or(gap)?;
             error::check_border(wanted.end)?;
-            made.last_id = made.last_id.saturating_add(1).min(COMPONENT_ID_MAX + 1);
+            let id = made.last_id.saturating_add(1).min(COMPONENT_ID_MAX + 1);
             let place = match &wanted.wanted {
                 Wanted::Mdt => Place::Mdt,
                 Wanted::Striped(template) => Place::Wanted(striped(template, default, wanted.end)?),
+                Wanted::Extendable(template, step) => {
+                    Place::Extendable(striped(template, default, wanted.end)?, *step)
+                }
             };
-            made.components.push(Component { id: made.last_id, extent, place });
+            let component = Component { id, extent, place };
+            made.last_id = component.last_id();
+            made.components.push(component);
             Ok(made)
         })
     }

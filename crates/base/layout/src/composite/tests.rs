@@ -24,17 +24,30 @@ fn made(components: &[(u64, Wanted)]) -> Result<Composite, ComponentError> {
 }
 
 /// Objects as the component at `index` asks for them; a default count is one.
-pub(crate) fn objects_for(composite: &Composite, index: usize) -> Layout {
+fn objects_for(composite: &Composite, index: usize) -> Layout {
     let component = &composite.components[index];
-    let Place::Wanted(wanted) = &component.place else { panic!("it has its place") };
+    let (Place::Wanted(wanted) | Place::Extendable(wanted, _)) = &component.place else {
+        panic!("it has its place, or gets none")
+    };
     let count = u16::try_from(wanted.stripe_count.max(1)).expect("a count");
     Layout::plain(Fid::new(0x2_0001_0400, component.id), wanted.stripe_size, count)
 }
 
-fn instantiate(composite: &mut Composite, behind: u64) {
-    for index in composite.missing(behind).collect::<Vec<_>>() {
-        let objects = objects_for(composite, index);
-        composite.instantiate(index, objects).expect("objects as wanted");
+/// A place for the component at `index`: objects, or all of an extension for those before it.
+fn give(composite: &mut Composite, index: usize) -> Result<(), ComponentError> {
+    let component = &composite.components[index];
+    if let Place::Extension(_) = component.place {
+        let to = component.extent.end();
+        return composite.stretch(index, to);
+    }
+    let objects = objects_for(composite, index);
+    composite.instantiate(index, objects)
+}
+
+pub(crate) fn instantiate(composite: &mut Composite, behind: u64) {
+    loop {
+        let Some(index) = composite.missing(behind).next() else { return };
+        give(composite, index).expect("objects as wanted");
     }
 }
 
@@ -232,8 +245,8 @@ fn values_that_mean_more_than_is_known_are_refused_by_name() {
         lov::composite::decode(&value.encode())
     };
     assert_eq!(with(&|value| value.mirrors = 1), Err(LovError::Unsupported("mirrored")));
-    let extension = with(&|value| value.entries[1].flags = lov::composite::FLAG_EXTENSION);
-    assert_eq!(extension, Err(LovError::Unsupported("self-extending")));
+    let extension = with(&|value| value.entries[0].flags = lov::composite::FLAG_EXTENSION);
+    assert_eq!(extension, Err(LovError::Component(ComponentError::Extension)), "of nothing");
     assert_eq!(with(&|value| value.entries[1].flags = 1), Err(LovError::Pattern(1)));
     let gap = ComponentError::Gap { start: 5 * MIB, end: 4 * MIB };
     assert_eq!(with(&|value| value.entries[1].start = 5 * MIB), Err(LovError::Component(gap)));
@@ -252,7 +265,12 @@ pub(crate) fn any_wanted() -> impl Strategy<Value = CompositeTemplate> {
                 let pool = if pooled { pool } else { [0; POOL_BYTES] };
                 let striped = Template { stripe_size, stripe_count, pool, ..Template::default() };
                 let at_mdt = mdt && index == 0 && (last > 0 || !to_the_end);
-                let wanted = if at_mdt { Wanted::Mdt } else { Wanted::Striped(striped) };
+                let step = (units % 3) * 48 * u64::from(STRIPE_SIZE_UNIT);
+                let wanted = match step {
+                    _ if at_mdt => Wanted::Mdt,
+                    0 => Wanted::Striped(striped),
+                    step => Wanted::Extendable(striped, step),
+                };
                 let end = if index == last && to_the_end { END_OF_FILE } else { end };
                 components.push(TemplateComponent { end, wanted });
             }
@@ -343,10 +361,10 @@ proptest! {
         for (step, number) in steps {
             let before = file.clone();
             let done = match step {
-                0 => file.missing(u64::from(number) * 16 * MIB).last().map_or(Ok(()), |index| {
-                    let objects = objects_for(&file, index);
-                    file.instantiate(index, objects)
-                }),
+                0 => match file.missing(u64::from(number) * 16 * MIB).last() {
+                    Some(index) => give(&mut file, index),
+                    None => Ok(()),
+                },
                 1 => file.add(&more, &Template::default()),
                 _ => file.cut_from(number).map(drop),
             };

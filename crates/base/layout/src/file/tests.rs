@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::composite::tests::{any_file, objects_for};
+use crate::composite::tests::{any_file, instantiate};
 use crate::composite::{CompositeTemplate, TemplateComponent, Wanted};
 use crate::{STRIPE_SIZE_UNIT, Template};
 
@@ -63,7 +63,7 @@ proptest! {
         for component in &composite.components {
             match &component.place {
                 Place::Mdt => all.push((FILE, OstIndex(types::DOM_FIRST))),
-                Place::Wanted(_) => {}
+                Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => {}
                 Place::Objects(layout) => {
                     all.extend(layout.objects().map(|(_, object, ost)| (object, ost)));
                 }
@@ -100,15 +100,13 @@ proptest! {
     fn sizes_add_up_and_numbers_stay_when_objects_come(composite in any_file(), file_size in 1_u64..600 << 20) {
         let before: Vec<_> = FileLayout::composite(FILE, composite.clone()).objects().collect();
         let mut composite = composite;
-        for index in composite.missing(file_size).collect::<Vec<_>>() {
-            let objects = objects_for(&composite, index);
-            prop_assert_eq!(composite.instantiate(index, objects), Ok(()));
-        }
+        instantiate(&mut composite, file_size);
         let file = FileLayout::composite(FILE, composite);
         prop_assert!(file.objects().take(before.len()).eq(before));
         let file_size = file_size.min(file.end());
         let sizes: Vec<_> = (0..file.stripes()).map(|stripe| Some(file.object_size(stripe, file_size))).collect();
         prop_assert_eq!(file.file_size(&sizes), file_size);
+        prop_assert!(!file.is_outgrown(&sizes));
         // the object of the last byte alone gives the size, as after a truncate that extends
         let last = file.stripe_of(file_size - 1).expect("it has a place");
         let alone: Vec<_> = sizes.iter().zip(0..).map(|(size, stripe)| size.filter(|_| stripe == last)).collect();

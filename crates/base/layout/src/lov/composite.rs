@@ -6,12 +6,14 @@
 //!  entry: 0 id u32 | 4 flags u32 | 8 start u64 | 16 end u64 | 24 offset of its value u32
 //!         28 bytes of its value u32 | 32 generation u32 | 36 time u64 | 44 zero u32
 //! ```
+//! An extendable component is two entries: one that is empty until it has objects, and one with the
+//! flag `extension` for the rest of its extent. The stripe size of the latter is the step, in KiB.
 
 use types::Fid;
 
 use super::{
-    Input, Lov, LovError, MAGIC_COMPOSITE, MAGIC_V1, PATTERN_MDT, STRIPE_BYTES, V1_BYTES, V3_BYTES,
-    is_magic, template_of,
+    Input, Lov, LovError, MAGIC_COMPOSITE, MAGIC_V1, PATTERN_MDT, PATTERN_RAID0, STRIPE_BYTES,
+    V1_BYTES, V3_BYTES, is_magic, template_of,
 };
 use crate::composite::{
     Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
@@ -24,6 +26,8 @@ const ENTRY_BYTES: usize = 48;
 pub const FLAG_INIT: u32 = 0x10;
 /// Room for the component before it to grow into.
 pub const FLAG_EXTENSION: u32 = 0x40;
+/// Unit of the step of an entry with [`FLAG_EXTENSION`] (Lustre: `SEL_UNIT_SIZE`).
+const STEP_UNIT: u64 = 1 << 10;
 /// Bits of a template that change nothing here: which mirror is preferred.
 const FLAGS_OF_MIRRORS: u32 = 0x6;
 
@@ -61,33 +65,41 @@ impl LovEntry {
     pub fn is_instantiated(&self) -> bool {
         self.flags & FLAG_INIT != 0
     }
+
+    /// Bytes that the component before it gets at a time, if this is room for it.
+    #[must_use]
+    pub fn extension_size(&self) -> Option<u64> {
+        let is_extension = self.flags & FLAG_EXTENSION != 0;
+        is_extension.then_some(u64::from(self.lov.stripe_size) * STEP_UNIT)
+    }
 }
 
 impl LovComposite {
     /// The layout of file `file` with its objects.
     #[must_use]
     pub fn of_file(composite: &Composite, file: Fid) -> LovComposite {
-        let entries = composite.components.iter().map(|component| LovEntry {
-            id: component.id,
-            flags: if component.is_instantiated() { FLAG_INIT } else { 0 },
-            start: component.extent.start(),
-            end: component.extent.end(),
-            lov: lov_of(component, file),
-        });
+        let entries = composite.components.iter().flat_map(|component| entries_of(component, file));
         let generation = composite.generation;
         LovComposite { generation, flags: 0, mirrors: 0, entries: entries.collect() }
     }
 
     /// A directory's default, as it would make the next file.
     pub fn of_dir(template: &CompositeTemplate) -> Result<LovComposite, LovError> {
-        let mut shown = LovComposite::of_file(&template.resolve(&Template::default())?, Fid::ZERO);
-        for (entry, component) in shown.entries.iter_mut().zip(&template.components) {
-            entry.flags = 0;
-            if let Wanted::Striped(template) = &component.wanted {
-                entry.lov.stripe_size = template.stripe_size; // 0: left to the file's creation
+        let resolved = template.resolve(&Template::default())?;
+        let mut entries = Vec::new();
+        for (component, asked) in resolved.components.iter().zip(&template.components) {
+            for mut entry in entries_of(component, Fid::ZERO) {
+                let is_extension = entry.extension_size().is_some();
+                if let Wanted::Striped(one) | Wanted::Extendable(one, _) = &asked.wanted
+                    && !is_extension
+                {
+                    entry.lov.stripe_size = one.stripe_size; // 0: left to the file's creation
+                }
+                entry.flags &= !FLAG_INIT;
+                entries.push(entry);
             }
         }
-        Ok(shown)
+        Ok(LovComposite { generation: resolved.generation, flags: 0, mirrors: 0, entries })
     }
 
     /// As bytes.
@@ -124,25 +136,51 @@ impl LovComposite {
 pub(crate) fn bytes_of(composite: &Composite) -> usize {
     let pooled =
         |pool: &[u8; POOL_BYTES]| if *pool == [0; POOL_BYTES] { V1_BYTES } else { V3_BYTES };
-    let value = |component: &Component| match &component.place {
-        Place::Mdt => V1_BYTES,
-        // with the objects that it will have, as far as that is known
-        Place::Wanted(template) => {
-            let stripes = usize::try_from(template.stripe_count).unwrap_or(0);
-            pooled(&template.pool) + STRIPE_BYTES * stripes.max(template.osts.len())
-        }
-        Place::Objects(layout) => pooled(&layout.pool) + STRIPE_BYTES * layout.osts.len(),
+    // with the objects that it will have, as far as that is known
+    let wanted = |template: &Template| {
+        let stripes = usize::try_from(template.stripe_count).unwrap_or(0);
+        pooled(&template.pool) + STRIPE_BYTES * stripes.max(template.osts.len())
     };
-    let entries = composite.components.iter().map(|component| ENTRY_BYTES + value(component));
-    HEAD_BYTES + entries.sum::<usize>()
+    let entry = |component: &Component| match &component.place {
+        Place::Mdt | Place::Extension(_) => ENTRY_BYTES + V1_BYTES,
+        Place::Wanted(template) => ENTRY_BYTES + wanted(template),
+        Place::Extendable(template, _) => 2 * ENTRY_BYTES + wanted(template) + V1_BYTES,
+        Place::Objects(layout) => {
+            ENTRY_BYTES + pooled(&layout.pool) + STRIPE_BYTES * layout.osts.len()
+        }
+    };
+    HEAD_BYTES + composite.components.iter().map(entry).sum::<usize>()
+}
+
+/// One entry, or the two of an extendable component.
+fn entries_of(component: &Component, file: Fid) -> Vec<LovEntry> {
+    let (start, end) = (component.extent.start(), component.extent.end());
+    let flags = match &component.place {
+        Place::Mdt | Place::Objects(_) => FLAG_INIT,
+        Place::Wanted(_) | Place::Extendable(..) => 0,
+        Place::Extension(_) => FLAG_EXTENSION,
+    };
+    let own = LovEntry { id: component.id, flags, start, end, lov: lov_of(component, file) };
+    let Place::Extendable(_, step) = &component.place else { return vec![own] };
+    let id = component.id.saturating_add(1);
+    let rest = LovEntry { id, flags: FLAG_EXTENSION, start, end, lov: extension(*step, file) };
+    vec![LovEntry { end: start, ..own }, rest]
+}
+
+/// No objects; the step in the place of a stripe size.
+fn extension(step: u64, file: Fid) -> Lov {
+    let nothing = Lov::of_dir(&Template::default());
+    let stripe_size = u32::try_from(step / STEP_UNIT).unwrap_or(0);
+    Lov { oid: u64::from(file.oid), seq: file.seq, stripe_size, ..nothing }
 }
 
 fn lov_of(component: &Component, file: Fid) -> Lov {
     match &component.place {
         Place::Objects(layout) => Lov::of_file(layout, file),
-        Place::Wanted(template) => {
+        Place::Wanted(template) | Place::Extendable(template, _) => {
             Lov { oid: u64::from(file.oid), seq: file.seq, ..Lov::of_dir(template) }
         }
+        Place::Extension(step) => extension(*step, file),
         Place::Mdt => Lov {
             magic: MAGIC_V1,
             pattern: PATTERN_MDT,
@@ -207,29 +245,45 @@ fn decode_from(value: &[u8], start: Option<u64>) -> Result<CompositeTemplate, Lo
     if shown.mirrors != 0 {
         return Err(LovError::Unsupported("mirrored"));
     }
-    let components = shown.entries.into_iter().map(wanted).collect::<Result<Vec<_>, _>>()?;
-    let starts = components.iter().map(|(start, _)| *start);
-    let first = start.or(components.first().map(|(start, _)| *start)).unwrap_or(0);
-    let ends = std::iter::once(first).chain(components.iter().map(|(_, component)| component.end));
-    if let Some((start, end)) = starts.zip(ends).find(|(start, end)| start != end) {
-        return Err(ComponentError::Gap { start, end }.into());
+    let first = start.or(shown.entries.first().map(|entry| entry.start)).unwrap_or(0);
+    let mut components: Vec<TemplateComponent> = Vec::new();
+    for entry in shown.entries {
+        let end = components.last().map_or(first, |last| last.end);
+        if entry.start != end {
+            return Err(ComponentError::Gap { start: entry.start, end }.into());
+        }
+        if entry.flags & !(FLAG_INIT | FLAG_EXTENSION | FLAGS_OF_MIRRORS) != 0 {
+            return Err(LovError::Pattern(entry.flags));
+        }
+        match entry.extension_size() {
+            Some(step) => extend(components.last_mut(), &entry, step)?,
+            None => components.push(wanted(entry)?),
+        }
     }
-    let components = components.into_iter().map(|(_, component)| component).collect();
     Ok(CompositeTemplate { components })
 }
 
-/// Where a component starts, and what it asks for.
-fn wanted(entry: LovEntry) -> Result<(u64, TemplateComponent), LovError> {
-    if entry.flags & FLAG_EXTENSION != 0 {
-        return Err(LovError::Unsupported("self-extending"));
-    }
-    if entry.flags & !(FLAG_INIT | FLAGS_OF_MIRRORS) != 0 {
-        return Err(LovError::Pattern(entry.flags));
-    }
-    let LovEntry { start, end, lov, .. } = entry;
+/// What a component asks for.
+fn wanted(entry: LovEntry) -> Result<TemplateComponent, LovError> {
+    let LovEntry { end, lov, .. } = entry;
     let wanted = match lov.pattern {
         PATTERN_MDT => Wanted::Mdt,
         _ => Wanted::Striped(template_of(lov)?),
     };
-    Ok((start, TemplateComponent { end, wanted }))
+    Ok(TemplateComponent { end, wanted })
+}
+
+/// The component before an extension gets its extent, in steps.
+fn extend(
+    before: Option<&mut TemplateComponent>,
+    entry: &LovEntry,
+    step: u64,
+) -> Result<(), LovError> {
+    let is_plain = matches!(entry.lov.pattern, 0 | PATTERN_RAID0);
+    let is_begun = entry.flags & FLAG_INIT != 0;
+    let before = before.filter(|before| matches!(before.wanted, Wanted::Striped(_)));
+    let before = before.filter(|_| is_plain && !is_begun && entry.start <= entry.end);
+    let before = before.ok_or(ComponentError::Extension)?;
+    before.extend(entry.end, step);
+    Ok(())
 }
