@@ -68,7 +68,7 @@ pub(crate) fn resolve(
         }
         attr.set_ctime(attr.ctime().max(written));
     }
-    Found { there, lost, is_destroyed: false }
+    Found { there, lost, is_old_layout: false }
 }
 
 /// Stripes of a file, of the first 64.
@@ -78,8 +78,9 @@ pub(crate) struct Found {
     pub(crate) there: u64,
     /// Their object should be there.
     pub(crate) lost: u64,
-    /// An object was destroyed: the file has others, or is gone.
-    pub(crate) is_destroyed: bool,
+    /// An object was destroyed: the file has others, or is gone. Or an object has bytes behind its
+    /// component's end: the component has become longer.
+    pub(crate) is_old_layout: bool,
 }
 
 /// What is known of one object.

@@ -142,6 +142,7 @@ fn prepare(
     let state = State {
         first_file: files.first(),
         swapped: std::collections::BTreeSet::new(),
+        is_stretched: false,
         number,
         hash_key,
         opens: Opens::new(epoch),

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use layout::composite::extend::Chosen;
 use layout::{POOL_BYTES, Template};
 use placement::{Allocator, Ost, PlacementError, Policy, Space};
 use tokio::sync::Notify;
@@ -67,17 +68,10 @@ const SPILL_PERCENT_DEFAULT: u8 = 100;
 /// Pools that a file passes on its way, so that a circle of them ends.
 const SPILLS_MAX: usize = 10;
 
-/// Where a file goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    /// Stripe 0 first.
-    pub(crate) osts: Vec<u32>,
-    /// The pool that its layout names.
-    pub(crate) pool: [u8; POOL_BYTES],
-}
-
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
+    /// Bytes by which files may grow on an OST, since it told its room last.
+    promised: BTreeMap<u32, u64>,
     seed: u64,
     /// By pool, and of no pool with an empty name: each has its own turns and balance.
     allocators: BTreeMap<String, Allocator>,
@@ -91,6 +85,7 @@ impl Spaces {
     pub(crate) fn new(seed: u64) -> Spaces {
         Spaces {
             seen: BTreeMap::new(),
+            promised: BTreeMap::new(),
             seed,
             allocators: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -111,6 +106,7 @@ impl Spaces {
             tracing::info!(target: "mdt", ost = index, bytes_avail = space.bytes_avail, "gets {word}");
         }
         self.seen.insert(index, Seen { space, closed });
+        self.promised.remove(&index);
     }
 
     /// Whether an OST has room for new files, as far as is known.
@@ -121,6 +117,42 @@ impl Spaces {
     /// Whether an OST or data target said that it has no room for new files.
     pub(crate) fn is_closed(&self, index: u32) -> bool {
         self.seen.get(&index).is_some_and(|seen| seen.closed.is_some())
+    }
+
+    /// Bytes by which files may still grow on an OST; without bound while it has told nothing.
+    fn room(&self, ost: &OstAt) -> u64 {
+        let seen = self.seen.get(&ost.index);
+        let told = seen.map_or(u64::MAX, |seen| seen.space.bytes_avail);
+        let promised = self.promised.get(&ost.index).copied().unwrap_or(0);
+        if self.is_open(ost) { told.saturating_sub(promised) } else { 0 }
+    }
+
+    /// How often `bytes` fit on each of the `chosen` OSTs. An OST that is not there has no room;
+    /// while none is known, nothing is said against them.
+    pub(crate) fn fits(&self, chosen: &[u32], bytes: u64, osts: &[OstAt]) -> u64 {
+        self.wanted.notify_one();
+        let mut stripes: BTreeMap<u32, u64> = BTreeMap::new();
+        for index in chosen {
+            *stripes.entry(*index).or_default() += 1;
+        }
+        let times = osts.iter().filter_map(|ost| {
+            let count = stripes.get(&ost.index)?;
+            Some(self.room(ost) / bytes.saturating_mul(*count).max(1))
+        });
+        let times: Vec<u64> = times.collect();
+        match times.iter().min() {
+            _ if osts.is_empty() => u64::MAX,
+            Some(least) if times.len() == stripes.len() => *least,
+            _ => 0,
+        }
+    }
+
+    /// A file may grow by so many bytes on each of these OSTs.
+    pub(crate) fn promise(&mut self, chosen: &[u32], bytes: u64) {
+        for index in chosen {
+            let promised = self.promised.entry(*index).or_default();
+            *promised = promised.saturating_add(bytes);
+        }
     }
 
     fn is_open(&self, ost: &OstAt) -> bool {
@@ -221,38 +253,44 @@ impl Spaces {
         (members, name, pool)
     }
 
-    /// OSTs for a file; `now` in seconds. While all are full the full ones are taken: objects are
-    /// made by the first write, which asks the OST itself, while the figures here may be older than
-    /// what has been removed since.
+    /// OSTs for a file, those with room for `bytes` each if there are such and none is named; `now`
+    /// in seconds. While all are full the full ones are taken: objects are made by the first write,
+    /// which asks the OST itself, while the figures here may be older than what has been removed
+    /// since.
     pub(crate) fn place(
         &mut self,
         template: &Template,
         osts: &[OstAt],
         policy: &Policy,
         now: u64,
-    ) -> Result<Placed, PlacementError> {
+        bytes: u64,
+    ) -> Result<Chosen, PlacementError> {
         self.wanted.notify_one();
         let (members, name, pool) = self.members(template, osts);
         if members.is_empty() && !osts.is_empty() {
             return Err(PlacementError::NoneUsable); // not "none is known yet", for which one waits
         }
         let is_full_taken = !members.iter().any(|ost| self.is_open(ost));
+        let is_named = template.start >= 0 || !template.osts.is_empty();
+        let has_room = |ost: &&OstAt| self.room(ost) >= bytes;
+        let bytes = if is_named || !members.iter().any(has_room) { 0 } else { bytes };
         let known: Vec<Ost> =
-            members.iter().map(|ost| self.candidate(ost, is_full_taken)).collect();
+            members.iter().map(|ost| self.candidate(ost, is_full_taken, bytes)).collect();
         let seed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
         let allocator = self.allocators.entry(name).or_insert_with(|| Allocator::new(seed));
         let osts = allocator.choose(template, &known, policy, now)?;
-        Ok(Placed { osts, pool })
+        Ok(Chosen { osts, pool })
     }
 
-    fn candidate(&self, ost: &OstAt, is_full_taken: bool) -> Ost {
+    fn candidate(&self, ost: &OstAt, is_full_taken: bool, bytes: u64) -> Ost {
         let bytes_avail = self.seen.get(&ost.index).map(|seen| seen.space.bytes_avail);
         let takes = match self.closed(ost) {
             None => true,
             Some(Closed::Full) => is_full_taken,
             Some(Closed::ReadOnly) => false,
         };
-        Ost { index: ost.index, node: ost.node, usable: ost.is_active && takes, bytes_avail }
+        let usable = ost.is_active && takes && (bytes == 0 || self.room(ost) >= bytes);
+        Ost { index: ost.index, node: ost.node, usable, bytes_avail }
     }
 }
 
@@ -262,7 +300,7 @@ mod tests {
 
     fn check(spaces: &mut Spaces, osts: &[OstAt]) -> Result<Vec<u32>, PlacementError> {
         let all = Template { stripe_count: -1, ..Template::default() };
-        let mut chosen = spaces.place(&all, osts, &Policy::default(), 0)?.osts;
+        let mut chosen = spaces.place(&all, osts, &Policy::default(), 0, 0)?.osts;
         chosen.sort_unstable();
         Ok(chosen)
     }
@@ -313,8 +351,8 @@ mod tests {
         template: &Template,
     ) -> Result<(Vec<u32>, String), PlacementError> {
         let osts = [0, 1, 2, 3].map(OstAt::from);
-        let Placed { osts: mut chosen, pool } =
-            spaces.place(template, &osts, &Policy::default(), 0)?;
+        let Chosen { osts: mut chosen, pool } =
+            spaces.place(template, &osts, &Policy::default(), 0, 0)?;
         chosen.sort_unstable();
         Ok((chosen, Template { pool, ..Template::default() }.pool_name()))
     }
@@ -370,5 +408,49 @@ mod tests {
         spaces.set_pools(&pools(&[("flash", &[1])]));
         assert_eq!(spaces.pools["flash"].spill, spill("gone", 80), "what was set stays");
         assert_eq!(spaces.pools.len(), 1);
+    }
+
+    #[test]
+    fn files_grow_where_there_is_room_that_was_not_promised() {
+        let mut spaces = Spaces::new(0);
+        let osts = [0, 1, 2].map(OstAt::from);
+        let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
+        assert_eq!(spaces.fits(&[0], 100_000, &osts), u64::MAX / 100_000, "it told nothing");
+        spaces.told(0, room(500_000), None);
+        spaces.told(1, room(250_000), None);
+        assert_eq!(spaces.fits(&[0, 1], 100_000, &osts), 2);
+        assert_eq!(spaces.fits(&[1, 1], 100_000, &osts), 1, "two stripes on one OST");
+        assert_eq!(spaces.fits(&[0, 9], 100_000, &osts), 0, "an OST that is not there");
+        assert_eq!(spaces.fits(&[9], 100_000, &[]), u64::MAX, "none is known yet");
+        spaces.promise(&[0, 1], 200_000);
+        assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);
+        spaces.told(1, room(250_000), None);
+        assert_eq!(spaces.fits(&[1], 100_000, &osts), 2, "it counts what was written itself");
+        spaces.told(0, room(500_000), Some(Closed::ReadOnly));
+        assert_eq!(spaces.fits(&[0], 1, &osts), 0);
+        let inactive = osts.map(|ost| OstAt { is_active: false, ..ost });
+        assert_eq!(spaces.fits(&[1], 1, &inactive), 0);
+    }
+
+    #[test]
+    fn components_that_grow_go_to_osts_with_room_for_a_step() {
+        let mut spaces = Spaces::new(0);
+        let osts = [0, 1, 2].map(OstAt::from);
+        let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
+        for (index, left) in [(0, 20_000), (1, 900_000), (2, 30_000)] {
+            spaces.told(index, room(left), None);
+        }
+        let mut chosen = |template: &Template, bytes| {
+            let chosen = spaces.place(template, &osts, &Policy::default(), 0, bytes);
+            let mut osts = chosen.expect("OSTs").osts;
+            osts.sort_unstable();
+            osts
+        };
+        let all = Template { stripe_count: -1, ..Template::default() };
+        assert_eq!(chosen(&all, 100_000), [1]);
+        assert_eq!(chosen(&all, 25_000), [1, 2]);
+        assert_eq!(chosen(&all, 1_000_000), [0, 1, 2], "none has so much");
+        let listed = Template { stripe_count: 1, osts: vec![0], ..Template::default() };
+        assert_eq!(chosen(&listed, 100_000), [0], "it was asked for");
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use layout::Template;
+use layout::composite::extend::Chosen;
 use target::{Decided, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
@@ -14,7 +15,7 @@ use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
-use crate::spaces::{OstAt, Placed, Spaces};
+use crate::spaces::{OstAt, Spaces};
 
 /// What an applied operation changes in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub(crate) enum Effect {
     Swapped { bases: Vec<Fid>, other: Fid },
     /// Leases on names of one directory hold for the other.
     NamesMoved { from: Fid, to: Fid, at: Instant },
+    /// Objects that were there got more of a file: the reply waits for the commit.
+    Stretched,
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
     Settles { fid: Fid, at: Instant },
 }
@@ -71,6 +74,8 @@ pub(crate) struct State {
     /// Ids that files of earlier runs gave to others in this run: who reads all layouts one after
     /// the other may miss them.
     pub(crate) swapped: BTreeSet<(u64, u32)>,
+    /// The operation that was applied last is durable before it is answered.
+    pub(crate) is_stretched: bool,
 }
 
 impl State {
@@ -83,15 +88,16 @@ impl State {
         self.objects.draw().ok_or(OpError::CommitFirst)
     }
 
-    /// OSTs for a file.
+    /// OSTs for a file, those with room for `bytes` each if there are such.
     pub(crate) fn place(
         &mut self,
         template: &Template,
         osts: &[OstAt],
         now: Timespec,
-    ) -> Decided<Placed> {
+        bytes: u64,
+    ) -> Decided<Chosen> {
         let now = u64::try_from(now.sec).unwrap_or(0);
-        let chosen = self.spaces.place(template, osts, &self.lod.policy, now);
+        let chosen = self.spaces.place(template, osts, &self.lod.policy, now, bytes);
         chosen.map_err(|error| OpError::Refused(error.errno()))
     }
 
@@ -113,6 +119,7 @@ impl State {
                 Effect::Swapped { bases, other } if other < self.first_file => {
                     self.swapped.extend(bases.iter().map(|base| (base.seq, base.oid)));
                 }
+                Effect::Stretched => self.is_stretched = true,
                 Effect::Swapped { .. } => {} // ids of this run are not swept
                 Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
                 Effect::Settles { fid, at } => self.grants.settle(fid, at),

@@ -286,12 +286,14 @@ impl Mdt {
             incoming.park();
             changing.as_ref().expect("what only reads waits for nobody").ready().await;
         };
+        // of this operation: nothing was awaited since it was applied
+        let is_stretched = std::mem::take(&mut self.engine.state.borrow_mut().is_stretched);
         if changing.is_some() {
             drop(changing);
             self.recalls.drive(); // a lease may have ended in its way, also if it was refused
         }
         let reply = outcome?;
-        if request.has(RequestFlags::SYNC) && request.opcode().modifies() {
+        if is_stretched || (request.has(RequestFlags::SYNC) && request.opcode().modifies()) {
             self.commit().await?;
         }
         Ok(reply)

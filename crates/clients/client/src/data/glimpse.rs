@@ -115,14 +115,14 @@ impl Inner {
     }
 
     /// Puts the true size into what the MDT said of a dirty file. Where its objects went meanwhile,
-    /// the file has others, or is gone.
+    /// the file has others, or is gone; where they have got more of it, the size is asked for again.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         for _ in 0..limits::LAYOUTS_TRIED_MAX {
             let Some(layout) = stat.layout.clone() else { return Ok(()) };
             let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
             let mut attr = stat.attr;
             let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
-            if found.is_destroyed && self.follow(ctx, stat, &layout).await {
+            if found.is_old_layout && self.follow(ctx, stat, &layout).await {
                 continue;
             }
             stat.attr = attr;
@@ -200,8 +200,11 @@ pub(crate) fn settle(
 ) -> Found {
     let objects: Vec<_> =
         (0..layout.stripes()).map(|i| found.get(&i).copied().unwrap_or_default()).collect();
-    let is_destroyed = objects.iter().any(|object| object.layout_version == u32::MAX);
-    Found { is_destroyed, ..size::resolve(attr, mtime_set, must_exist, layout, &objects) }
+    let sizes: Vec<_> =
+        objects.iter().map(|object| (object.exists != 0).then_some(object.size)).collect();
+    let is_destroyed = |object: &OstAttr| object.layout_version == u32::MAX;
+    let is_old_layout = objects.iter().any(is_destroyed) || layout.is_outgrown(&sizes);
+    Found { is_old_layout, ..size::resolve(attr, mtime_set, must_exist, layout, &objects) }
 }
 
 /// One object, as a batch names it.

@@ -140,7 +140,7 @@ impl Client {
         for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(found) {
             let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
             let attr = &mut attrs[index];
-            if settle(attr, mtime_set, must_exist, &question.layout, &objects).is_destroyed {
+            if settle(attr, mtime_set, must_exist, &question.layout, &objects).is_old_layout {
                 match self.getattr(ctx, attr.fid(), None).await {
                     Ok(now) => *attr = now,
                     Err(error) => tracing::debug!(%error, "a listed file went"),

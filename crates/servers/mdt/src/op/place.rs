@@ -5,19 +5,24 @@
 //! them, and when a truncate makes the file that long. A replay takes the layout of the first
 //! reply.
 //!
+//! An extendable component grows in steps while its OSTs have room. The figures behind that are
+//! those that choose OSTs for new files. Where a component with objects grows, the reply waits for
+//! the commit. Otherwise a client could write into the objects of a growth that a crash undoes.
+//!
 //! If an object refuses a layout as old, the layout gets its next generation here, unless another
 //! client has changed it.
 
+use layout::composite::extend::{Chosen, Supply};
 use layout::composite::{Composite, CompositeTemplate, Place};
-use layout::{Asked, FileLayout, Layout, Striping, Template};
-use target::Decided;
+use layout::{Asked, ComponentError, FileLayout, Layout, Striping, Template};
+use target::{Decided, OpError};
 use types::{Errno, Fid, TargetId};
 use wire::body::{Disposition, LayoutReq};
 
 use crate::op::{Answer, Op};
 use crate::perm::{R, W};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
-use crate::spaces::Placed;
+use crate::state::Effect;
 
 /// Gives a file the objects that a write below `behind` needs.
 pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
@@ -134,14 +139,23 @@ impl Op<'_, '_> {
                 if !grown.grew_from(composite) {
                     return Err(Errno::EPROTO.into());
                 }
-                self.tx.grow_layout(inode, grown.clone());
+                self.grow(inode, composite, grown.clone());
             }
             return Ok(());
         }
-        let mut composite = composite.clone();
-        self.fill(&mut composite, behind)?;
-        self.tx.grow_layout(inode, composite);
+        let mut grown = composite.clone();
+        self.fill(&mut grown, behind)?;
+        self.grow(inode, composite, grown);
         Ok(())
+    }
+
+    /// More of the bytes of `inode` have a place.
+    fn grow(&mut self, inode: &mut Inode, before: &Composite, grown: Composite) {
+        if grown.stretches(before) {
+            self.tx.effects.push(Effect::Stretched);
+            planted::reached("mdt: a component with objects grew");
+        }
+        self.tx.grow_layout(inode, grown);
     }
 
     /// A planted bug.
@@ -197,8 +211,7 @@ impl Op<'_, '_> {
 
     /// Objects as a striping wants them.
     fn objects_for(&mut self, template: &Template) -> Decided<Layout> {
-        template.check().map_err(|error| error.errno())?;
-        let Placed { osts, pool } = self.state.place(template, &(self.osts)(), self.tx.now)?;
+        let Chosen { osts, pool } = self.choose(template, 0)?;
         Ok(Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -212,15 +225,7 @@ impl Op<'_, '_> {
 
     /// Objects for every component that bytes below `behind` need.
     fn fill(&mut self, composite: &mut Composite, behind: u64) -> Decided<()> {
-        for index in composite.missing(behind).collect::<Vec<_>>() {
-            let Place::Wanted(template) = composite.components[index].place.clone() else {
-                continue;
-            };
-            let objects = self.objects_for(&template)?;
-            composite.instantiate(index, objects).map_err(|error| error.errno())?;
-            planted::reached("mdt: a component of a file got objects");
-        }
-        Ok(())
+        composite.extend(behind, self)
     }
 
     fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {
@@ -236,5 +241,37 @@ impl Op<'_, '_> {
             wanted = wanted.or(&default);
         }
         Ok(wanted.or(&self.state.lod.template().into()))
+    }
+}
+
+impl Supply for Op<'_, '_> {
+    type Error = OpError;
+
+    fn choose(&mut self, wanted: &Template, bytes: u64) -> Decided<Chosen> {
+        wanted.check().map_err(|error| error.errno())?;
+        self.state.place(wanted, &(self.osts)(), self.tx.now, bytes)
+    }
+
+    fn base(&mut self) -> Decided<Fid> {
+        planted::reached("mdt: a component of a file got objects");
+        self.state.draw_object()
+    }
+
+    fn fits(&self, osts: &[u32], bytes: u64) -> u64 {
+        self.state.spaces.fits(osts, bytes, &(self.osts)())
+    }
+
+    fn promise(&mut self, osts: &[u32], bytes: u64) {
+        self.state.spaces.promise(osts, bytes);
+    }
+
+    /// All OSTs of the pool, or those of a list, are full or out of use.
+    fn is_lack(error: &OpError) -> bool {
+        let lacks = [Errno::ENOSPC, Errno::EREMOTEIO];
+        matches!(error, OpError::Refused(errno) if lacks.contains(errno))
+    }
+
+    fn refuse(&self, error: ComponentError) -> OpError {
+        error.errno().into()
     }
 }

@@ -88,7 +88,9 @@ fn kinds(asked: &Asked) -> Vec<Kind> {
             .iter()
             .map(|part| match &part.wanted {
                 Wanted::Mdt => (part.end, 0, 0, String::new()),
-                Wanted::Striped(template) => kind(part.end, template),
+                Wanted::Striped(template) | Wanted::Extendable(template, _) => {
+                    kind(part.end, template)
+                }
             })
             .collect(),
     }
@@ -107,6 +109,9 @@ fn shown(asked: &Asked) -> String {
                 match &part.wanted {
                     Wanted::Mdt => format!("to {end} at the MDT"),
                     Wanted::Striped(template) => format!("to {end} {}", striping(template)),
+                    Wanted::Extendable(template, step) => {
+                        format!("to {end} {} in steps of {step} bytes", striping(template))
+                    }
                 }
             };
             template.components.iter().map(part).collect::<Vec<_>>().join("; ")

@@ -13,6 +13,8 @@ use wire::{Attr, Opcode};
 use super::rig::Rig;
 use crate::record::DestroyRecord;
 
+mod extending;
+
 const MIB: u64 = 1 << 20;
 const O_RDWR: u32 = 2;
 
