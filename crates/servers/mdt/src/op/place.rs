@@ -225,7 +225,9 @@ impl Op<'_, '_> {
 
     /// Objects for every component that bytes below `behind` need.
     fn fill(&mut self, composite: &mut Composite, behind: u64) -> Decided<()> {
-        composite.extend(behind, self)
+        composite.extend(behind, self)?;
+        assert_eq!(composite.missing(behind).next(), None, "these bytes have a place now");
+        Ok(())
     }
 
     fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {

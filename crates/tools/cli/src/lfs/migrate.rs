@@ -40,14 +40,14 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern"]
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"]
     )]
     copy: Option<PathBuf>,
     /// Ask for what `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "copy"]
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Move directories to other MDTs (not yet).

@@ -23,13 +23,13 @@ const COMMAND: &str = "lfs setstripe";
 /// Arguments of `lfs setstripe`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -E 64m -c 1 -E -1 -c 8 results/    large files over more OSTs than small ones\n  lfs setstripe --component-del -I 3 big.dat       without its third component\n  lfs setstripe -d results/            back to the file system's default"
+    after_help = "Examples:\n  lfs setstripe -c 4 -S 4m big.dat     a new file over four OSTs in stripes of 4 MiB\n  lfs setstripe -c -1 results/         new files in results/ go over all OSTs\n  lfs setstripe -E 64m -c 1 -E -1 -c 8 results/    large files over more OSTs than small ones\n  lfs setstripe -E 1g -z 64m -p flash -E -1 -p disk d    on to the disks where flash is full\n  lfs setstripe --component-del -I 3 big.dat       without its third component\n  lfs setstripe -d results/            back to the file system's default"
 )]
 pub(super) struct Args {
     #[command(flatten)]
     parts: Parts,
     /// Remove the default of a directory.
-    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern"])]
+    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"])]
     delete: bool,
     /// Add the components to files that end before the end of the file.
     #[arg(long, visible_alias = "comp-add", requires = "end")]
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(
         long,
         visible_alias = "comp-del",
-        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "delete"]
+        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
     )]
     component_del: bool,
     /// The component that goes first.
@@ -63,14 +63,14 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "delete", "component_add", "component_del"]
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
     )]
     copy: Option<PathBuf>,
     /// Ask for what `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "delete", "component_add", "component_del", "copy"]
+        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Files to create (or that have no layout yet), directories whose default to set.

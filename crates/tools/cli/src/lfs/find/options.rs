@@ -96,6 +96,13 @@ const PREDICATES: &[Declared] = &[
         "Some component has its objects; ^init: has none yet",
     ),
     (
+        "extension-size",
+        Some('z'),
+        &["ext-size"],
+        "[+-]N[kMG]",
+        "Bytes by which some component grows at a time",
+    ),
+    (
         "mdt",
         Some('m'),
         &["mdt-index"],
@@ -238,6 +245,7 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "component-start" => Test::ComponentStart(Bound::bytes(value)?),
         "component-end" => Test::ComponentEnd(end_of(value)?),
         "component-flags" => Test::ComponentInit(is_init(value)?),
+        "extension-size" => Test::ExtensionSize(Bound::bytes(value)?),
         _ => Test::Pattern(value.to_owned()),
     })
 }

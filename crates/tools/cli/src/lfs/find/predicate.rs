@@ -57,6 +57,8 @@ pub(super) enum Test {
     ComponentEnd(Bound),
     /// Some component has its objects, or some has not.
     ComponentInit(bool),
+    /// Of some component that grows in steps.
+    ExtensionSize(Bound),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,6 +152,9 @@ impl Test {
             Test::ComponentStart(bound) => some(&|entry| bound.holds_up(entry.start)),
             Test::ComponentEnd(bound) => some(&|entry| bound.holds_up(entry.end)),
             Test::ComponentInit(init) => some(&|entry| entry.is_instantiated() == *init),
+            Test::ExtensionSize(bound) => {
+                some(&|entry| entry.extension_size().is_some_and(|size| bound.holds_up(size)))
+            }
             _ => layout.last().is_some_and(|lov| self.by_striping(lov, is_dir)),
         }
     }
@@ -231,7 +236,10 @@ mod tests {
         let entry = |id, flags, start, end, lov| LovEntry { id, flags, start, end, lov };
         let bare = Lov { stripe_count: 4, stripes: Vec::new(), pool: [0; 16], ..lov() };
         let first = entry(1, layout::lov::composite::FLAG_INIT, 0, 1 << 20, lov());
-        let entries = vec![first, entry(2, 0, 1 << 20, u64::MAX, bare)];
+        let step = Lov { stripe_size: 64 << 10, ..bare.clone() };
+        let extension = layout::lov::composite::FLAG_EXTENSION;
+        let rest = entry(3, extension, 2 << 20, u64::MAX, step);
+        let entries = vec![first, entry(2, 0, 1 << 20, 2 << 20, bare), rest];
         let file = LovAny::Composite(layout::lov::composite::LovComposite {
             generation: 2,
             flags: 0,
@@ -239,8 +247,9 @@ mod tests {
             entries,
         });
         let yes = [
-            Test::Components(bound("2")),
+            Test::Components(bound("3")),
             Test::StripeCount(bound("2")),
+            Test::ExtensionSize(bound("64M")),
             Test::ComponentStart(bound("1M")),
             Test::ComponentEnd(bound("+1G")),
             Test::ComponentInit(true),
@@ -249,8 +258,9 @@ mod tests {
             Test::Pool("flash".into()),
         ];
         let no = [
-            Test::Components(bound("+2")),
+            Test::Components(bound("+3")),
             Test::StripeCount(bound("4")),
+            Test::ExtensionSize(bound("+64M")),
             Test::ComponentEnd(bound("-1M")),
             Test::Pattern("mdt".into()),
         ];

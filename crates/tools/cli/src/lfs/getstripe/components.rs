@@ -16,9 +16,33 @@ pub(super) fn end_of(end: u64) -> String {
     if end == END_OF_FILE { "EOF".into() } else { end.to_string() }
 }
 
-/// `init`, or 0.
+/// `init`, `extension`, or 0.
 pub(super) fn flags_of(entry: &LovEntry) -> String {
-    if entry.is_instantiated() { "init".into() } else { "0".into() }
+    match entry.extension_size() {
+        Some(_) => "extension".into(),
+        None if entry.is_instantiated() => "init".into(),
+        None => "0".into(),
+    }
+}
+
+/// The striping of one component. An extension has no stripes: the place of their size holds the
+/// step.
+pub(super) fn own(shown: &Shown, entry: &LovEntry) -> Shown {
+    let stripe_size = if entry.extension_size().is_some() { 0 } else { entry.lov.stripe_size };
+    shown.with(Lov { stripe_size, ..entry.lov.clone() })
+}
+
+/// The field of a stripe's size, or of a step's in an extension, without the prefix.
+fn size_of(entry: &LovEntry, size: u32) -> (&'static str, u64) {
+    match entry.extension_size() {
+        Some(step) => ("extension_size:", step),
+        None => ("stripe_size:", size.into()),
+    }
+}
+
+/// Stripes of a component; an extension has none.
+fn count_of(entry: &LovEntry, count: i32) -> i32 {
+    if entry.extension_size().is_some() { 0 } else { count }
 }
 
 /// Head, and each component with its striping; as YAML too.
@@ -59,27 +83,31 @@ fn part(args: &Args, shown: &Shown, entry: &LovEntry) -> String {
     line("lcme_flags:", &flags_of(entry));
     line("lcme_extent.e_start:", &entry.start.to_string());
     line("lcme_extent.e_end:", &end_of(entry.end));
-    let own = shown.with(entry.lov.clone());
+    let values = fields::values(&own(shown, entry), args.raw);
     if shown.is_dir && !args.yaml {
-        out.push_str(&on_one_line(&fields::values(&own, args.raw)));
+        out.push_str(&on_one_line(entry, &values));
     } else {
-        out.push_str(&striping(args, &own, &entry.lov));
+        out.push_str(&striping(args, entry, values));
     }
     out
 }
 
 /// A component of a directory's default.
-fn on_one_line(values: &Values) -> String {
+fn on_one_line(entry: &LovEntry, values: &Values) -> String {
     let Values { count, size, pattern, offset, pool, .. } = values;
     let tail =
         if pool.is_empty() { String::new() } else { format!("       pool:          {pool}") };
+    let (name, size) = size_of(entry, *size);
+    let count = count_of(entry, *count);
     format!(
-        "      stripe_count:  {count}       stripe_size:   {size}       pattern:       {pattern}       stripe_offset: {offset}{tail}\n"
+        "      stripe_count:  {count}       {name:<14} {size}       pattern:       {pattern}       stripe_offset: {offset}{tail}\n"
     )
 }
 
-fn striping(args: &Args, own: &Shown, lov: &Lov) -> String {
-    let Values { count, size, pattern, generation, offset, pool } = fields::values(own, args.raw);
+fn striping(args: &Args, entry: &LovEntry, values: Values) -> String {
+    let lov = &entry.lov;
+    let Values { count, size, pattern, generation, offset, pool } = values;
+    let (size_name, size) = size_of(entry, size);
     let is_at_mdt = pattern == "mdt";
     let mut out = String::new();
     let mut line = |name: &str, value: &dyn std::fmt::Display| {
@@ -90,8 +118,8 @@ fn striping(args: &Args, own: &Shown, lov: &Lov) -> String {
         line("lmm_seq:", &format!("{:#x}", lov.seq));
         line("lmm_object_id:", &format!("{:#x}", lov.oid));
     }
-    line("lmm_stripe_count:", &count);
-    line("lmm_stripe_size:", &size);
+    line("lmm_stripe_count:", &count_of(entry, count));
+    line(&format!("lmm_{size_name}"), &size);
     line("lmm_pattern:", &pattern);
     // without objects its place holds the first OST
     line("lmm_layout_gen:", &if lov.stripes.is_empty() { 0 } else { generation });
@@ -118,16 +146,18 @@ fn striping(args: &Args, own: &Shown, lov: &Lov) -> String {
 /// The components as JSON.
 pub(super) fn json(args: &Args, shown: &Shown, parts: &LovComposite) -> Value {
     let one = |entry: &LovEntry| {
-        let own = shown.with(entry.lov.clone());
+        let own = own(shown, entry);
         let Values { count, size, pattern, offset, pool, .. } = fields::values(&own, args.raw);
+        let (size_name, size) = size_of(entry, size);
+        let size_name = format!("lmm_{}", size_name.trim_end_matches(':'));
         let object = |stripe: &layout::lov::Stripe| json!({"l_ost_idx": stripe.ost, "l_fid": stripe.object.to_string()});
         json!({
             "lcme_id": entry.id,
             "lcme_flags": flags_of(entry),
             "lcme_extent.e_start": entry.start,
             "lcme_extent.e_end": end_of(entry.end),
-            "lmm_stripe_count": count,
-            "lmm_stripe_size": size,
+            "lmm_stripe_count": count_of(entry, count),
+            size_name: size,
             "lmm_pattern": pattern,
             "lmm_stripe_offset": offset,
             "lmm_pool": pool,
@@ -241,6 +271,61 @@ mod tests {
         assert_eq!(check("--component-count", file(true)), "2\n");
         assert_eq!(check("-E", file(true)), "lcme_extent.e_end: 65536\nlcme_extent.e_end: EOF\n");
         assert_eq!(check("-I", dir()), "lcme_id:           N/A\nlcme_id:           N/A\n");
+    }
+
+    /// `lfs setstripe -E 1G -z 64M -E -1 -z 256M` after the first write, the example of Lustre's
+    /// manual.
+    fn extended(is_dir: bool) -> Shown {
+        let part = |(end, step)| {
+            let stripe_count = 1;
+            let template = Template { stripe_size: 1 << 20, stripe_count, ..Template::default() };
+            TemplateComponent { end, wanted: Wanted::Extendable(template, step) }
+        };
+        let components = [(1 << 30, 64 << 20), (END_OF_FILE, 256 << 20)].map(part).into();
+        let wanted = CompositeTemplate { components };
+        let mut made = wanted.resolve(&Template::default()).expect("a layout");
+        let objects = Layout::plain(Fid::new(0x1_0000_0000, 5), 1 << 20, 1);
+        made.instantiate(0, objects).expect("it had none");
+        let layout = match is_dir {
+            true => LovComposite::of_dir(&wanted).expect("a default"),
+            false => LovComposite::of_file(&made, Fid::new(0x2_0000_0401, 7)),
+        };
+        Shown { is_dir, layout: Some(LovAny::Composite(layout)), ..file(false) }
+    }
+
+    #[test]
+    fn an_extension_shows_its_step() {
+        let expected = "    lcme_id:             2
+    lcme_mirror_id:      0
+    lcme_flags:          extension
+    lcme_extent.e_start: 67108864
+    lcme_extent.e_end:   1073741824
+      lmm_stripe_count:  0
+      lmm_extension_size: 67108864
+      lmm_pattern:       raid0
+      lmm_layout_gen:    0
+      lmm_stripe_offset: -1
+
+    lcme_id:             3
+    lcme_mirror_id:      0
+    lcme_flags:          0
+    lcme_extent.e_start: 1073741824
+    lcme_extent.e_end:   1073741824
+      lmm_stripe_count:  1
+      lmm_stripe_size:   1048576
+";
+        let shown = check("", extended(false));
+        assert!(shown.contains(expected), "{shown}");
+        let default = check("-d", extended(true));
+        let line =
+            "      stripe_count:  0       extension_size: 67108864       pattern:       raid0";
+        assert!(default.contains(line), "{default}");
+        assert_eq!(check("-z", extended(false)), "67108864\n");
+        assert_eq!(check("-z", file(false)), "0\n");
+        let flags = check("--component-flags", extended(false));
+        assert!(flags.starts_with("lcme_flags:        init\nlcme_flags:        extension\n"));
+        let value: Value = serde_json::from_str(&check("--json", extended(false))).expect("JSON");
+        assert_eq!(value[0]["components"][3]["lmm_extension_size"], 256 << 20);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Single fields of a layout. For a plain layout the component fields have the values of one
 //! component that covers everything.
 
+use layout::lov::composite::{LovComposite, LovEntry};
+
 use super::components;
 use super::shown::Shown;
 
@@ -40,7 +42,7 @@ pub(super) struct Fields {
     /// End of the component.
     #[arg(short = 'E', long = "component-end", visible_alias = "comp-end")]
     pub(super) component_end: bool,
-    /// Extension size of the component.
+    /// Bytes by which a component grows at a time; of the first one that does.
     #[arg(short = 'z', long = "extension-size", visible_alias = "ext-size")]
     pub(super) extension_size: bool,
     /// Number of components; 0 for a plain layout.
@@ -118,24 +120,24 @@ pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static 
         asked.map(|(_, name, value)| (*name, value.clone())).collect::<Vec<_>>()
     };
     let mut all = only(&whole);
-    let of_components = [
-        fields.component_id,
-        fields.component_flags,
-        fields.component_start,
-        fields.component_end,
-        fields.extension_size,
-    ];
+    let of_components =
+        [fields.component_id, fields.component_flags, fields.component_start, fields.component_end];
     match shown.components().filter(|_| of_components.contains(&true)) {
         None => {
-            all.extend(only(&extent(fields, "0".into(), "0".into(), "0".into(), "EOF".into())));
+            let first =
+                |parts: &LovComposite| parts.entries.iter().find_map(LovEntry::extension_size);
+            let step = shown.components().and_then(first).unwrap_or(0);
+            let whole = ["0", "0", "0", "EOF"].map(str::to_owned);
+            all.extend(only(&extent(fields, whole, step)));
             all.extend(only(&striping(fields, shown, raw)));
         }
         Some(parts) => {
             for entry in &parts.entries {
                 let id = if shown.is_dir { "N/A".to_owned() } else { entry.id.to_string() };
                 let (start, end) = (entry.start.to_string(), components::end_of(entry.end));
-                all.extend(only(&extent(fields, id, components::flags_of(entry), start, end)));
-                all.extend(only(&striping(fields, &shown.with(entry.lov.clone()), raw)));
+                let part = [id, components::flags_of(entry), start, end];
+                all.extend(only(&extent(fields, part, entry.extension_size().unwrap_or(0))));
+                all.extend(only(&striping(fields, &components::own(shown, entry), raw)));
             }
         }
     }
@@ -144,13 +146,14 @@ pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static 
 
 type Field = (bool, &'static str, String);
 
-fn extent(fields: &Fields, id: String, flags: String, start: String, end: String) -> [Field; 5] {
+fn extent(fields: &Fields, part: [String; 4], step: u64) -> [Field; 5] {
+    let [id, flags, start, end] = part;
     [
         (fields.component_id, "lcme_id:", id),
         (fields.component_flags, "lcme_flags:", flags),
         (fields.component_start, "lcme_extent.e_start:", start),
         (fields.component_end, "lcme_extent.e_end:", end),
-        (fields.extension_size, "lmm_extension_size:", "0".into()),
+        (fields.extension_size, "lmm_extension_size:", step.to_string()),
     ]
 }
 

@@ -61,9 +61,9 @@ struct Options {
     /// Where the bytes are: raid0 on OSTs, mdt with the inode (first component only).
     #[arg(short = 'L', long = "layout", value_name = "PATTERN")]
     pattern: Vec<String>,
-    /// Components that grow by so much (not yet).
-    #[arg(short = 'z', long = "extension-size", value_name = "SIZE", hide = true)]
-    extension: Vec<String>,
+    /// Grow by so much at a time while the OSTs have room; then the next component goes on.
+    #[arg(short = 'z', long = "extension-size", visible_alias = "ext-size", value_name = "SIZE", value_parser = size::parse)]
+    extension: Vec<u64>,
     /// Mirrors (not yet).
     #[arg(short = 'N', long = "mirror-count", value_name = "COUNT", num_args = 0..=1, hide = true)]
     mirrors: Vec<String>,
@@ -79,7 +79,7 @@ enum Word {
     Pool(String),
     Osts(String),
     Pattern(String),
-    Extension,
+    Extension(u64),
     Mirrors,
 }
 
@@ -111,7 +111,7 @@ impl FromArgMatches for Parts {
         take("pool", options.pool.into_iter().map(Word::Pool).collect());
         take("osts", options.osts.into_iter().map(Word::Osts).collect());
         take("pattern", options.pattern.into_iter().map(Word::Pattern).collect());
-        take("extension", options.extension.iter().map(|_| Word::Extension).collect());
+        take("extension", options.extension.into_iter().map(Word::Extension).collect());
         if matches.contains_id("mirrors") {
             take("mirrors", vec![Word::Mirrors]);
         }
@@ -134,6 +134,7 @@ struct Said {
     index: Option<i32>,
     pool: Option<String>,
     osts: Option<String>,
+    extension: Option<u64>,
     is_at_mdt: bool,
 }
 
@@ -157,6 +158,9 @@ impl Parts {
             if one.is_at_mdt {
                 return Err("Option 'layout mdt' needs a component: -E END -L mdt".to_owned());
             }
+            if one.extension.is_some() {
+                return Err("Option 'extension-size' needs a component: -E END -z SIZE".to_owned());
+            }
             let named = one.named()?;
             return Ok((named.template.clone().into(), vec![named]));
         }
@@ -170,7 +174,10 @@ impl Parts {
             } else {
                 let named = said.named()?;
                 stripings.push(named.clone());
-                Wanted::Striped(named.template)
+                match said.extension {
+                    None => Wanted::Striped(named.template),
+                    Some(step) => Wanted::Extendable(named.template, step),
+                }
             };
             components.push(TemplateComponent { end, wanted });
         }
@@ -202,7 +209,12 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
             "mdt" => said.is_at_mdt = true,
             other => return Err(format!("bad layout '{other}': raid0 or mdt")),
         },
-        Word::Extension => return Err("self-extending components are not there yet".to_owned()),
+        Word::Extension(size) => {
+            if *size == 0 || !size.is_multiple_of(STRIPE_SIZE_UNIT) {
+                return Err(format!("bad extension size {size}, must be a multiple of 64k"));
+            }
+            said.extension = Some(*size);
+        }
         Word::Mirrors => return Err("mirrors are not there yet".to_owned()),
     }
     Ok(())
@@ -224,7 +236,7 @@ fn end_of(text: &str) -> Result<u64, String> {
 }
 
 impl Said {
-    /// What the next component takes over, as in Lustre: but for what names OSTs.
+    /// What the next component takes over, as in Lustre: not its steps, nor OSTs by their numbers.
     fn inherited(&self) -> Said {
         if self.is_at_mdt {
             return Said::default();
@@ -239,6 +251,7 @@ impl Said {
             (self.index.is_some(), "stripe-index"),
             (self.osts.is_some(), "ost-list"),
             (self.pool.is_some(), "pool"),
+            (self.extension.is_some(), "extension-size"),
         ];
         match options.iter().find(|(is_said, _)| *is_said) {
             Some((_, option)) => {
@@ -318,7 +331,7 @@ mod tests {
         }
     }
 
-    /// `END:mdt` or `END:COUNTxSIZE@POOL` of each component, in KiB.
+    /// `END:mdt` or `END:COUNTxSIZE@POOL` of each component, in KiB; behind it `+` and its step.
     fn parts(line: &str) -> String {
         let Asked::Composite(template) = check(line).expect(line) else { panic!("{line}: plain") };
         let part = |part: &TemplateComponent| {
@@ -326,9 +339,13 @@ mod tests {
                 if part.end == END_OF_FILE { "eof".into() } else { (part.end >> 10).to_string() };
             match &part.wanted {
                 Wanted::Mdt => format!("{end}:mdt"),
-                Wanted::Striped(one) => {
+                Wanted::Striped(one) | Wanted::Extendable(one, _) => {
                     let (count, size) = (one.stripe_count, one.stripe_size >> 10);
-                    format!("{end}:{count}x{size}@{}", one.pool_name())
+                    let step = match &part.wanted {
+                        Wanted::Extendable(_, step) => format!("+{}", step >> 10),
+                        _ => String::new(),
+                    };
+                    format!("{end}:{count}x{size}@{}{step}", one.pool_name())
                 }
             }
         };
@@ -372,6 +389,11 @@ mod tests {
                 "131072:2x1024@a 1048576:2x1024@a eof:8x1024@a",
             ),
             ("--component-end 64k --layout mdt --comp-end -1 f", "64:mdt eof:0x0@"),
+            ("-E 1G -z 64M -E -1 -z 256M f", "1048576:0x0@+65536 eof:0x0@+262144"),
+            (
+                "-E 64K -L mdt -E 1G -c 1 -p flash --ext-size 64M -E -1 -p disk f",
+                "64:mdt 1048576:1x0@flash+65536 eof:1x0@disk",
+            ),
         ] {
             assert_eq!(parts(line), want, "{line}");
         }
@@ -402,7 +424,14 @@ mod tests {
             ("-E -1 -L mdt f", "ends at 1073741824 at most"),
             ("-L mdt f", "needs a component"),
             ("-L raid1 f", "bad layout 'raid1'"),
-            ("-z 64M -E 1G f", "self-extending"),
+            ("-z 64M f", "'extension-size' needs a component"),
+            ("-E 1G -z 100000 f", "bad extension size 100000, must be a multiple of 64k"),
+            ("-E 1G -z 0 f", "bad extension size 0"),
+            ("-E 1G -z 8T f", "extension size 8796093022208 is no multiple"),
+            (
+                "-E 64K -L mdt -z 64K -E -1 f",
+                "Option 'extension-size' can't be specified with Data-on-MDT component",
+            ),
             ("-N2 f", "mirrors"),
         ] {
             let error = check(line).expect_err(line);

@@ -10,6 +10,8 @@ struct Part {
     end: Option<u64>,
     is_at_mdt: bool,
     template: Template,
+    /// It is room for the one before it, which gets so much of it at a time.
+    extension: Option<u64>,
 }
 
 /// Reads one layout.
@@ -32,7 +34,10 @@ pub(super) fn parse(text: &str) -> Result<Asked, String> {
         [] => Err("there is no layout in it".to_owned()),
         [one] if one.end.is_none() => Ok(one.template.clone().into()),
         _ => {
-            let components = parts.into_iter().map(Part::component).collect::<Result<_, _>>()?;
+            let mut components = Vec::new();
+            for part in parts {
+                part.add_to(&mut components)?;
+            }
             Ok(Asked::Composite(CompositeTemplate { components }))
         }
     }
@@ -56,6 +61,10 @@ impl Part {
                 self.template.stripe_size =
                     u32::try_from(size).map_err(|_| format!("'{value}' is no stripe size"))?;
             }
+            "lmm_extension_size" => {
+                let size = value.parse().map_err(|_| format!("'{value}' is no number"))?;
+                self.extension = Some(size);
+            }
             "lmm_stripe_offset" => self.template.start = small()?,
             "lmm_pool" => {
                 self.template.pool =
@@ -66,10 +75,21 @@ impl Part {
         Ok(())
     }
 
-    fn component(self) -> Result<TemplateComponent, String> {
+    /// A component more; an extension is the rest of the one before it.
+    fn add_to(self, components: &mut Vec<TemplateComponent>) -> Result<(), String> {
         let end = self.end.ok_or("a component has no lcme_extent.e_end")?;
-        let wanted = if self.is_at_mdt { Wanted::Mdt } else { Wanted::Striped(self.template) };
-        Ok(TemplateComponent { end, wanted })
+        let wanted = match (self.extension, components.pop()) {
+            (None, before) => {
+                components.extend(before);
+                if self.is_at_mdt { Wanted::Mdt } else { Wanted::Striped(self.template) }
+            }
+            (Some(step), Some(TemplateComponent { wanted: Wanted::Striped(template), .. })) => {
+                Wanted::Extendable(template, step)
+            }
+            (Some(_), _) => return Err("an extension follows no component on OSTs".to_owned()),
+        };
+        components.push(TemplateComponent { end, wanted });
+        Ok(())
     }
 }
 
@@ -113,9 +133,28 @@ mod tests {
         let want = CompositeTemplate { components: components.into() };
         assert_eq!(parse(text), Ok(Asked::Composite(want)));
         let plain = "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\nlmm_pool: disk\n";
-        assert_eq!(parse(plain), Ok(Asked::Plain(disk)));
+        assert_eq!(parse(plain), Ok(Asked::Plain(disk.clone())));
+        let extended = "- lcme_id: 1
+lcme_flags: init
+lcme_extent.e_end: 67108864
+lmm_stripe_count: 2
+lmm_stripe_size: 1048576
+lmm_pool: disk
+- lcme_id: 2
+lcme_flags: extension
+lcme_extent.e_end: EOF
+lmm_stripe_count: 0
+lmm_extension_size: 67108864
+";
+        let wanted = Wanted::Extendable(disk.clone(), 64 << 20);
+        let components = vec![TemplateComponent { end: END_OF_FILE, wanted }];
+        assert_eq!(parse(extended), Ok(Asked::Composite(CompositeTemplate { components })));
         for (wrong, part) in [
             ("", "no layout"),
+            (
+                "- lcme_id: 1\nlcme_extent.e_end: EOF\nlmm_extension_size: 65536",
+                "follows no component on OSTs",
+            ),
             ("lmm_stripe_count: many", "line 1: lmm_stripe_count: 'many' is no number"),
             ("- lcme_id: 1\n- lcme_id: 2", "no lcme_extent.e_end"),
             ("lmm_pool: a/b", "lmm_pool: a pool's name"),
