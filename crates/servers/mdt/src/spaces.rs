@@ -41,6 +41,14 @@ struct Seen {
     closed: Option<Closed>,
 }
 
+/// Bytes by which files may grow on an OST, and that its last word may not know of. They count
+/// until it has told its room twice: what it tells first may be older than they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct Promised {
+    since_last: u64,
+    before: u64,
+}
+
 /// Where files go that want a pool which is filling up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spill {
@@ -70,8 +78,7 @@ const SPILLS_MAX: usize = 10;
 
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
-    /// Bytes by which files may grow on an OST, since it told its room last.
-    promised: BTreeMap<u32, u64>,
+    promised: BTreeMap<u32, Promised>,
     seed: u64,
     /// By pool, and of no pool with an empty name: each has its own turns and balance.
     allocators: BTreeMap<String, Allocator>,
@@ -106,7 +113,9 @@ impl Spaces {
             tracing::info!(target: "mdt", ost = index, bytes_avail = space.bytes_avail, "gets {word}");
         }
         self.seen.insert(index, Seen { space, closed });
-        self.promised.remove(&index);
+        if let Some(promised) = self.promised.get_mut(&index) {
+            *promised = Promised { since_last: 0, before: promised.since_last };
+        }
     }
 
     /// Whether an OST has room for new files, as far as is known.
@@ -123,7 +132,9 @@ impl Spaces {
     fn room(&self, ost: &OstAt) -> u64 {
         let seen = self.seen.get(&ost.index);
         let told = seen.map_or(u64::MAX, |seen| seen.space.bytes_avail);
-        let promised = self.promised.get(&ost.index).copied().unwrap_or(0);
+        let Promised { since_last, before } =
+            self.promised.get(&ost.index).copied().unwrap_or_default();
+        let promised = since_last.saturating_add(before);
         if self.is_open(ost) { told.saturating_sub(promised) } else { 0 }
     }
 
@@ -151,7 +162,7 @@ impl Spaces {
     pub(crate) fn promise(&mut self, chosen: &[u32], bytes: u64) {
         for index in chosen {
             let promised = self.promised.entry(*index).or_default();
-            *promised = promised.saturating_add(bytes);
+            promised.since_last = promised.since_last.saturating_add(bytes);
         }
     }
 
@@ -424,6 +435,8 @@ mod tests {
         assert_eq!(spaces.fits(&[9], 100_000, &[]), u64::MAX, "none is known yet");
         spaces.promise(&[0, 1], 200_000);
         assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);
+        spaces.told(1, room(250_000), None);
+        assert_eq!(spaces.fits(&[1], 100_000, &osts), 0, "this may be older than the promise");
         spaces.told(1, room(250_000), None);
         assert_eq!(spaces.fits(&[1], 100_000, &osts), 2, "it counts what was written itself");
         spaces.told(0, room(500_000), Some(Closed::ReadOnly));

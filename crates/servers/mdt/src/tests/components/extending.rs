@@ -37,12 +37,12 @@ fn remake(world: &mut World, name: &str) {
     (world.file, world.handle) = (made.attr.fid(), made.handle);
 }
 
-/// What each OST says of its room.
+/// What each OST says of its room, often enough to count what it promised before.
 fn told(world: &World, room: [u64; 4]) {
     let mut state = world.rig.engine.state.borrow_mut();
     for (ost, bytes_avail) in (0_u32..).zip(room) {
         let space = Space { bytes: 4096 * MIB, bytes_avail, files_free: 1 << 20 };
-        state.spaces.told(ost, space, None);
+        (0..2).for_each(|_| state.spaces.told(ost, space, None));
     }
 }
 
