@@ -176,6 +176,8 @@ planted::bugs! {
         give_objects_twice,
         /// A file takes over another one's objects although one of the layouts has changed.
         swap_without_check,
+        /// A component grows on OSTs without a look at their room.
+        grow_without_room,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

@@ -14,6 +14,7 @@
 mod damaged;
 mod dead;
 mod fence;
+mod growing;
 mod kernel;
 mod killed;
 mod layouts;

@@ -23,6 +23,7 @@ pub const MARKS: &[&str] = &[
     "fuse: a name was called back",
     "import: a client learned that it was evicted",
     "mdt: a component of a file got objects",
+    "mdt: a component with objects grew",
     "mdt: a change waited for a lease",
     "mdt: a change waited for another client's commit",
     "mdt: a change waited for leases of the instance before",

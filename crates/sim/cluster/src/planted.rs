@@ -88,6 +88,7 @@ planted! {
     mdt.replay_draws_new_objects in storm;
     mdt.truncate_without_objects in calm;
     mdt.swap_without_check in migrations;
+    mdt.grow_without_room in layouts;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

@@ -81,6 +81,8 @@ struct DiskState {
     fail_sync: Cell<bool>,
     fail_reads: Cell<u32>,
     full: Cell<bool>,
+    /// Objects take no more than this.
+    object_bytes_max: Cell<u64>,
     /// Bytes of records that the process which has them open sees.
     record_bytes: Cell<u64>,
     /// Records take no more than this.
@@ -109,6 +111,7 @@ impl MemDisk {
             fail_sync: Cell::new(false),
             fail_reads: Cell::new(0),
             full: Cell::new(false),
+            object_bytes_max: Cell::new(config.object_bytes),
             record_bytes: Cell::new(0),
             record_bytes_max: Cell::new(config.record_bytes),
             slow: Cell::new(Span::ZERO),
@@ -169,6 +172,11 @@ impl MemDisk {
     /// No object may grow, or may again.
     pub fn set_full(&self, full: bool) {
         self.0.full.set(full);
+    }
+
+    /// The disk has room for so many bytes of objects, and says so.
+    pub fn set_object_bytes(&self, bytes: u64) {
+        self.0.object_bytes_max.set(bytes);
     }
 
     /// Records take no more than they do now, or may grow again. Sets that free space still have

@@ -5,6 +5,7 @@
 //! - data that is written into the new component is there.
 //!
 //! Files that get their layout while the MDT sweeps keep their bytes.
+//! Then a file grows past a full OST (`growing`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -63,6 +64,7 @@ impl Stage<'_> {
         }
         self.write_into_a_lost_growth()?;
         self.place_during_the_sweep()?;
+        self.grow_past_a_full_ost()?;
         let Table { fid, writes, reads, appends, .. } = table;
         let end = BORDER + BYTES;
         self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
@@ -332,6 +334,6 @@ async fn change(client: &Client, fid: Fid, name: &[u8], value: Vec<u8>) -> clien
     client.setxattr(&test_ctx(), fid, name, value.into(), 0).await
 }
 
-fn content(salt: u8, len: u64) -> Bytes {
+pub(super) fn content(salt: u8, len: u64) -> Bytes {
     Bytes::from(oracle::pattern(salt, len as usize))
 }

@@ -283,7 +283,8 @@ impl MemObjects {
         let config = &self.disk.0.config;
         let is_new = objects.cached(fid).is_none();
         let full = self.disk.0.full.get()
-            || objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK > config.object_bytes;
+            || objects.bytes + (len.div_ceil(BLOCK) + 1) * BLOCK
+                > self.disk.0.object_bytes_max.get();
         if (len > 0 && full) || (is_new && objects.count >= config.objects_max) {
             Err(Errno::ENOSPC)
         } else {
@@ -453,9 +454,10 @@ impl ObjStore for MemObjects {
         Box::pin(async move {
             self.pause().await;
             let (objects, config) = (self.disk.0.objects.borrow(), &self.disk.0.config);
+            let bytes = self.disk.0.object_bytes_max.get();
             Ok(Space {
-                bytes: config.object_bytes,
-                bytes_free: config.object_bytes.saturating_sub(objects.bytes),
+                bytes,
+                bytes_free: bytes.saturating_sub(objects.bytes),
                 files: config.objects_max,
                 files_free: config.objects_max.saturating_sub(objects.count),
             })
