@@ -17,13 +17,15 @@ pub(crate) fn lovs() -> Vec<Vec<u8>> {
     vec![v1, v3, specific, composite.encode()]
 }
 
-/// Data at the MDT, then one stripe, then four.
+/// Data at the MDT, then one stripe that grows in steps, then four.
 fn composite() -> layout::composite::Composite {
     use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
-    let striped = |stripe_count| {
-        Wanted::Striped(layout::Template { stripe_count, ..layout::Template::default() })
-    };
-    let parts = [(1 << 16, Wanted::Mdt), (1 << 26, striped(1)), (END_OF_FILE, striped(4))];
+    let of = |stripe_count| layout::Template { stripe_count, ..layout::Template::default() };
+    let parts = [
+        (1 << 16, Wanted::Mdt),
+        (1 << 26, Wanted::Extendable(of(1), 1 << 20)),
+        (END_OF_FILE, Wanted::Striped(of(4))),
+    ];
     let component = |(end, wanted)| TemplateComponent { end, wanted };
     let template = CompositeTemplate { components: parts.map(component).to_vec() };
     template.resolve(&layout::Template::default()).expect("a layout")

@@ -98,6 +98,46 @@ fn a_file_gets_objects_as_it_grows() {
 }
 
 #[test]
+fn a_component_grows_in_steps() {
+    let mut up = Up::new("components-steps");
+    let other = up.second_mount(203);
+    let here = up.mount().to_owned();
+    fs::create_dir(here.join("dir")).expect("made");
+    good(&here, "setstripe -E 1M -S 64K -z 128K -E -1 -S 64K -z 256K dir");
+    let flags = |file: &str| good(&here, &format!("getstripe --component-flags {file}"));
+    let ends = |file: &str| good(&here, &format!("getstripe -E {file}"));
+    let file = open(&here.join("dir/f"));
+    let there = File::open(other.join("dir/f")).expect("opens");
+    let names = ["init", "extension", "0", "extension"];
+    let lines = names.map(|name| format!("lcme_flags:        {name}\n")).concat();
+    assert_eq!(flags("dir/f"), lines);
+    let shown = |ends: &[&str]| {
+        let line = |end: &&str| format!("lcme_extent.e_end: {end}\n");
+        ends.iter().map(line).collect::<String>()
+    };
+    assert_eq!(ends("dir/f"), shown(&["131072", "1048576", "1048576", "EOF"]));
+    let content = bytes(600_000, 3);
+    file.write_all_at(&content, 0).expect("room");
+    assert_eq!(ends("dir/f"), shown(&["655360", "1048576", "1048576", "EOF"]));
+    assert!(read(&there) == content, "an open handle sees what the component got");
+    assert_eq!(fs::metadata(other.join("dir/f")).expect("there").len(), 600_000);
+    file.set_len(2 * MIB).expect("room");
+    assert_eq!(ends("dir/f"), shown(&["1048576", "2097152", "EOF"]));
+    assert_eq!(good(&here, "getstripe -z dir/f"), "262144\n");
+    assert_eq!(good(&here, "find dir -z 128K"), "dir\n", "the first component is whole");
+    fs::write(here.join("yaml"), good(&here, "getstripe -y dir/f")).expect("room");
+    good(&here, "setstripe --yaml yaml g");
+    good(&here, "setstripe --copy dir/f h");
+    assert_eq!(ends("g"), ends("h"));
+    good(&here, "migrate -E 256K -c 1 -E -1 -z 64M dir/f");
+    let want = [&content[..], &vec![0; 2 * MIB as usize - 600_000]].concat();
+    assert!(fs::read(other.join("dir/f")).expect("reads") == want);
+    assert_eq!(ends("dir/f"), shown(&["262144", "68157440", "EOF"]));
+    refused(&here, "setstripe -z 64M i", "needs a component");
+    refused(&here, "setstripe -E 64K -L mdt -z 64K -E -1 i", "Data-on-MDT");
+}
+
+#[test]
 fn appends_go_behind_what_lies_in_components_that_were_not_there() {
     let mut up = Up::new("components-append");
     let other = up.second_mount(202);

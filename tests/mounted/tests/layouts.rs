@@ -248,6 +248,36 @@ fn new_files_go_where_there_is_room() {
     empty.unmount();
 }
 
+#[test]
+fn a_file_goes_on_where_there_is_room() {
+    const PIECE: usize = 1 << 20;
+    let (mut full, mut empty, mut up) = with_a_full_ost("extended");
+    let line = "setstripe -E 1G -i 0 -z 64M -E -1 -i 1 grows";
+    good(&up, &line.split(' ').collect::<Vec<_>>());
+    settle(&up, "e");
+    let file = OpenOptions::new().write(true).open(up.at("grows")).expect("opened");
+    for piece in 0..200 {
+        let done = file.write_all_at(&vec![piece as u8; PIECE], (piece * PIECE) as u64);
+        done.unwrap_or_else(|error| panic!("MiB {piece}: {error}"));
+    }
+    file.sync_all().expect("durable");
+    let shown = good(&up, &["getstripe", "--json", "grows"]);
+    let value: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+    let parts = value[0]["components"].as_array().expect("components");
+    let on = |part: usize| parts[part]["lmm_objects"][0]["l_ost_idx"].as_u64();
+    assert_eq!((parts.len(), on(0), on(1)), (2, Some(0), Some(1)), "{shown}");
+    assert_eq!(parts[1]["lcme_extent.e_end"], "EOF", "{shown}");
+    let ends: u64 =
+        parts[0]["lcme_extent.e_end"].as_str().and_then(|end| end.parse().ok()).expect("an end");
+    assert!(ends == 64 << 20 || ends == 128 << 20, "steps of 64 MiB: {shown}");
+    let read = fs::read(up.at("grows")).expect("read");
+    assert!(read.chunks(PIECE).zip(0..).all(|(piece, at)| piece.iter().all(|byte| *byte == at)));
+    drop(file);
+    up.stop();
+    full.unmount();
+    empty.unmount();
+}
+
 /// Until the MDT has asked the OSTs again: it does when somebody chose by figures that are older
 /// than a second.
 fn settle(up: &Up, name: &str) {

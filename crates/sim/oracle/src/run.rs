@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use client::{Client, Ctx, File, SeekFor, SetAttr, SetTime};
-use layout::composite::{CompositeTemplate, END_OF_FILE};
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
 use types::{Errno, Fid, Timespec};
 use wire::Attr;
@@ -509,8 +509,14 @@ fn striping(size: u32, count: i32) -> Asked {
         return Template { stripe_size: size, stripe_count: count, ..Template::default() }.into();
     }
     let stripe = u64::from(size);
-    let parts = [(stripe, 1), (4 * stripe, 2), (END_OF_FILE, 3)];
-    Asked::Composite(CompositeTemplate::striped(size, parts))
+    let of = |stripe_count| Template { stripe_size: size, stripe_count, ..Template::default() };
+    let parts = [
+        (stripe, Wanted::Striped(of(1))),
+        (4 * stripe, Wanted::Extendable(of(2), stripe)),
+        (END_OF_FILE, Wanted::Extendable(of(3), 2 * stripe)),
+    ];
+    let components = parts.map(|(end, wanted)| TemplateComponent { end, wanted });
+    Asked::Composite(CompositeTemplate { components: components.into() })
 }
 
 fn open_flags(trunc: bool, append: bool) -> u32 {

@@ -269,6 +269,10 @@ fn draw_layout(rng: &mut Rng) -> Asked {
         1 => return striped(3).into(),
         2 => vec![component(64 << 10, Wanted::Mdt), rest(2)],
         3 => vec![component(256 << 10, Wanted::Mdt), rest(1)],
+        4 => {
+            let grows = |count| Wanted::Extendable(striped(count), 128 << 10);
+            vec![component(256 << 10, grows(1)), component(END_OF_FILE, grows(2))]
+        }
         _ => return Asked::Composite(parts(rng.range(2, 10))),
     };
     Asked::Composite(CompositeTemplate { components })
