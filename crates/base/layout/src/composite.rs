@@ -13,8 +13,8 @@
 //! An extendable component gets its extent in steps, as long as its OSTs have room ([`extend`]):
 //! ```text
 //!  0           64M      192M                   1G            end of file
-//!  | Extendable, steps of 64M                  | Wanted      ->
-//!  | Objects   | Extension                     | Wanted      ->   the first write
+//!  | Extendable, steps of 64M                  | Wanted      ->   as requested
+//!  | Objects   | Extension                     | Wanted      ->   its first objects
 //!  | Objects            | Extension            | Wanted      ->   its OSTs have room
 //!  | Objects            | Objects                            ->   they have none
 //! ```

@@ -95,6 +95,7 @@ impl Engine {
         let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
+        guard.spaces.take_back_promises();
         let first: Option<AttrRep> =
             caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
         let now = match &first {
@@ -219,6 +220,7 @@ impl Engine {
         (state.files, state.objects) = (files, objects);
         state.last_transno = state.last_transno.max(transno);
         state.perform(effects);
+        state.spaces.keep_promises();
         state.share.changed(caller.client, &changes);
         self.noted_dirty();
         reply.bufs.extend(dir);

@@ -79,6 +79,8 @@ const SPILLS_MAX: usize = 10;
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
     promised: BTreeMap<u32, Promised>,
+    /// What of it an operation promised that is not applied yet: OSTs and bytes.
+    pending: Vec<(u32, u64)>,
     seed: u64,
     /// By pool, and of no pool with an empty name: each has its own turns and balance.
     allocators: BTreeMap<String, Allocator>,
@@ -93,6 +95,7 @@ impl Spaces {
         Spaces {
             seen: BTreeMap::new(),
             promised: BTreeMap::new(),
+            pending: Vec::new(),
             seed,
             allocators: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -163,6 +166,21 @@ impl Spaces {
         for index in chosen {
             let promised = self.promised.entry(*index).or_default();
             promised.since_last = promised.since_last.saturating_add(bytes);
+            self.pending.push((*index, bytes));
+        }
+    }
+
+    /// The operation that promised last is applied.
+    pub(crate) fn keep_promises(&mut self) {
+        self.pending.clear();
+    }
+
+    /// It is not: it decides again, or was refused.
+    pub(crate) fn take_back_promises(&mut self) {
+        for (index, bytes) in self.pending.drain(..) {
+            if let Some(promised) = self.promised.get_mut(&index) {
+                promised.since_last = promised.since_last.saturating_sub(bytes);
+            }
         }
     }
 
@@ -434,6 +452,12 @@ mod tests {
         assert_eq!(spaces.fits(&[0, 9], 100_000, &osts), 0, "an OST that is not there");
         assert_eq!(spaces.fits(&[9], 100_000, &[]), u64::MAX, "none is known yet");
         spaces.promise(&[0, 1], 200_000);
+        assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);
+        spaces.take_back_promises();
+        assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [5, 2]);
+        spaces.promise(&[0, 1], 200_000);
+        spaces.keep_promises();
+        spaces.take_back_promises();
         assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);
         spaces.told(1, room(250_000), None);
         assert_eq!(spaces.fits(&[1], 100_000, &osts), 0, "this may be older than the promise");
