@@ -348,6 +348,9 @@ proptest! {
         let record = file.encode();
         prop_assert_eq!(Composite::decode(&record), Ok(file.clone()));
         prop_assert!(Composite::decode(&record[..record.len().saturating_sub(cut)]).is_err());
+        let template = wanted.encode();
+        prop_assert_eq!(CompositeTemplate::decode(&template), Ok(wanted.clone()));
+        prop_assert!(CompositeTemplate::decode(&template[..template.len().saturating_sub(cut)]).is_err());
         let shown = lov::composite::LovComposite::of_file(&file, FILE);
         prop_assert_eq!(lov::composite::inspect(&shown.encode()), Ok(shown));
         let default = lov::composite::LovComposite::of_dir(&wanted).expect("a template").encode();

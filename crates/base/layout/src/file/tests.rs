@@ -129,3 +129,21 @@ fn a_file_that_asks_for_no_objects_yet_has_none() {
     assert_eq!((file.file_size(&[]), file.object_size(0, 5)), (0, 0));
     assert_eq!(file.pieces(Extent::ALL).count(), 0);
 }
+
+#[test]
+fn an_object_that_reaches_behind_its_component_tells_of_an_old_layout() {
+    let unit = u64::from(STRIPE_SIZE_UNIT);
+    let wanted = Template { stripe_size: STRIPE_SIZE_UNIT, stripe_count: 2, ..Template::default() };
+    let wanted = Wanted::Extendable(wanted, 4 * unit);
+    let components = vec![TemplateComponent { end: END_OF_FILE, wanted }];
+    let template = CompositeTemplate { components };
+    let mut composite = template.resolve(&Template::default()).expect("a layout");
+    instantiate(&mut composite, 1);
+    let file = FileLayout::composite(FILE, composite);
+    assert!(file.misses(4 * unit + 1) && !file.misses(4 * unit) && !file.is_whole());
+    assert_eq!((file.stripes(), file.stripe_of(4 * unit), file.end()), (2, None, END_OF_FILE));
+    let outgrown = |sizes: [Option<u64>; 2]| file.is_outgrown(&sizes);
+    assert!(!outgrown([Some(2 * unit), Some(2 * unit)]) && !outgrown([None, None]));
+    assert!(outgrown([None, Some(2 * unit + 1)]));
+    assert!(!FileLayout::from(plain(1)).is_outgrown(&[Some(u64::MAX)]));
+}
