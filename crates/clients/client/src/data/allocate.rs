@@ -62,6 +62,11 @@ async fn allocate_newest(open: &Rc<Open>, behind: u64, mode: u32, extent: Extent
     let mut tries = Tries::locked();
     loop {
         let layout = layout_for_write(open, behind).await?;
+        // other clients may have got places for bytes of a hole since this one asked
+        let layout = match mode & fallocate::PUNCH_HOLE {
+            0 => layout,
+            _ => open.newest_layout().await?.unwrap_or(layout),
+        };
         match allocate_locked(open, &layout, mode, extent).await {
             Err(error) => tries.again(open, &layout, error).await?,
             done => return done,

@@ -1,6 +1,6 @@
 //! Part of **layouts**: a component grows in steps while its OST has room. Then the OST is nearly
 //! full, the MDT may restart, and the file goes on in the next component. No write meets the full
-//! OST, and a client that opened the file at first reads all of it.
+//! OST. Clients that opened the file at first read all of it, and punch a hole into all of it.
 
 use client::{Client, File, Striping};
 use env_sim::NodeHandle;
@@ -18,6 +18,8 @@ const END: u64 = 16 << 20;
 const BEFORE: usize = 600 << 10;
 const ROOM: u64 = 1536 << 10;
 const BYTES: usize = 3 << 20;
+/// FALLOC_FL_KEEP_SIZE and FALLOC_FL_PUNCH_HOLE.
+const PUNCH: u32 = 3;
 /// Longer than the figures of the MDT are used.
 const MAX_AGE: Span = Span::secs(6);
 
@@ -34,6 +36,10 @@ impl Stage<'_> {
         let fid = writes.fid();
         let reads = self
             .ask(&reader, "opening", async move |client| client.open(&test_ctx(), fid, 0).await)?;
+        let puncher = self.enter("puncher");
+        let punches = self.ask(&puncher, "opening", async move |client| {
+            client.open(&test_ctx(), fid, O_RDWR).await
+        })?;
         self.write_on(&writer, &writes, 0, BEFORE)?;
         self.see_all(&reader, &reads, BEFORE)?;
         let first = self.ends(&reader, fid)?;
@@ -47,6 +53,16 @@ impl Stage<'_> {
         let then = self.ends(&reader, fid)?;
         if then.len() < 2 || then[1].1 == *osts || then[0].0 > ROOM {
             return Err(format!("OST {} is full, but the components are {then:?}", osts[0]));
+        }
+        self.ask(&puncher, "punching a hole", async move |_| {
+            punches.fallocate(PUNCH, 0, BYTES as u64).await?;
+            punches.close().await
+        })?;
+        let hole = reads.clone();
+        let read =
+            self.ask(&reader, "reading a hole", async move |_| hole.read(0, 2 * BYTES).await)?;
+        if read.len() != BYTES || read.iter().any(|byte| *byte != 0) {
+            return Err(format!("{} bytes are in the place of a hole", read.len()));
         }
         self.ask(&writer, "closing", async move |_| writes.close().await)?;
         self.ask(&reader, "closing", async move |_| reads.close().await)
