@@ -24,11 +24,15 @@ fn spilling() -> CompositeTemplate {
 /// OSTs 0 and 1 are `flash`, 2 and 3 are `disk`.
 fn pooled(template: &CompositeTemplate) -> World {
     let mut world = world_of(template);
-    let pools: BTreeMap<String, Vec<u32>> =
-        [("flash".to_owned(), vec![0, 1]), ("disk".to_owned(), vec![2, 3])].into();
-    world.rig.engine.state.borrow_mut().spaces.set_pools(&pools);
+    set_pools(&world, &[0, 1]);
     remake(&mut world, "pooled");
     world
+}
+
+fn set_pools(world: &World, flash: &[u32]) {
+    let pools: BTreeMap<String, Vec<u32>> =
+        [("flash".to_owned(), flash.to_vec()), ("disk".to_owned(), vec![2, 3])].into();
+    world.rig.engine.state.borrow_mut().spaces.set_pools(&pools);
 }
 
 /// Another file in the same directory takes the place of the file.
@@ -94,6 +98,19 @@ fn a_full_pool_spills_into_the_next_component() {
     told(&world, [1024 * MIB; 4]);
     remake(&mut world, "flash");
     assert_eq!(shown(&mut world), "64@flash 1024 eof", "it has room again");
+}
+
+#[test]
+fn a_pool_without_osts_is_passed_over() {
+    let mut world = pooled(&spilling());
+    set_pools(&world, &[]);
+    remake(&mut world, "disk");
+    assert_eq!(shown(&mut world), "eof@disk");
+    let mut only = spilling();
+    only.components.truncate(1);
+    set_layout(&mut world.rig, world.dir, &only).expect("a default");
+    let made = world.rig.create(world.dir, "nowhere", S_IFREG | 0o644, Some(O_RDWR));
+    assert_eq!(made.err(), Some(Errno::ENOSPC), "nothing follows it");
 }
 
 #[test]
