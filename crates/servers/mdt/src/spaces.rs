@@ -49,6 +49,15 @@ struct Promised {
     before: u64,
 }
 
+/// Bytes that an operation promised on an OST.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    ost: u32,
+    bytes: u64,
+    /// Those of one step.
+    step: u64,
+}
+
 /// Where files go that want a pool which is filling up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Spill {
@@ -79,8 +88,8 @@ const SPILLS_MAX: usize = 10;
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,
     promised: BTreeMap<u32, Promised>,
-    /// What of it an operation promised that is not applied yet: OSTs and bytes.
-    pending: Vec<(u32, u64)>,
+    /// Those of an operation that is not applied yet.
+    pending: Vec<Pending>,
     seed: u64,
     /// By pool, and of no pool with an empty name: each has its own turns and balance.
     allocators: BTreeMap<String, Allocator>,
@@ -161,25 +170,31 @@ impl Spaces {
         }
     }
 
-    /// A file may grow by so many bytes on each of these OSTs.
-    pub(crate) fn promise(&mut self, chosen: &[u32], bytes: u64) {
+    /// A file may grow by so many steps of `bytes` on each of these OSTs.
+    pub(crate) fn promise(&mut self, chosen: &[u32], bytes: u64, steps: u64) {
         for index in chosen {
+            let pending = Pending { ost: *index, bytes: bytes.saturating_mul(steps), step: bytes };
             let promised = self.promised.entry(*index).or_default();
-            promised.since_last = promised.since_last.saturating_add(bytes);
-            self.pending.push((*index, bytes));
+            promised.since_last = promised.since_last.saturating_add(pending.bytes);
+            self.pending.push(pending);
         }
     }
 
-    /// The operation that promised last is applied.
+    /// The operation that promised last is applied. Of many steps one is kept: a file that was cut
+    /// to a large size may never write the others, and must not keep other files from growing.
     pub(crate) fn keep_promises(&mut self) {
-        self.pending.clear();
+        self.take_back(|pending| pending.bytes.saturating_sub(pending.step));
     }
 
     /// It is not: it decides again, or was refused.
     pub(crate) fn take_back_promises(&mut self) {
-        for (index, bytes) in self.pending.drain(..) {
-            if let Some(promised) = self.promised.get_mut(&index) {
-                promised.since_last = promised.since_last.saturating_sub(bytes);
+        self.take_back(|pending| pending.bytes);
+    }
+
+    fn take_back(&mut self, bytes: impl Fn(&Pending) -> u64) {
+        for pending in self.pending.drain(..) {
+            if let Some(promised) = self.promised.get_mut(&pending.ost) {
+                promised.since_last = promised.since_last.saturating_sub(bytes(&pending));
             }
         }
     }
@@ -451,11 +466,14 @@ mod tests {
         assert_eq!(spaces.fits(&[1, 1], 100_000, &osts), 1, "two stripes on one OST");
         assert_eq!(spaces.fits(&[0, 9], 100_000, &osts), 0, "an OST that is not there");
         assert_eq!(spaces.fits(&[9], 100_000, &[]), u64::MAX, "none is known yet");
-        spaces.promise(&[0, 1], 200_000);
+        spaces.promise(&[0, 1], 100_000, 2);
         assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);
         spaces.take_back_promises();
         assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [5, 2]);
-        spaces.promise(&[0, 1], 200_000);
+        spaces.promise(&[0, 1], 100_000, 2);
+        spaces.keep_promises();
+        assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [4, 1], "one step");
+        spaces.promise(&[0, 1], 100_000, 1);
         spaces.keep_promises();
         spaces.take_back_promises();
         assert_eq!([0, 1].map(|ost| spaces.fits(&[ost], 100_000, &osts)), [3, 0]);

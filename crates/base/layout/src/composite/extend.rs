@@ -49,8 +49,8 @@ pub trait Supply {
     /// How often `bytes` fit on each of these OSTs, as far as is known.
     fn fits(&self, osts: &[u32], bytes: u64) -> u64;
 
-    /// A file may write so many bytes to each of these OSTs: as many fit less from now on.
-    fn promise(&mut self, osts: &[u32], bytes: u64);
+    /// A file may take `bytes` so many times on each of these OSTs: as many fit less from now on.
+    fn promise(&mut self, osts: &[u32], bytes: u64, times: u64);
 
     /// Whether another pool may do, where OSTs could not be chosen.
     fn is_lack(error: &Self::Error) -> bool;
@@ -157,7 +157,7 @@ impl Composite {
         let done = match chosen {
             None => self.spill(index),
             Some(chosen) => {
-                supply.promise(&chosen.osts, step.share(chosen.osts.len()));
+                supply.promise(&chosen.osts, step.share(chosen.osts.len()), 1);
                 let objects = chosen.objects(wanted, supply)?;
                 self.instantiate(index, objects)
             }
@@ -181,7 +181,7 @@ impl Composite {
         let (wanted, bytes) = (step.count(room, behind), step.share(before.osts.len()));
         let steps = wanted.min(supply.fits(&before.osts, bytes));
         let done = if steps > 0 {
-            supply.promise(&before.osts, bytes.saturating_mul(steps));
+            supply.promise(&before.osts, bytes, steps);
             self.stretch(index, step.end(room, steps))
         } else if self.has_next(index) {
             self.spill(index)
@@ -224,7 +224,7 @@ impl Composite {
             }
         };
         if is_added {
-            supply.promise(&osts, bytes);
+            supply.promise(&osts, bytes, 1);
         }
         Ok(is_added)
     }

@@ -266,8 +266,8 @@ impl Supply for Op<'_, '_> {
         self.state.spaces.fits(osts, bytes, &(self.osts)())
     }
 
-    fn promise(&mut self, osts: &[u32], bytes: u64) {
-        self.state.spaces.promise(osts, bytes);
+    fn promise(&mut self, osts: &[u32], bytes: u64, times: u64) {
+        self.state.spaces.promise(osts, bytes, times);
     }
 
     /// All OSTs of the pool, or those of a list, are full or out of use.

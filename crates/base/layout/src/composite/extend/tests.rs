@@ -57,8 +57,8 @@ impl Supply for Osts {
         osts.iter().map(|ost| self.room[*ost as usize] / bytes.max(1)).min().unwrap_or(0)
     }
 
-    fn promise(&mut self, osts: &[u32], bytes: u64) {
-        self.take(osts, bytes);
+    fn promise(&mut self, osts: &[u32], bytes: u64, times: u64) {
+        self.take(osts, bytes.saturating_mul(times));
     }
 
     fn is_lack(error: &ComponentError) -> bool {
