@@ -4,8 +4,8 @@
 //! directory, the handler notifies the kernel before it answers the change. The notification makes
 //! that thread's answer too old.
 //!
-//! The kernel does not hear the answer to a change whose caller was killed, so it keeps what it had.
-//! The handler notifies it of all attributes that the change may have affected.
+//! The kernel does not hear the answer to a change whose caller was killed, so it keeps the old
+//! attributes. The handler notifies it of all attributes that the change may have affected.
 //!
 //! `NOTIFY_INVAL_INODE` without a range takes no lock that a request may hold.
 

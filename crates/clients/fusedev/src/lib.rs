@@ -13,7 +13,7 @@
 //!   a request that must wait becomes a task.
 //! - If the serving process dies, its mount stays. The kernel closes the device, and every path of
 //!   the mount is ENOTCONN until it is unmounted. No path leads to the directory below.
-//! - A mount may have a guard, a process of its own ([`MountOptions::guard`]). Without it, a process
+//! - A mount may have a guard, a process of its own ([`MountOptions::guard`]). Without it, a daemon
 //!   that is killed while it notifies the kernel of a name may not end.
 //! - Every request is answered exactly once: a [`Replier`] that is dropped unanswered answers EIO.
 //! - An interrupt (a signal for the waiting caller) is reported through [`Replier::interrupted`];

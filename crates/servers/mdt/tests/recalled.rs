@@ -198,6 +198,7 @@ fn requests_in_a_directory_overtake_while_a_name_there_is_called_back() {
     world.hold_back();
     let names = (0..ASKED).map(|number| creating(dir, &number.to_string(), S_IFREG));
     let left = world.ask(names);
+    world.sim.run_for(Span::millis(1)); // the tasks of one moment begin in any order
     let elsewhere = world.ask([looking_up(Fid::ROOT, "dir")]);
     let (env, locked) = (world.holder.node.env(), left.clone());
     let on_callback: OnCallback = Rc::new(move |callback| {
@@ -265,6 +266,7 @@ fn requests_about_a_file_overtake_while_another_client_waits_for_its_lock() {
         Call::new(Opcode::MdtGetattr, vec![encode_body(&body)])
     };
     let left = world.ask((0..ASKED).map(|_| look(file)));
+    world.sim.run_for(Span::millis(1));
     let elsewhere = world.ask([look(dir)]);
     world.sim.run_for(Span::millis(100));
     assert!((4..ASKED).contains(&left.get()), "{} are held back", left.get());

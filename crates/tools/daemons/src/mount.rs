@@ -3,8 +3,9 @@
 //! The command starts itself again in the background (`--foreground --daemon`) and waits for the
 //! line `ready`. So the file system is usable when the command returns. The daemon logs to a file
 //! of its own. It ends with status 0 when the mount is removed or on SIGTERM. Before that it waits
-//! until the servers have made everything durable, or until `unmount_wait` is over. A second process
-//! guards the mount: it ends the connection to the kernel when the daemon has died ([`guard`]).
+//! until the servers have made everything durable, or until `unmount_wait` is over. A second
+//! process guards the mount: it ends the connection to the kernel when the daemon has died
+//! ([`guard`]).
 
 mod flags;
 pub(crate) mod kept;

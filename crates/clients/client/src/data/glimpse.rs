@@ -114,8 +114,8 @@ impl Inner {
         untouched == Some(true)
     }
 
-    /// Puts the true size into what the MDT said of a dirty file. Where its objects went meanwhile,
-    /// the file has others, or is gone; where they have got more of it, the size is asked for again.
+    /// Puts the true size into the MDT's attributes of a dirty file. If its objects went meanwhile,
+    /// the file has others, or is gone. If they have got more of it, the size is asked for again.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         for _ in 0..limits::LAYOUTS_TRIED_MAX {
             let Some(layout) = stat.layout.clone() else { return Ok(()) };

@@ -62,8 +62,9 @@ impl Grants {
         known
     }
 
-    /// The MDT has given to others what this client held, because it waited for it in vain. Nothing:
-    /// the kernel believes nothing of before. Else it does not once the future has completed.
+    /// The MDT has given this client's grants to others, because it waited for them in vain.
+    /// Nothing: the kernel believes nothing of before. Else it does not once the future has
+    /// completed.
     pub(crate) fn voided(&self) -> Option<Forgetting> {
         drop(self.known());
         let kernel = self.kernel.borrow().clone();
@@ -190,7 +191,7 @@ impl Client {
         *self.0.grants.kernel.borrow_mut() = Some(kernel);
     }
 
-    /// Whether the kernel may be told of this lease: not where something was called back or in doubt
+    /// Whether the kernel may be told of this lease. Not if something was called back or in doubt
     /// since the answer that gave it, nor while a change may be executed whose caller is gone.
     #[must_use]
     pub fn may_be_told(&self, lease: Lease) -> bool {

@@ -196,8 +196,8 @@ impl Cache {
         self.voided(head.floor)
     }
 
-    /// Grants with numbers below `floor` are void. True: that is new, and all grants are gone. To be
-    /// called before anything is taken from the reply that says so.
+    /// Grants with numbers below `floor` are void. True: that is new, and all grants are gone. Call
+    /// it before anything is taken from the reply that says so.
     pub fn voided(&mut self, floor: Number) -> bool {
         if floor <= self.floor {
             return false;

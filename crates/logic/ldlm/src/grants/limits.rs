@@ -68,8 +68,8 @@ pub const WANTS_MAX: usize = 8;
 pub const GHOSTS_MAX: usize = 65_536;
 
 /// Default of `lru_size`: grants that a client keeps before it gives back the least used. At
-/// [`CLIENT_GRANT_BYTES_MAX`] each they take 52 MB. The client library keeps values of exactly these
-/// files, so this is its limit too.
+/// [`CLIENT_GRANT_BYTES_MAX`] each they take 52 MB. The client library keeps values of exactly
+/// these files, so this is its limit too.
 pub const LRU_SIZE: u32 = 131_072;
 
 /// Default of `lru_max_age`: an unused grant is given back (Lustre has 3,900 s, later 600 s).

@@ -132,15 +132,9 @@ impl Stage<'_> {
         }
         for turn in 0..3 {
             self.ask(who, "looking for room", async move |client| {
-                let name = format!("look{turn}");
-                let made = client.create(
-                    &test_ctx(),
-                    Fid::ROOT,
-                    name.as_bytes(),
-                    0o666,
-                    O_RDWR | O_EXCL,
-                    None,
-                );
+                let (ctx, name) = (test_ctx(), format!("look{turn}"));
+                let flags = O_RDWR | O_EXCL;
+                let made = client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, None);
                 made.await?.1.close().await
             })?;
             cluster.sim.run_for(MAX_AGE);
