@@ -275,7 +275,7 @@ fn one_step(start: u64, step: u64, stripe_size: u64, end: u64) -> (u64, u64) {
         unit += stripe_size;
     }
     let mut at = start;
-    while at % stripe_size != 0 {
+    while !at.is_multiple_of(stripe_size) {
         at += 64 * KIB;
     }
     (unit, (at + unit).min(end))
