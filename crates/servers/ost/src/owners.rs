@@ -22,12 +22,12 @@ use wire::body::{Claim, WireFid};
 
 use crate::limits::OWNERS_MAX;
 use crate::op::object_record;
-use crate::record::{ObjectRecord, Owner};
+use crate::record::{NO_LAYOUT, ObjectRecord, Owner};
 use crate::target::Ost;
 
 /// What the record of an object says to those who use it.
 #[derive(Clone, Copy)]
-struct Known {
+pub(crate) struct Known {
     owner: Owner,
     layout_version: u32,
 }
@@ -107,6 +107,24 @@ impl Ost {
         claimed: Owner,
         layout_version: u32,
     ) -> Result<(), Errno> {
+        let Some(known) = self.check_owned(incoming, object, claimed).await? else { return Ok(()) };
+        // not by a replay either: what came before a destruction is committed if that is
+        let is_gone = known.layout_version == NO_LAYOUT;
+        let is_old = layout_version < known.layout_version && !incoming.is_replay();
+        if !is_gone && !is_old || self.config.bugs.believe_old_layouts() {
+            return Ok(());
+        }
+        planted::reached("ost: an old layout was refused");
+        Err(Errno::ESTALE)
+    }
+
+    /// Refuses an object that is not `claimed`'s.
+    pub(crate) async fn check_owned(
+        &self,
+        incoming: &Incoming,
+        object: Fid,
+        claimed: Owner,
+    ) -> Result<Option<Known>, Errno> {
         let known = match self.owners.get(object) {
             Some(known) => Some(known),
             None => {
@@ -114,16 +132,11 @@ impl Ost {
                 record.and_then(|record| known(&record))
             }
         };
-        let Some(known) = known else { return Ok(()) };
+        let Some(known) = known else { return Ok(None) };
         self.owners.note(object, known);
         let owner = known.owner;
         if owner == claimed {
-            let is_old = layout_version < known.layout_version && !incoming.is_replay();
-            if !is_old || self.config.bugs.believe_old_layouts() {
-                return Ok(());
-            }
-            planted::reached("ost: an old layout was refused");
-            return Err(Errno::ESTALE);
+            return Ok(Some(known));
         }
         planted::reached("ost: an object of another file was refused");
         tracing::error!(

@@ -23,6 +23,9 @@ const TYPE_OBJECT: u8 = 1;
 const VERSION_1_BYTES: usize = 32;
 const TYPE_TOMBSTONE: u8 = 2;
 
+/// No layout has this version: that of the record of an object that is destroyed.
+pub(crate) const NO_LAYOUT: u32 = u32::MAX;
+
 /// Whose an object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
@@ -104,12 +107,12 @@ impl ObjectRecord {
     /// The record that stays of a destroyed object which clients may still have in a layout: no
     /// layout may use it.
     pub(crate) fn gone(self) -> ObjectRecord {
-        self.since_version(u32::MAX)
+        self.since_version(NO_LAYOUT)
     }
 
     /// Whether there is no object any more.
     pub(crate) fn is_gone(&self) -> bool {
-        self.layout_version == u32::MAX
+        self.layout_version == NO_LAYOUT
     }
 
     /// The lowest version of a layout under which it may be used; 0: any.

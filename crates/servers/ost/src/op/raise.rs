@@ -17,14 +17,14 @@ use zerocopy::IntoBytes;
 use super::{destroy, object_record, valid_object};
 use crate::limits::DESTROY_OBJECTS_AT_ONCE;
 use crate::owners::{claimed, record_after};
-use crate::record::Owner;
+use crate::record::{NO_LAYOUT, Owner};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstRaiseReq = incoming.request.body();
     let owner = claimed(body.parent, &body.claim)?;
-    if body.layout_version == 0 {
-        return Err(Errno::EINVAL); // that is any layout
+    if [0, NO_LAYOUT].contains(&body.layout_version) {
+        return Err(Errno::EINVAL); // 0 is any layout
     }
     let objects = destroy::named(incoming)?;
     for some in objects.chunks(DESTROY_OBJECTS_AT_ONCE) {
@@ -46,7 +46,7 @@ async fn raise(
     for object in objects {
         let object = valid_object(*object)?;
         held.push(ost.locks.lock(incoming, object, Extent::ALL, Mode::Exclusive).await);
-        ost.check_owner(incoming, object, owner, u32::MAX).await?;
+        ost.check_owned(incoming, object, owner).await?;
     }
     may_raise(ost, incoming, objects, &body.claim)?;
     let records = ost

@@ -105,10 +105,22 @@ fn a_destroyed_object_that_was_told_is_refused_to_later_sessions_too() {
     for client in [2, 3] {
         let late = world.remote(client);
         assert_eq!(world.outcomes(&late, 4), [Err(Errno::ESTALE); 5]);
+        assert_eq!(world.outcomes(&late, u32::MAX), [Err(Errno::ESTALE); 5]);
         assert_eq!((world.disk.objects(), told_version(&world, &late)), (vec![], u32::MAX));
         world.power_cut(3);
         world.start();
     }
+}
+
+#[test]
+fn no_peer_makes_the_record_of_an_object_that_of_a_destroyed_one() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("any layout");
+    let told = world.call(&remote, raise(u32::MAX, CLAIM)).map(drop);
+    assert_eq!(told.map_err(|error| error.errno()), Err(Errno::EINVAL));
+    assert_eq!(told_version(&world, &remote), 0);
+    assert_eq!(world.outcomes(&remote, 1), [Ok(()); 5]);
 }
 
 #[test]
