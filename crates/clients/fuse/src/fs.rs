@@ -292,6 +292,13 @@ fn may_be_dropped(op: &Op) -> bool {
     if let Op::Write { args, .. } = op {
         return args.flags & libc::O_APPEND as u32 == 0;
     }
+    // The client goes on with these by itself, so the kernel has to forget at their end.
+    if let Op::Setattr(args) = op {
+        return args.valid & abi::FATTR_SIZE == 0;
+    }
+    if let Op::Setxattr { name, .. } = op {
+        return name[..] != *b"lustre.lov.del";
+    }
     matches!(
         op,
         Op::Read(_)
@@ -308,8 +315,6 @@ fn may_be_dropped(op: &Op) -> bool {
             | Op::Rmdir { .. }
             | Op::Rename { .. }
             | Op::Link { .. }
-            | Op::Setattr(_)
-            | Op::Setxattr { .. }
             | Op::Removexattr { .. }
     )
 }
@@ -332,6 +337,13 @@ mod tests {
 
     fn future_bytes<A, B, F>(_: fn(A, B) -> F) -> usize {
         size_of::<F>()
+    }
+
+    #[test]
+    fn a_truncate_goes_on_when_its_caller_is_killed() {
+        let setattr = |valid| Op::Setattr(abi::SetattrIn { valid, ..Default::default() });
+        assert!(!may_be_dropped(&setattr(abi::FATTR_SIZE)));
+        assert!(may_be_dropped(&setattr(abi::FATTR_MODE)));
     }
 
     /// Each request has a box of this size, into which its future is moved.

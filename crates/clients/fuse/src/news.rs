@@ -17,17 +17,17 @@ use fusedev::{Body, Header, Name, Op, Reply, abi};
 use crate::convert::Valid;
 use crate::fs::Fs;
 
-/// The directories, by node id, that an operation changes.
+/// The directories, by node id, that an operation changes, and the file that gets a further name.
 pub(crate) fn changed_dirs(header: &Header, op: &Op) -> [Option<u64>; 2] {
     match op {
         Op::Rename { newdir, .. } => {
             [Some(header.nodeid), Some(*newdir).filter(|newdir| *newdir != header.nodeid)]
         }
+        Op::Link { oldnodeid, .. } => [Some(header.nodeid), Some(*oldnodeid)],
         Op::Create { .. }
         | Op::Mknod { .. }
         | Op::Mkdir { .. }
         | Op::Symlink { .. }
-        | Op::Link { .. }
         | Op::Unlink { .. }
         | Op::Rmdir { .. } => [Some(header.nodeid), None],
         _ => [None; 2],

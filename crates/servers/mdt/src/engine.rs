@@ -190,7 +190,8 @@ impl Engine {
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
         let epoch = answer.fid().map_or(0, epoch);
-        let version = answer.fid().and_then(|fid| done.version(fid));
+        let told = answer.fid();
+        let version = told.and_then(|fid| done.version(fid));
         // of this answer alone: the stored one is for a resend, when the lease is over
         let dir = plan.dir.and_then(|(dir, lease)| directory(&done, dir, lease));
         let mut reply = Reply::ok(header, answer.into_bufs(Extras::new(&plan, version, epoch)));
@@ -222,6 +223,7 @@ impl Engine {
         state.perform(effects);
         state.spaces.keep_promises();
         state.share.changed(caller.client, &changes);
+        state.is_stretched = told.is_some_and(|fid| state.share.is_stretched(fid));
         self.noted_dirty();
         reply.bufs.extend(dir);
         reply.bufs.extend(touched);

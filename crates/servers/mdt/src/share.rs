@@ -36,6 +36,9 @@ pub(crate) struct Share {
     changed: FixedMap<ShareKey, Change>,
     /// Keys that a change waits for, with the count at that time.
     contested: FixedMap<ShareKey, u64>,
+    /// Files of which objects that were there got more, with the count of that operation. No reply
+    /// contains such a layout before it is durable, even for the client that made it.
+    stretched: FixedMap<Fid, u64>,
     count: u64,
 }
 
@@ -71,10 +74,21 @@ impl Share {
         self.count
     }
 
+    /// Objects of a file got more of it, by the operation that comes to [`Share::changed`] next.
+    pub(crate) fn stretched(&mut self, file: Fid) {
+        self.stretched.insert(file, self.count + 1);
+    }
+
+    /// Whether they did so since the last commit.
+    pub(crate) fn is_stretched(&self, file: Fid) -> bool {
+        self.stretched.contains_key(&file)
+    }
+
     /// Everything up to `mark` is durable.
     pub(crate) fn committed(&mut self, mark: u64) {
         assert!(mark <= self.count, "a commit covers only what was applied");
         self.contested.retain(|_, count| *count > mark);
+        self.stretched.retain(|_, count| *count > mark);
         if mark == self.count {
             self.changed.clear();
         } else {
@@ -91,6 +105,20 @@ impl Share {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_stretched_until_a_commit_covers_it() {
+        let (one, other) = (Fid::ROOT, Fid { oid: 9, ..Fid::ROOT });
+        let mut share = Share::default();
+        share.stretched(one);
+        share.changed(ClientId(1), &[ShareKey::Inode(one)]);
+        let mark = share.mark();
+        share.stretched(other);
+        share.changed(ClientId(1), &[ShareKey::Inode(other)]);
+        assert!(share.is_stretched(one) && share.is_stretched(other));
+        share.committed(mark);
+        assert!(!share.is_stretched(one) && share.is_stretched(other));
+    }
 
     #[test]
     fn only_another_clients_uncommitted_change_is_foreign() {

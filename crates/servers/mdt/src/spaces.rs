@@ -125,6 +125,7 @@ impl Spaces {
             tracing::info!(target: "mdt", ost = index, bytes_avail = space.bytes_avail, "gets {word}");
         }
         self.seen.insert(index, Seen { space, closed });
+        self.take_back_promises(); // no operation decides now, so these were not kept
         if let Some(promised) = self.promised.get_mut(&index) {
             *promised = Promised { since_last: 0, before: promised.since_last };
         }

@@ -38,8 +38,8 @@ pub(crate) enum Effect {
     Swapped { bases: Vec<Fid>, other: Fid },
     /// Leases on names of one directory hold for the other.
     NamesMoved { from: Fid, to: Fid, at: Instant },
-    /// Objects that were there got more of a file: the reply waits for the commit.
-    Stretched,
+    /// Objects that were there got more of a file: replies about it wait for the commit.
+    Stretched(Fid),
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
     Settles { fid: Fid, at: Instant },
 }
@@ -119,7 +119,7 @@ impl State {
                 Effect::Swapped { bases, other } if other < self.first_file => {
                     self.swapped.extend(bases.iter().map(|base| (base.seq, base.oid)));
                 }
-                Effect::Stretched => self.is_stretched = true,
+                Effect::Stretched(file) => self.share.stretched(file),
                 Effect::Swapped { .. } => {} // ids of this run are not swept
                 Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
                 Effect::Settles { fid, at } => self.grants.settle(fid, at),

@@ -1,7 +1,6 @@
 //! The client side of a control socket, blocking, for the command line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -91,7 +90,7 @@ struct Bounds {
 
 /// One line there, one line back.
 fn exchange(socket: &Path, question: &impl Serialize, bounds: Bounds) -> io::Result<String> {
-    let mut stream = UnixStream::connect(socket)?;
+    let mut stream = rundir::connect(socket)?;
     stream.set_read_timeout(Some(bounds.patience))?;
     stream.set_write_timeout(Some(bounds.patience))?;
     let mut text = serde_json::to_string(question)?;

@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
 /// Letters of a label; of a longer one, such as a path, the end is shown.
+/// Columns of the narrowest usual terminal. A line that wraps could not be replaced.
+const COLUMNS: usize = 80;
 const LABEL_MAX: usize = 40;
 
 /// What is counted.
@@ -135,6 +137,7 @@ impl Shared {
                 return state.draw("");
             }
             let line = state.work.line(state.work.began.elapsed());
+            let line: String = line.chars().take(COLUMNS - 1).collect();
             state.draw(&line);
             pause = DRAWN_EVERY;
         }

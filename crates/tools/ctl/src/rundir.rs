@@ -12,6 +12,8 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 /// Longest path of a Unix socket, bytes (`sun_path` without its NUL).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
@@ -123,12 +125,23 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
 /// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
 #[must_use]
 pub fn is_alive(socket: &Path) -> bool {
-    match UnixStream::connect(socket) {
+    match connect(socket) {
         Ok(_) => true,
         Err(error) => {
             !matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
         }
     }
+}
+
+/// Connects without waiting. If a daemon accepts nothing and its queue is full, the error is
+/// `WouldBlock`; a blocking connect would wait for ever.
+pub(crate) fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&fd, &SocketAddrUnix::new(socket)?)?;
+    let stream = UnixStream::from(fd);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
 }
 
 fn remove(path: &Path) -> io::Result<()> {

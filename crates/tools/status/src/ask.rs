@@ -1,7 +1,9 @@
 //! Asks all daemons of this machine for parameters, and looks for the daemon of each mount.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 
+use ctl::ask::AskError;
 use ctl::everywhere::{self, Daemon};
 use ctl::{Ask, Failure, Reply, Who, mounts as table, rundir};
 
@@ -41,7 +43,12 @@ pub fn ask(patterns: &[&str]) -> Vec<Answered> {
         daemon,
         heard: answers.map(heard).map_err(|error| error.to_string()),
     };
-    everywhere::ask_series(&questions).into_iter().map(answered).collect()
+    // a daemon that ended after it was found is none any more
+    let is_there = |(_, answers): &(Daemon, everywhere::Answers)| {
+        let Err(AskError::Io(error)) = answers else { return true };
+        !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound)
+    };
+    everywhere::ask_series(&questions).into_iter().filter(is_there).map(answered).collect()
 }
 
 /// A pattern that fits no parameter of a daemon is refused there, and adds nothing.

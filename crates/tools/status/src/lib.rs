@@ -42,7 +42,9 @@ pub fn run(options: &Options) -> Result<u8> {
         let text = text(options, clears, &status)?;
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(0),
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                return Ok(status.verdict.exit_status());
+            }
             done => done.context("stdout")?,
         }
         drop(out);

@@ -170,9 +170,15 @@ impl Connector {
         }
     }
 
-    /// Whether calls that need the target wait. A connector that no call has used yet is NEW.
-    fn is_away(&self) -> bool {
-        self.is_active && !matches!(self.import.as_str(), "FULL" | "NEW")
+    /// Whether calls that need the target wait. A connector that no call has used yet is NEW: it is
+    /// away if the target's address is of this machine alone, and no daemon here serves it.
+    fn is_away(&self, is_local: bool) -> bool {
+        let is_lost = match self.import.as_str() {
+            "FULL" => false,
+            "NEW" => !is_local && self.nid.starts_with("127."),
+            _ => true,
+        };
+        self.is_active && is_lost
     }
 }
 
@@ -387,7 +393,7 @@ fn mount(answers: &[Answered], at: &MountAt) -> Mount {
     let waiting = value("waiting_on").map_or("", String::as_str);
     Mount {
         dir: printable(&at.dir),
-        fsname: at.fsname.clone(),
+        fsname: printable(&at.fsname),
         daemon: at.daemon.as_ref().map(|daemon| daemon.name.clone()),
         waiting_on: waiting.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect(),
         lost: value("lost").and_then(|text| text.trim().parse().ok()).unwrap_or(0),
@@ -396,16 +402,15 @@ fn mount(answers: &[Answered], at: &MountAt) -> Mount {
 
 fn gone(mount: &Mount) -> Option<String> {
     let Mount { dir, daemon, .. } = mount;
-    daemon
-        .is_none()
-        .then(|| format!("{dir}: no daemon serves this mount; `umount {dir}` removes it"))
+    daemon.is_none().then(|| format!("{dir}: no daemon serves this mount; umount(8) removes it"))
 }
 
 /// The connectors of a mount.
 fn connectors(params: &Params) -> Vec<Connector> {
     let connector = |(name, state): (&String, &String)| {
         let (kind, object, leaf) = parts(name)?;
-        if leaf != "state" || !CONNECTORS.contains(&kind) {
+        // a target that was forgotten has no state any more
+        if leaf != "state" || !CONNECTORS.contains(&kind) || state.trim().is_empty() {
             return None;
         }
         let (target, _instance) = object.rsplit_once(&format!("-{kind}-"))?;
@@ -435,7 +440,7 @@ fn add_connectors(status: &mut Status, answers: &[Answered]) {
         let dir = printable(heard.who.mount.as_deref().unwrap_or_default());
         for connector in connectors(&heard.params) {
             let Connector { target, nid, import, .. } = &connector;
-            if connector.is_away() {
+            if connector.is_away(local.contains(target)) {
                 let line = format!("{dir} has no connection to {target} at {nid} ({import})");
                 status.troubles.push(line);
             }

@@ -25,7 +25,8 @@ use super::names::hash_of;
 use super::{Grants, Known, Lease};
 use crate::DirPage;
 
-/// Names in all listings, about 100 bytes each. Beyond, all listings are forgotten together.
+/// Names in all listings, about 100 bytes each, and one for each listing. Beyond, all listings are
+/// forgotten together.
 const LISTED_MAX: usize = 262_144;
 
 /// A page is asked for if the attributes of more than one in so many of its entries are not known:
@@ -119,7 +120,7 @@ pub(crate) struct Reading {
 #[derive(Default)]
 pub(super) struct Listings {
     dirs: FixedMap<Fid, Listing>,
-    /// Names in all of them.
+    /// Names in all of them, and one for each.
     total: usize,
     last_token: u64,
     /// Changes of names in a directory by this client that are under way.
@@ -134,7 +135,7 @@ impl Listings {
 
     pub(super) fn forget(&mut self, dir: Fid) {
         if let Some(listing) = self.dirs.remove(&dir) {
-            self.total -= listing.entries.len();
+            self.total -= listing.entries.len() + 1;
         }
     }
 
@@ -155,10 +156,14 @@ impl Listings {
 
     fn begin(&mut self, dir: Fid, set: Set) {
         self.forget(dir);
+        if self.total >= LISTED_MAX {
+            self.clear();
+        }
         self.last_token += 1;
         let token = self.last_token;
         let listing = Listing { token, set, entries: Vec::new(), is_whole: false, parent: dir };
         self.dirs.insert(dir, listing);
+        self.total += 1;
     }
 
     /// A page of a listing came. True: the listing is whole now.

@@ -152,7 +152,7 @@ impl Op<'_, '_> {
     /// More of the bytes of `inode` have a place.
     fn grow(&mut self, inode: &mut Inode, before: &Composite, grown: Composite) {
         if grown.stretches(before) {
-            self.tx.effects.push(Effect::Stretched);
+            self.tx.effects.push(Effect::Stretched(inode.fid()));
             planted::reached("mdt: a component with objects grew");
         }
         self.tx.grow_layout(inode, grown);

@@ -170,7 +170,7 @@ fn silence_illness_and_full_disks_are_troubles() {
 fn a_mount_without_its_daemon_is_named_and_one_elsewhere_is_shown() {
     let dead = MountAt { dir: "/dead".into(), fsname: "t".into(), daemon: None };
     let status = status(&[client(["FULL", "FULL", "FULL"], "1")], &[dead]);
-    assert_eq!(status.troubles, ["/dead: no daemon serves this mount; `umount /dead` removes it"]);
+    assert_eq!(status.troubles, ["/dead: no daemon serves this mount; umount(8) removes it"]);
     let dirs: Vec<&str> = status.mounts.iter().map(|mount| mount.dir.as_str()).collect();
     assert_eq!(dirs, ["/dead", "/mnt"]);
 }
