@@ -186,6 +186,11 @@ impl FileLayout {
         self.is_at_mdt().then_some(named.unwrap_or(self.file))
     }
 
+    /// Index of the data target of the file's MDT.
+    fn data_target(&self) -> u32 {
+        types::DOM_FIRST.saturating_add(self.file.mdt_index())
+    }
+
     /// Object of stripe `stripe`, which must be below [`FileLayout::stripes`], and the OST that has
     /// it, or the place for data of an MDT.
     #[must_use]
@@ -198,7 +203,7 @@ impl FileLayout {
             Some(layout) => layout.object(within.stripe),
             None => {
                 let object = self.mdt_object().expect("a stripe without striping is at the MDT");
-                (object, OstIndex(types::DOM_FIRST))
+                (object, OstIndex(self.data_target()))
             }
         }
     }
@@ -230,7 +235,7 @@ impl FileLayout {
                 && layout.base.stripe(object.ver) == object
         };
         self.stripings().any(is_it)
-            || (self.mdt_object() == Some(object) && ost == types::DOM_FIRST)
+            || (self.mdt_object() == Some(object) && ost == self.data_target())
     }
 
     /// The pieces of `extent` that have a place, in file order.

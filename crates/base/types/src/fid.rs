@@ -64,6 +64,14 @@ impl Fid {
         })
     }
 
+    /// Index of the MDT that gave it out: sequences are divided among MDTs by arithmetic, so nobody
+    /// is asked. The root and everything below the normal sequences is the first MDT's.
+    #[must_use]
+    pub fn mdt_index(self) -> u32 {
+        let normal = self.seq.saturating_sub(FID_FIRST_NORMAL_SEQ);
+        u32::try_from(normal >> FID_SEQUENCES_PER_MDT_BITS).unwrap_or(u32::MAX)
+    }
+
     /// Inode number as `stat` shows it: stable for the file's life; unique while sequences stay
     /// below 2^24 and object numbers below 2^40 (Lustre: `cl_fid_build_ino`).
     #[must_use]
@@ -128,6 +136,17 @@ impl FromStr for Fid {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fid_tells_its_mdt() {
+        assert_eq!((Fid::ROOT.mdt_index(), Fid::ZERO.mdt_index()), (0, 0));
+        let first = |mdt: u64| FID_FIRST_NORMAL_SEQ + (mdt << FID_SEQUENCES_PER_MDT_BITS);
+        for mdt in [0, 1, 255] {
+            assert_eq!(Fid::new(first(mdt), 1).mdt_index(), mdt as u32);
+            assert_eq!(Fid::new(first(mdt + 1) - 1, 1).mdt_index(), mdt as u32);
+        }
+        assert_eq!(Fid::new(u64::MAX, 1).mdt_index(), u32::MAX);
+    }
 
     #[test]
     fn short_inode_numbers_differ_until_files_and_mdts_meet() {

@@ -76,7 +76,7 @@ pub struct Attr {
     pub layout_version: u32,
     /// Project id.
     pub projid: u32,
-    /// Bit 0: has extended attributes.
+    /// `ATTR_*`.
     pub flags: u32,
     /// Transno of the last change (version-based recovery).
     pub version: u64,
@@ -89,6 +89,10 @@ pub const ATTR_HAS_XATTR: u32 = 1;
 /// Bit of [`Attr::flags`]: `security.capability` is among them; a change of the content takes it
 /// away.
 pub const ATTR_HAS_CAPABILITY: u32 = 2;
+/// Bit of [`Attr::flags`]: a directory whose names are spread over shards. `lustre.lmv` names them.
+pub const ATTR_STRIPED: u32 = 4;
+/// Bit of [`Attr::flags`]: a shard of such a directory, which has no name of its own.
+pub const ATTR_SHARD: u32 = 8;
 
 impl Attr {
     /// The FID of its three parts.

@@ -27,7 +27,12 @@
 //! | fid2path | empty | paths from the root (no leading slash; empty for the root), each with a NUL behind it |
 //! | statfs | `StatfsRep` | |
 //! | sync | `SyncRep` | |
+//! | prepare, updates | empty | `Vec` of [`crate::updates::Fact`], of [`crate::updates::Record`] |
+//! | update | empty | |
 //! | lock, unlock | `LockRep` | |
+//!
+//! The reply to a change that several MDTs make has one more buffer at its end: the whole change,
+//! sealed ([`crate::updates::RECORD_MAGIC`]). A replay repeats it.
 //!
 //! `listxattr` lists `lustre.lov` (and `trusted.lov` to root) if there is a layout or a default.
 //! `getxattr` and `setxattr` accept those names with the binary value of `lustre.lov`.
@@ -159,8 +164,8 @@ bodies! {
         /// Names all that this reply grants: it rises.
         grant: u64,
     }
-    /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: access
-    /// ACL wanted.
+    /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: of a
+    /// directory, the MDTs wanted (`layout::dir::Asked`), empty: as the parent's default says.
     CreateReq (72) {
         /// FID of the directory that holds the name.
         parent: WireFid,

@@ -96,6 +96,9 @@ flags! {
         /// O_TRUNC took effect: the client must punch the objects under the file lock before it
         /// answers.
         TRUNCATE = 2,
+        /// The file lives on another MDT, which its FID names. Of the attributes only the FID and
+        /// the type bits of the mode count.
+        REMOTE = 4,
     }
 
     /// Flags of [`CloseReq`](crate::body::CloseReq).

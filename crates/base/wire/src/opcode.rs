@@ -62,7 +62,13 @@ macro_rules! opcodes {
             /// wait for the end of one more recovery.
             #[must_use]
             pub const fn passes_recovery(self) -> bool {
-                matches!(self, Opcode::OstFence)
+                matches!(
+                    self,
+                    Opcode::OstFence
+                        | Opcode::MdtUpdate
+                        | Opcode::MdtUpdates
+                        | Opcode::MdtUpdatesDone
+                )
             }
         }
     };
@@ -142,6 +148,14 @@ opcodes! {
     MdtRestate = 54, "mds_grant_restate", mdt repeats;
     /// Objects for the components of a file that a write needs.
     MdtLayout = 55, "mds_layout_intent", mdt modifies;
+    /// From MDT to MDT: the state of keys, which stays so until the operation ends.
+    MdtPrepare = 56, "out_prepare", mdt repeats;
+    /// From MDT to MDT: an operation of several MDTs, of which the target executes its part, once.
+    MdtUpdate = 57, "out_update", mdt repeats;
+    /// From MDT to MDT: operations that the target takes part in, as the asked one knows them.
+    MdtUpdates = 58, "out_updates", mdt repeats;
+    /// From MDT to MDT: operations that are durable everywhere, or given up.
+    MdtUpdatesDone = 59, "out_done", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

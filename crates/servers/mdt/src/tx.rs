@@ -398,7 +398,8 @@ impl<'a> Tx<'a> {
 
 /// One record for the objects of each component.
 fn destroys_of(layout: &FileLayout) -> Vec<DestroyRecord> {
-    let at_mdt = |base| DestroyRecord { base, osts: vec![types::DOM_FIRST] };
+    let data_target = |base: Fid| types::DOM_FIRST.saturating_add(base.mdt_index());
+    let at_mdt = |base| DestroyRecord { base, osts: vec![data_target(base)] };
     let of = |one: &layout::Layout| DestroyRecord { base: one.base, osts: one.osts.clone() };
     let first = layout.mdt_object().map(at_mdt);
     first.into_iter().chain(layout.stripings().map(of)).collect()

@@ -26,12 +26,13 @@ mod sync;
 mod tmpfile;
 mod unlink;
 mod why;
+mod updates;
 mod xattr;
 
 use bytes::Bytes;
 use env::LocalFuture;
 use ldlm::grants::{ChangeId, Session};
-use service::spec::{LDLM_CANCELD, MDT, MDT_READPAGE};
+use service::spec::{LDLM_CANCELD, MDT, MDT_OUT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
@@ -294,6 +295,10 @@ operations! {
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
     MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
     MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true);
+    MdtPrepare => Serve(updates::prepare), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdate => Serve(updates::update), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdates => Serve(updates::list), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdatesDone => Serve(updates::done), MDT_OUT, Stat::None, Scope::Plain;
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;

@@ -1,0 +1,339 @@
+//! Changes that one operation makes on several MDTs, as MDTs send them to each other and as their
+//! stores keep them. Encoded with postcard.
+//!
+//! A [`Record`] has the parts of all MDTs. Each MDT that takes part stores it in the transaction
+//! that carries out its own part, so every copy is enough to complete the operation everywhere.
+
+use serde::{Deserialize, Serialize};
+use types::{Fid, Timespec};
+
+/// Bytes of a record at most.
+pub const RECORD_BYTES_MAX: usize = 1 << 20;
+
+/// Keys of one [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare) at most.
+pub const KEYS_MAX: usize = 4_096;
+
+/// First bytes of a record in a reply.
+pub const RECORD_MAGIC: [u8; 8] = *b"nacre-up";
+
+/// Names an operation over several MDTs. Never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct OpId {
+    /// Index of the MDT that coordinates it.
+    pub mdt: u32,
+    /// Rises: the instance of that MDT in the upper 32 bits, a count in the lower.
+    pub number: u64,
+}
+
+impl OpId {
+    /// Key of the record in a store: big-endian, so that the operations of one MDT lie together in
+    /// the order of their numbers.
+    #[must_use]
+    pub fn to_key(self) -> [u8; 12] {
+        let mut key = [0; 12];
+        key[..4].copy_from_slice(&self.mdt.to_be_bytes());
+        key[4..].copy_from_slice(&self.number.to_be_bytes());
+        key
+    }
+
+    /// From a key made by [`OpId::to_key`].
+    #[must_use]
+    pub fn from_key(key: &[u8]) -> Option<OpId> {
+        Some(OpId {
+            mdt: u32::from_be_bytes(key.get(..4)?.try_into().ok()?),
+            number: u64::from_be_bytes(key.get(4..12)?.try_into().ok()?),
+        })
+    }
+
+    /// Instance of the MDT that drew it.
+    #[must_use]
+    pub fn instance(self) -> u64 {
+        self.number >> 32
+    }
+}
+
+/// A name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// The directory, or the shard that holds the name.
+    #[serde(with = "fid")]
+    pub dir: Fid,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+/// One change at one MDT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Update {
+    /// A name that is free gets a file.
+    Enter {
+        /// The name.
+        at: Place,
+        /// The file.
+        #[serde(with = "fid")]
+        child: Fid,
+        /// Type bits of its mode.
+        file_type: u32,
+    },
+    /// A name goes.
+    Leave {
+        /// The name.
+        at: Place,
+        /// The file that it leads to.
+        #[serde(with = "fid")]
+        child: Fid,
+    },
+    /// A name leads to another file and keeps its place in the directory.
+    Repoint {
+        /// The name.
+        at: Place,
+        /// The file that it leads to before.
+        #[serde(with = "fid")]
+        old: Fid,
+        /// The new file.
+        #[serde(with = "fid")]
+        child: Fid,
+        /// Type bits of its mode.
+        file_type: u32,
+    },
+    /// Names and subdirectories of a directory changed. Commutes.
+    Touch {
+        /// The directory.
+        #[serde(with = "fid")]
+        dir: Fid,
+        /// Bytes of names that came, less those that went.
+        name_bytes: i64,
+        /// Subdirectories that came, less those that went.
+        subdirs: i32,
+    },
+    /// A file comes to be.
+    Make(Made),
+    /// Names of a file changed.
+    Named(Named),
+    /// Mode and owner of a directory's shard become those of the directory.
+    Own {
+        /// The shard.
+        #[serde(with = "fid")]
+        fid: Fid,
+        /// Permission bits.
+        mode: u32,
+        /// User id.
+        uid: u32,
+        /// Group id.
+        gid: u32,
+        /// Project id.
+        projid: u32,
+        /// Access and default list: none leaves the list as it is, empty removes it.
+        acls: [Option<Vec<u8>>; 2],
+    },
+}
+
+/// A file that comes to be, as its MDT stores it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Made {
+    /// Inode record.
+    pub inode: Vec<u8>,
+    /// Layout or default layout, empty if none.
+    pub layout: Vec<u8>,
+    /// Extended attributes: name and value.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Its name, unless it is a shard.
+    pub at: Option<Place>,
+}
+
+/// What happens to the names of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The file.
+    #[serde(with = "fid")]
+    pub fid: Fid,
+    /// A name that it gets.
+    pub gets: Option<Place>,
+    /// A name that it loses.
+    pub loses: Option<Place>,
+    /// Links that come, less those that go. A file without a link goes, or becomes an orphan.
+    pub links: i32,
+    /// Whether the directory of the new name becomes its parent.
+    pub moves: bool,
+}
+
+/// The changes at one MDT, in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Index of the MDT.
+    pub mdt: u32,
+    /// What changes there.
+    pub updates: Vec<Update>,
+}
+
+/// A whole operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Its name.
+    pub id: OpId,
+    /// Time of the operation: seconds and nanoseconds.
+    pub time: (i64, u32),
+    /// One for each MDT that takes part, by index.
+    pub parts: Vec<Part>,
+}
+
+impl Record {
+    /// Time of the operation.
+    #[must_use]
+    pub fn timespec(&self) -> Timespec {
+        Timespec::new(self.time.0, self.time.1)
+    }
+
+    /// The part of this MDT.
+    #[must_use]
+    pub fn part(&self, mdt: u32) -> Option<&Part> {
+        self.parts.iter().find(|part| part.mdt == mdt)
+    }
+
+    /// MDTs that take part, but for `mdt`.
+    pub fn others(&self, mdt: u32) -> impl Iterator<Item = u32> {
+        self.parts.iter().map(|part| part.mdt).filter(move |of| *of != mdt)
+    }
+}
+
+/// What a decision depends on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Key {
+    /// An inode: that it exists, and its attributes.
+    Inode(#[serde(with = "fid")] Fid),
+    /// A name.
+    Name(Place),
+    /// That a directory has no names.
+    Empty(#[serde(with = "fid")] Fid),
+}
+
+impl Key {
+    /// The file that it is about.
+    #[must_use]
+    pub fn fid(&self) -> Fid {
+        match self {
+            Key::Inode(fid) | Key::Empty(fid) => *fid,
+            Key::Name(place) => place.dir,
+        }
+    }
+}
+
+/// A key that an operation needs.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Want {
+    /// The key.
+    pub key: Key,
+    /// The operation changes it. Otherwise it must only stay as it is.
+    pub changes: bool,
+}
+
+/// The state of a key, which stays so until the operation that asked has ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Fact {
+    /// There is no such file or name.
+    Absent,
+    /// A file.
+    Inode {
+        /// Inode record.
+        record: Vec<u8>,
+        /// Access list, empty if none.
+        acl: Vec<u8>,
+        /// Striping of a directory, empty if none.
+        stripes: Vec<u8>,
+    },
+    /// A name.
+    Name {
+        /// The file that it leads to.
+        #[serde(with = "fid")]
+        child: Fid,
+        /// Type bits of its mode.
+        file_type: u32,
+    },
+    /// Whether a directory has no names.
+    Empty(bool),
+}
+
+/// Buffer 1 of [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepare {
+    /// The operation that asks.
+    pub id: OpId,
+    /// In the order of the keys; the facts in the reply are in the same order.
+    pub wants: Vec<Want>,
+}
+
+/// Buffer 1 of [`Opcode::MdtUpdatesDone`](crate::Opcode::MdtUpdatesDone).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// Index of the MDT that says so.
+    pub mdt: u32,
+    /// Its instance: nothing of earlier ones is under way any more; zero: says nothing.
+    pub instance: u64,
+    /// Its operations below this number are durable everywhere.
+    pub below: u64,
+    /// These operations are given up before anything changed.
+    pub released: Vec<u64>,
+}
+
+/// As it travels and is stored.
+#[must_use]
+pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
+    postcard::to_stdvec(value).expect("plain values have a form")
+}
+
+/// From bytes, of which none may be left over.
+#[must_use]
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    if bytes.len() > RECORD_BYTES_MAX {
+        return None;
+    }
+    let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
+    rest.is_empty().then_some(value)
+}
+
+/// FIDs as three numbers.
+mod fid {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use types::Fid;
+
+    pub(super) fn serialize<S: Serializer>(fid: &Fid, to: S) -> Result<S::Ok, S::Error> {
+        (fid.seq, fid.oid, fid.ver).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Fid, D::Error> {
+        let (seq, oid, ver) = Deserialize::deserialize(from)?;
+        Ok(Fid { seq, oid, ver })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_goes_there_and_back_and_no_cut_of_it_is_taken() {
+        let dir = Fid::new(7, 8);
+        let at = Place { dir, name: b"name".to_vec() };
+        let updates = vec![
+            Update::Enter { at: at.clone(), child: Fid::new(9, 1), file_type: 0o40_000 },
+            Update::Touch { dir, name_bytes: -4, subdirs: 1 },
+        ];
+        let id = OpId { mdt: 1, number: 5 << 32 | 7 };
+        let parts = vec![Part { mdt: 0, updates }, Part { mdt: 3, updates: Vec::new() }];
+        let record = Record { id, time: (-1, 5), parts };
+        let bytes = encode(&record);
+        assert_eq!(decode(&bytes), Some(record.clone()));
+        assert!((0..bytes.len()).all(|len| decode::<Record>(&bytes[..len]).is_none()));
+        assert_eq!(decode::<Record>(&[&bytes[..], &[0]].concat()), None, "a longer one");
+        assert_eq!(record.others(0).collect::<Vec<_>>(), [3]);
+        assert_eq!(id.instance(), 5);
+    }
+
+    #[test]
+    fn keys_of_records_are_in_the_order_of_their_ids() {
+        let ids = [(0, 1), (0, 256), (1, 0), (1, u64::MAX), (256, 3)];
+        let ids = ids.map(|(mdt, number)| OpId { mdt, number });
+        assert!(ids.map(OpId::to_key).is_sorted());
+        assert!(ids.iter().all(|id| OpId::from_key(&id.to_key()) == Some(*id)));
+    }
+}
