@@ -25,8 +25,8 @@ mod swap;
 mod sync;
 mod tmpfile;
 mod unlink;
-mod why;
 mod updates;
+mod why;
 mod xattr;
 
 use bytes::Bytes;
