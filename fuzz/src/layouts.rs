@@ -88,3 +88,24 @@ pub(crate) fn record(input: &[u8]) -> bool {
     }
     file.is_ok() || template.is_ok() || composite.is_ok()
 }
+
+pub(crate) fn lmvs() -> Vec<Vec<u8>> {
+    use layout::dir::{Asked, HASH_CRUSH2, Stripes};
+    let shards = (0..4).map(|oid| types::Fid::new(0x2_0000_0401, oid)).collect();
+    let stripes = Stripes { hash: HASH_CRUSH2, version: 1, master: 2, shards };
+    let listed = Asked { count: 2, mdts: vec![1, 3], ..Asked::default() };
+    vec![Asked::default().encode(), listed.encode(), stripes.encode()]
+}
+
+pub(crate) fn lmv(input: &[u8]) -> bool {
+    use layout::dir::{Asked, Stripes};
+    let (asked, stripes) = (Asked::decode(input), Stripes::decode(input));
+    if let Ok(asked) = &asked {
+        assert_eq!(Asked::decode(&asked.encode()).as_ref(), Ok(asked));
+    }
+    if let Ok(stripes) = &stripes {
+        assert_eq!(Stripes::decode(&stripes.encode()).as_ref(), Ok(stripes));
+        assert!(stripes.shard_of(input) < stripes.shards.len());
+    }
+    asked.is_ok() || stripes.is_ok()
+}

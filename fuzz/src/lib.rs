@@ -53,6 +53,7 @@ targets! {
     lst_told: selftest::tolds, selftest::told;
     lov: layouts::lovs, layouts::lov;
     layout: layouts::records, layouts::record;
+    lmv: layouts::lmvs, layouts::lmv;
     names: text::names, text::name;
     nid_list: text::nid_lists, text::nid_list;
     parameters: text::parameters, text::parameter;

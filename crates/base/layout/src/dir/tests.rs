@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn names_lead_to_the_shards_that_lustre_chooses() {
+    let of = |name: &[u8]| {
+        [
+            hash(name, HASH_FNV_1A_64, 4),
+            hash(name, HASH_ALL_CHAR, 4),
+            hash(name, HASH_CRUSH, 4),
+            hash(name, HASH_CRUSH, 8),
+        ]
+    };
+    assert_eq!(fnv_1a_64(b"foo"), 0xdcb2_7518_fed9_d577);
+    assert_eq!(of(b"a"), [0, 1, 2, 6]);
+    assert_eq!(of(b"foo"), [3, 0, 1, 7]);
+    assert_eq!(of(b"file.mdtest.0.0"), [2, 3, 1, 4]);
+    assert_eq!(of(b"file.mdtest.0.1"), [1, 0, 1, 1]);
+    assert_eq!(hash(b"foo", HASH_CRUSH2, 8), 7);
+}
+
+#[test]
+fn another_shard_moves_few_names_and_only_to_itself() {
+    let names: Vec<_> = (0..4_000).map(|number| format!("file.mdtest.0.{number}")).collect();
+    let mut moved = 0;
+    for name in &names {
+        let of = |count| hash(name.as_bytes(), HASH_CRUSH2, count);
+        let (before, after) = (of(4), of(5));
+        assert!(before == after || after == 4);
+        moved += usize::from(before != after);
+    }
+    assert!((600..1_000).contains(&moved), "{moved}");
+    let first = names.iter().filter(|name| hash(name.as_bytes(), HASH_CRUSH2, 4) == 0).count();
+    assert!((800..1_200).contains(&first), "{first}");
+}
+
+#[test]
+fn defaults_end_after_their_levels() {
+    let asked = Asked { max_inherit: 3, max_inherit_rr: 2, ..Asked::default() };
+    let second = asked.handed_on().expect("three levels");
+    assert_eq!((second.max_inherit, second.max_inherit_rr), (2, 1));
+    let third = second.handed_on().expect("two levels");
+    assert_eq!((third.max_inherit, third.max_inherit_rr), (1, 0));
+    assert_eq!(third.handed_on(), None);
+    let endless = Asked { max_inherit_rr: UNLIMITED, ..Asked::default() };
+    assert_eq!(endless.handed_on(), Some(endless));
+}
+
+#[test]
+fn levels_of_inheritance_are_as_in_lustre() {
+    let byte = |max_inherit| Asked { max_inherit, ..Asked::default() }.encode()[20];
+    assert_eq!((byte(UNLIMITED), byte(0), byte(1), byte(250)), (0, 255, 1, 250));
+}
+
+#[test]
+fn lists_must_fit() {
+    let of = |count, mdts: &[u32]| Asked { count, mdts: mdts.to_vec(), ..Asked::default() };
+    assert_eq!(of(2, &[3, 1]).check(), Ok(()));
+    assert_eq!(of(3, &[3, 1]).check(), Err(DirError::List { count: 3, mdts: 2 }));
+    assert_eq!(of(2, &[3, 3]).check(), Err(DirError::Twice(3)));
+    let shared = Asked { hash: HASH_CRUSH2 | HASH_OVERSTRIPED, ..of(2, &[3, 3]) };
+    assert_eq!(shared.check(), Ok(()));
+    assert_eq!(of(COUNT_ALL, &[]).check(), Ok(()));
+    assert_eq!(of(257, &[]).check(), Err(DirError::Count(257)));
+    let bad = Asked { index: -2, ..Asked::default() };
+    assert_eq!(bad.check(), Err(DirError::Mdt(-2)));
+}
+
+#[test]
+fn names_of_hashes() {
+    for kind in [HASH_ALL_CHAR, HASH_FNV_1A_64, HASH_CRUSH, HASH_CRUSH2] {
+        assert_eq!(hash_kind(hash_name(kind | HASH_FIXED).expect("a name")), Some(kind));
+    }
+    assert_eq!((hash_name(0), hash_name(5), hash_kind("md5")), (None, None, None));
+}
+
+fn swapped(bytes: &[u8], numbers: std::ops::Range<usize>) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[numbers].chunks_exact_mut(4).for_each(<[u8]>::reverse);
+    bytes
+}
+
+#[test]
+fn bytes_in_the_other_order_are_understood() {
+    let asked = Asked { count: 2, mdts: vec![1, 2], index: 1, ..Asked::default() };
+    let bytes = asked.encode();
+    let other = [swapped(&bytes[..20], 0..20), swapped(&bytes[20..], 28..76)].concat();
+    assert_eq!(Asked::decode(&other), Ok(asked));
+}
+
+fn some_asked() -> impl Strategy<Value = Asked> {
+    let mdts = prop::collection::btree_set(0..1_000u32, 0..9).prop_map(Vec::from_iter);
+    let numbers = (0..=256u32, -1..100i32, 1..=4u32, any::<u8>(), any::<u8>());
+    (numbers, mdts).prop_map(|((count, index, hash, max_inherit, max_inherit_rr), mdts)| {
+        let count = if mdts.is_empty() { count } else { mdts.len() as u32 };
+        Asked { count, index, hash, max_inherit, max_inherit_rr, mdts }
+    })
+}
+
+fn some_stripes() -> impl Strategy<Value = Stripes> {
+    let shard = (0x2_0000_0400..0x2_4000_0000u64, any::<u32>(), any::<u32>());
+    let shard = shard.prop_map(|(seq, oid, ver)| Fid { seq, oid, ver });
+    let shards = prop::collection::vec(shard, 1..=SHARDS_MAX);
+    (1..=4u32, any::<u32>(), 0..100u32, shards)
+        .prop_map(|(hash, version, master, shards)| Stripes { hash, version, master, shards })
+}
+
+proptest! {
+    #[test]
+    fn an_asked_striping_goes_there_and_back(asked in some_asked()) {
+        prop_assert_eq!(asked.check(), Ok(()));
+        let bytes = asked.encode();
+        prop_assert_eq!(Asked::decode(&bytes), Ok(asked));
+        for len in 0..bytes.len() {
+            prop_assert!(Asked::decode(&bytes[..len]).is_err());
+        }
+    }
+
+    #[test]
+    fn shards_go_there_and_back(stripes in some_stripes(), name in any::<Vec<u8>>()) {
+        let bytes = stripes.encode();
+        prop_assert_eq!(Stripes::decode(&bytes), Ok(stripes.clone()));
+        prop_assert_eq!(Stripes::decode(&swapped_fids(&bytes)), Ok(stripes.clone()));
+        prop_assert!(Stripes::decode(&bytes[..bytes.len() - 1]).is_err());
+        prop_assert!(stripes.shard_of(&name) < stripes.shards.len());
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(
+        magic in prop::sample::select(vec![MAGIC_STRIPES, MAGIC_ASKED, MAGIC_LISTED, 0]),
+        count in prop_oneof![0..300u32, any::<u32>()],
+        rest in prop::collection::vec(any::<u8>(), 0..600),
+        swap in any::<bool>(),
+    ) {
+        let mut bytes = [magic.to_le_bytes(), count.to_le_bytes()].concat();
+        bytes.extend(rest);
+        if swap {
+            bytes = swapped(&bytes, 0..8);
+        }
+        if let Ok(asked) = Asked::decode(&bytes) {
+            prop_assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
+        }
+        if let Ok(stripes) = Stripes::decode(&bytes) {
+            prop_assert_eq!(Stripes::decode(&stripes.encode()), Ok(stripes));
+        }
+    }
+
+    #[test]
+    fn every_name_has_a_shard(name in any::<Vec<u8>>(), kind in any::<u32>(), count in 0..300usize) {
+        prop_assert!(hash(&name, kind, count) < count.clamp(1, SHARDS_MAX));
+    }
+}
+
+/// The same striping in the other byte order.
+fn swapped_fids(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = swapped(bytes, 0..STRIPES_BYTES);
+    for fid in bytes[STRIPES_BYTES..].chunks_exact_mut(SHARD_BYTES) {
+        fid[..8].reverse();
+        fid[8..12].reverse();
+        fid[12..].reverse();
+    }
+    bytes
+}
