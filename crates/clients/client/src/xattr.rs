@@ -8,7 +8,7 @@ use types::{Errno, Fid};
 use wire::Opcode;
 use wire::body::{FidReq, LayoutReq, SetxattrReq};
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::namespace::split_nul;
@@ -32,17 +32,11 @@ impl Client {
     /// ENODATA if it has none of that name; EOPNOTSUPP for an unknown name space.
     pub async fn getxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<Bytes> {
         check(name, "getxattr")?;
-        if self.0.grants.is_absent(fid, name) {
+        if self.0.grants.of(fid).is_absent(fid, name) {
             return Err(Error::local(Errno::ENODATA, "getxattr").about(fid));
         }
         let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);
-        Ok(self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1))
+        Ok(self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
     }
 
     /// Sets an attribute. `flags`: XATTR_CREATE 1, XATTR_REPLACE 2. `lustre.lov` gives a file
@@ -84,13 +78,8 @@ impl Client {
     /// ENOENT.
     pub async fn listxattr(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let call = self.0.call(ctx, Opcode::MdtListxattr, &fid_req(fid));
-        let names = self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1);
+        let names =
+            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
         Ok(split_nul(&names).map(<[u8]>::to_vec).collect())
     }
 
@@ -102,7 +91,7 @@ impl Client {
         check(name, "removexattr")?;
         let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name);
         self.0
-            .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
+            .change(Scope::attrs(fid), mdt_of(fid), call)
             .await
             .map(|_| ())
             .map_err(|error| error.about(fid))
@@ -141,7 +130,7 @@ impl Inner {
     async fn intend(self: &Rc<Self>, ctx: &Ctx, body: LayoutReq) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtLayout, &body);
-        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_layout_intent")
     }
 
@@ -156,7 +145,7 @@ impl Inner {
     ) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
-        let done = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        let done = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
         done.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }

@@ -6,7 +6,7 @@ use types::{Fid, Timespec};
 use wire::body::{SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode};
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::file::File;
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -176,7 +176,7 @@ impl Inner {
             ..SetattrReq::default()
         };
         let call = self.call(ctx, Opcode::MdtSetattr, &body);
-        let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        let changed = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))
     }
 }

@@ -6,7 +6,7 @@ use types::{Errno, Fid, Transno};
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
-use crate::client::Client;
+use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
@@ -45,11 +45,12 @@ impl Client {
     ) -> Result<(DirPage, Lease)> {
         let bytes_max = clamped(bytes_max);
         let is_open = |fid: Fid| self.0.inodes.get(fid).is_some();
-        if let Some(known) = self.0.grants.listed(dir, (cookie, bytes_max), &is_open) {
+        let grants = self.0.grants.of(dir);
+        if let Some(known) = grants.listed(dir, (cookie, bytes_max), &is_open) {
             return Ok(known);
         }
-        let reading = self.0.grants.reading(dir, cookie);
-        let asking = self.0.grants.asking();
+        let reading = grants.reading(dir, cookie);
+        let asking = grants.asking();
         let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
         for entry in &mut page.entries {
             let is_exact = !is_open(entry.attr.fid()) && !crate::needs_glimpse(&entry.attr);
@@ -61,8 +62,8 @@ impl Client {
             Number(head.grant),
             (dir, as_of),
         );
-        self.0.grants.read(reading, &page);
-        self.0.shed_grants();
+        grants.read(reading, &page);
+        self.0.shed_grants(dir.mdt_index());
         Ok((page, lease))
     }
 
@@ -83,8 +84,7 @@ impl Client {
             ..ReaddirReq::default()
         };
         let call = self.0.call(ctx, Opcode::MdtReaddir, &body);
-        let reply =
-            self.0.ask(self.0.mdt_of(dir), call).await.map_err(|error| error.about(dir))?.reply;
+        let reply = self.0.ask(mdt_of(dir), call).await.map_err(|error| error.about(dir))?.reply;
         let head: ReaddirRep = reply.body();
         let entries = dirent::decode(&reply.buf(1))
             .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
@@ -99,13 +99,7 @@ impl Client {
     pub async fn readlink(&self, ctx: &Ctx, fid: Fid) -> Result<Bytes> {
         let call =
             self.0.call(ctx, Opcode::MdtReadlink, &FidReq { fid: fid.into(), ..FidReq::default() });
-        Ok(self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1))
+        Ok(self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
     }
 
     /// All paths of a file, from the root, with a leading slash.
@@ -115,13 +109,8 @@ impl Client {
     pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
         let call =
             self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
-        let paths = self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1);
+        let paths =
+            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
         Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
     }
 }

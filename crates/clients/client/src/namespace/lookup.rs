@@ -8,7 +8,7 @@ use wire::body::{FidReq, LookupReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::data::{Question, settle};
 use crate::file::File;
 use crate::inode::Stat;
@@ -34,7 +34,7 @@ impl Client {
         if let Some((attr, lease)) = self.0.named(parent, name) {
             return Ok(Glance { attr, lease, size_known: true });
         }
-        if self.0.grants.has_no_name(parent, name) {
+        if self.0.grants.of(parent).has_no_name(parent, name) {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
         }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
@@ -157,13 +157,8 @@ impl Client {
     pub async fn striping(&self, ctx: &Ctx, fid: Fid) -> Result<Striping> {
         let call =
             self.0.call(ctx, Opcode::MdtGetattr, &FidReq { fid: fid.into(), ..FidReq::default() });
-        let record = self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1);
+        let record =
+            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
         match layout::Striping::decode(fid, &record) {
             Ok(layout::Striping::None) => Ok(Striping::None),
             Ok(layout::Striping::Layout(layout)) => Ok(Striping::File(layout)),
@@ -176,7 +171,7 @@ impl Client {
 impl Inner {
     /// Attributes of a file that nobody else can have changed, where this client knows them.
     fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
-        let (attr, lease) = self.grants.believed(fid)?;
+        let (attr, lease) = self.grants.of(fid).believed(fid)?;
         self.is_whole(&attr).then_some((attr, lease))
     }
 
@@ -201,14 +196,16 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         check_name(name, "lookup")?;
-        let asking = self.grants.asking();
+        let mdt = mdt_of(parent);
+        let asking = self.grants.at(mdt.index).asking();
         let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
         let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
-        let answer = self.ask(self.mdt_of(parent), call).await?;
-        let stat = Stat::of(&answer.reply, "mds_getattr_name")?;
+        let answer = self.ask(mdt, call).await?;
+        let stat = self.stat_of(mdt, &answer.reply, "mds_getattr_name")?;
         self.order.found(parent, name, stat.attr.fid());
+        self.elsewhere.note(parent, stat.attr.fid());
         let lease = asking.told_name(parent, name, &stat);
-        self.shed_grants();
+        self.shed_grants(mdt.index);
         Ok((stat, lease))
     }
 
@@ -218,7 +215,7 @@ impl Inner {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Stat, Lease)> {
-        let asking = self.grants.asking();
+        let asking = self.grants.of(fid).asking();
         let stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
         if let Some(inode) = self.inodes.get(fid) {
             inode.see(&stat);
@@ -240,7 +237,7 @@ impl Inner {
             Opcode::MdtGetattr,
             &FidReq { fid: fid.into(), handle, ..FidReq::default() },
         );
-        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
-        Stat::of(&answer.reply, "mds_getattr")
+        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        self.stat_of(mdt_of(fid), &answer.reply, "mds_getattr")
     }
 }

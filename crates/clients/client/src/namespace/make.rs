@@ -9,7 +9,7 @@ use wire::body::{CreateFlags, CreateReq, LinkReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
-use crate::client::{CallBuilder, Client, Inner};
+use crate::client::{CallBuilder, Client, Inner, mdt_of};
 use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::{Ctx, Error, Glance, Lease, Result};
@@ -51,7 +51,7 @@ impl Inner {
         check_name(name, "link")?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
         let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
-        let linked = self.change(Scope::link(fid, parent, name), self.mdt_of(parent), call).await;
+        let linked = self.change(Scope::link(fid, parent, name), mdt_of(parent), call).await;
         linked.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }
@@ -188,8 +188,7 @@ impl Client {
     ) -> Result<Glance> {
         let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
         let call = self.0.create_call(ctx, &make)?;
-        let (stat, lease) =
-            self.0.change(Scope::entry(parent, name), self.0.mdt_of(parent), call).await?;
+        let (stat, lease) = self.0.change(Scope::entry(parent, name), mdt_of(parent), call).await?;
         Ok(Glance { attr: stat.attr, lease, size_known: true })
     }
 }

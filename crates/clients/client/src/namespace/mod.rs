@@ -2,6 +2,7 @@
 
 mod attr;
 mod dir;
+pub(crate) mod elsewhere;
 mod lookup;
 mod make;
 mod open;

@@ -11,10 +11,9 @@ use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq};
 use wire::{Attr, Opcode};
 
 use super::make::Make;
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::file::{File, Open};
 use crate::grants::Scope;
-use crate::inode::Stat;
 use crate::{Ctx, Error, Glance, Lease, Result, flags, limits};
 
 impl Client {
@@ -78,7 +77,7 @@ impl Client {
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
         let (file, mut lease) = self
             .0
-            .open_by(ctx, Some((parent, name)), self.0.mdt_of(parent), call.into(), open_flags)
+            .open_by(ctx, Some((parent, name)), mdt_of(parent), call.into(), open_flags)
             .await?;
         let attr = file.attr();
         if !file.0.made {
@@ -132,7 +131,7 @@ impl Client {
         let make = || {
             let call = self.0.call(ctx, Opcode::MdtCreate, &body);
             let call = call.name(b"").name(b"").name(&record).keep(Keep::Open);
-            self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags)
+            self.0.open_by(ctx, None, mdt_of(dir), call.into(), open_flags)
         };
         let mut made = make().await;
         if made.as_ref().is_err_and(|error| error.errno() == Errno::ESTALE) {
@@ -160,7 +159,7 @@ impl Client {
             },
         );
         let call = call.keep(Keep::Open);
-        let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
+        let opened = self.0.open_by(ctx, None, mdt_of(fid), call.into(), open_flags).await;
         opened.map(|(file, _)| file).map_err(|error| error.about(fid))
     }
 }
@@ -179,7 +178,7 @@ impl Inner {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
         let scope = named_in.map_or_else(Scope::open, |(dir, name)| Scope::entry(dir, name));
         self.run("open", async move {
-            let changing = inner.grants.changing(scope);
+            let changing = inner.grants.at(mdt.index).changing(scope);
             let call = Call { hold: changing.hold(), ..call };
             let asked = inner.env.now();
             let answer = match inner.ask(mdt, call).await {
@@ -189,13 +188,13 @@ impl Inner {
                     return Err(error);
                 }
             };
-            let stat = Stat::of(&answer.reply, stage)?;
+            let stat = inner.stat_of(mdt, &answer.reply, stage)?;
             let lease = changing.done(&stat);
             let inode = inner.inodes.attach(&stat, open_flags);
             if inode.has_writers() {
-                inner.grants.forget_bytes(inode.fid);
+                inner.grants.of(inode.fid).forget_bytes(inode.fid);
             } else if let Some(bytes) = &stat.bytes {
-                inner.grants.keep_bytes(&stat, lease, bytes);
+                inner.grants.of(inode.fid).keep_bytes(&stat, lease, bytes);
             }
             inode.mode_until.set(asked + limits::MODE_AGE);
             let heard = inner.losses.listen(stat.attr.fid());

@@ -5,7 +5,7 @@ use wire::Opcode;
 use wire::body::UnlinkReq;
 
 use super::check_name;
-use crate::client::Client;
+use crate::client::{Client, mdt_of};
 use crate::grants::Scope;
 use crate::{Ctx, Result};
 
@@ -31,6 +31,6 @@ impl Client {
         let body =
             UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
         let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
-        self.0.change(Scope::removal(parent, name), self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(Scope::removal(parent, name), mdt_of(parent), call).await.map(|_| ())
     }
 }

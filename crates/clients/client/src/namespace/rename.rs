@@ -5,7 +5,7 @@ use wire::Opcode;
 use wire::body::RenameReq;
 
 use super::check_name;
-use crate::client::Client;
+use crate::client::{Client, mdt_of};
 use crate::grants::Scope;
 use crate::{Ctx, Result};
 
@@ -38,6 +38,6 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
         let is_exchange = flags & RENAME_EXCHANGE != 0;
         let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
-        self.0.change(scope, self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(scope, mdt_of(parent), call).await.map(|_| ())
     }
 }
