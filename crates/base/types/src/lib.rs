@@ -24,7 +24,9 @@ pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
 pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use printable::printable;
 pub use split_mix::SplitMix64;
-pub use target::{DOM_FIRST, FsName, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind};
+pub use target::{
+    DOM_FIRST, FsName, MDTS_MAX, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind,
+};
 pub use time::{Instant, Span, Timespec};
 
 /// Number of a request at its client: rises, never reused within a session (Lustre: `xid`).

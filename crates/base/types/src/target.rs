@@ -10,6 +10,11 @@ pub const DOM_FIRST: u32 = 0xf000;
 /// Highest index of an OST or MDT. An OST's fits 16 bits in `lustre.lov`, where 0xffff means "any".
 pub const TARGET_INDEX_MAX: u32 = DOM_FIRST - 1;
 
+/// MDTs of one file system, and so the shards of a directory: their indices are below it.
+pub const MDTS_MAX: u32 = 256;
+
+const _: () = assert!(MDTS_MAX - 1 <= DOM_INDEX_MAX);
+
 /// Highest index of a data target: 0xffff means "any OST".
 const DOM_INDEX_MAX: u32 = 0xfffe - DOM_FIRST;
 

@@ -8,8 +8,6 @@ pub(crate) const PARAM_NAME_BYTES_MAX: usize = 256;
 pub(crate) const PARAM_VALUE_BYTES_MAX: usize = 512;
 /// Pools of one file system, each a parameter.
 pub(crate) const POOLS_MAX: usize = 256;
-/// MDTs of one file system.
-pub(crate) const MDTS_MAX: u32 = 1;
 /// Targets of one file system; about 30 bytes each.
 pub(crate) const TARGETS_MAX: usize = 8_192;
 

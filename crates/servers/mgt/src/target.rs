@@ -8,11 +8,10 @@ use params::ParamTree;
 use service::spec::MGS;
 use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
 use target::{Decided, Place, StartError, Store};
-use types::{Errno, FsName, TargetId, TargetKind, Transno};
+use types::{Errno, FsName, MDTS_MAX, TargetId, TargetKind, Transno};
 use wire::config::FsConfig;
 use wire::{Opcode, Reply, Request};
 
-use crate::limits::MDTS_MAX;
 use crate::op::pool::PoolChange;
 use crate::{MgtConfig, op, record};
 
@@ -40,6 +39,7 @@ impl Mgt {
             recovery_window: config.recovery_window,
             recovery_window_max: config.recovery_window,
             abort_recovery: true,
+            has_more_to_recover: false,
             lease: config.lease,
             silence_max: config.lease,
         };

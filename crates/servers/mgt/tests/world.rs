@@ -11,7 +11,7 @@ use env_sim::{NodeHandle, Sim, SimConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use service::{Node, NodeConfig};
-use types::{ClientId, Errno, Nid, NidAddr, Span, TargetId};
+use types::{ClientId, Errno, MDTS_MAX, Nid, NidAddr, Span, TargetId};
 use wire::Opcode;
 use wire::config::{FsConfig, Register, TargetInfo};
 
@@ -196,10 +196,18 @@ fn parameters_are_set_taken_back_and_checked() {
 }
 
 #[test]
-fn there_is_one_mdt() {
+fn there_are_as_many_mdts_as_a_directory_may_have_shards() {
     let world = World::new();
-    assert_eq!(world.register(TargetId::mdt(1), 2, 12), Err(Errno::EOPNOTSUPP));
+    for target in [TargetId::mdt(MDTS_MAX), TargetId::dom(MDTS_MAX)] {
+        assert_eq!(world.register(target, 2, 12), Err(Errno::EOPNOTSUPP));
+    }
     assert_eq!(world.config("testfs"), Err(Errno::ENOENT), "nothing is known of it");
+    for (uuid, mdt) in [(12, 0), (13, 1), (14, MDTS_MAX - 1)] {
+        world.register(TargetId::mdt(mdt), 2, uuid).expect("registers");
+        world.register(TargetId::dom(mdt), 2, uuid ^ 0x100).expect("registers");
+        assert_eq!(world.forget(TargetId::mdt(mdt)), Err(Errno::EPERM));
+    }
+    assert_eq!(world.config("testfs").expect("known").targets.len(), 6);
 }
 
 #[test]

@@ -298,6 +298,9 @@ pub struct Who {
     /// Names of the OSTs that this server knows, wherever they are.
     #[serde(default)]
     pub osts: Vec<String>,
+    /// Names of the MDTs that this server knows, wherever they are.
+    #[serde(default)]
+    pub mdts: Vec<String>,
     /// Mount point of a client.
     pub mount: Option<String>,
     /// Of a client: the number in names of its parameters.

@@ -62,14 +62,14 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
     let lists = Lists::find(superblock.fsname, &options.objects, &mut |_| Ok(()))?;
     targets::check_parts(&target)?;
     let meta = DiskMeta::open(&target.dir, &MetaOptions::default())?;
-    let found = compare(&meta, superblock.fsname, &lists, out)?;
+    let found = compare(&meta, (superblock.fsname, superblock.target.index), &lists, out)?;
     Ok(if found == Differences::default() { 0 } else { DIFFERENT })
 }
 
-/// Compares, and says on stderr what was compared.
+/// Compares with the objects of files of this MDT, and says on stderr what was compared.
 pub(crate) fn compare(
     meta: &Rc<DiskMeta>,
-    fsname: FsName,
+    (fsname, mdt): (FsName, u32),
     lists: &Lists,
     out: &mut dyn Write,
 ) -> Result<Differences> {
@@ -77,7 +77,7 @@ pub(crate) fn compare(
     let objects: u64 = lists.osts.values().sum();
     let progress = Progress::new("objects without a name", OBJECTS);
     let unlisted = BTreeMap::new();
-    let mut check = Check { view: &*view, fsname, lists, out, unlisted, objects, progress };
+    let mut check = Check { view: &*view, fsname, mdt, lists, out, unlisted, objects, progress };
     let found = Differences { unnamed: check.unnamed()?, missing: check.missing()? };
     check.out.flush()?;
     drop(std::mem::take(&mut check.progress));
@@ -97,6 +97,8 @@ pub(crate) fn compare(
 struct Check<'a> {
     view: &'a dyn View,
     fsname: FsName,
+    /// Index of the MDT: files of others are not its own to name.
+    mdt: u32,
     lists: &'a Lists,
     out: &'a mut dyn Write,
     /// Objects that must be on OSTs of which there is no list.
@@ -112,12 +114,14 @@ type Expected = BTreeMap<(TargetId, Fid), Fid>;
 impl Check<'_> {
     fn unnamed(&mut self) -> Result<u64> {
         let (mut count, mut seen) = (0, 0);
-        let Check { view, fsname, lists, out, objects, progress, .. } = self;
+        let Check { view, fsname, mdt, lists, out, objects, progress, .. } = self;
         lists.each(&mut |object| {
             seen += 1;
             progress.show(seen, *objects, "");
             let (ost, file) = (object.ost, object.file);
-            if !mdt::names_object(*view, file, ost.index, object.object).context("records")? {
+            if file.mdt_index() == *mdt
+                && !mdt::names_object(*view, file, ost.index, object.object).context("records")?
+            {
                 count += 1;
                 progress.erase();
                 writeln!(out, "unnamed {} {} {file}", ost.name(*fsname), object.object)?;

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, ensure};
 use ctl::progress::{Progress, Unit};
 use osd_disk::{Superblock, superblock};
-use types::{FsName, NidAddr, TargetId, TargetKind, Timespec};
+use types::{FsName, MDTS_MAX, NidAddr, TargetId, TargetKind, Timespec};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -43,10 +43,12 @@ fn check(options: &Options) -> Result<()> {
         has_mgs || !options.mgs.is_empty(),
         "--mgsnode NID is required without --mgs: a target must find its MGS"
     );
-    let further = options.targets.iter().find(|id| id.kind == TargetKind::Mdt && id.index > 0);
+    let is_mdt = |id: &&TargetId| id.kind == TargetKind::Mdt;
+    let too_high = options.targets.iter().filter(is_mdt).find(|id| id.index >= MDTS_MAX);
     ensure!(
-        further.is_none(),
-        "there is one MDT in a file system, with index 0: further ones are not served"
+        too_high.is_none(),
+        "a file system has at most {MDTS_MAX} MDTs: --index is at most {}",
+        MDTS_MAX - 1
     );
     Ok(())
 }

@@ -89,7 +89,7 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         );
         return Ok(());
     }
-    check_meta::compare(&meta, fsname, &lists, out).map(drop)
+    check_meta::compare(&meta, (fsname, target.index), &lists, out).map(drop)
 }
 
 fn shown(options: &Options) -> String {

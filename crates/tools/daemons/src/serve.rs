@@ -17,6 +17,7 @@ use types::{ClientId, NidAddr, Span};
 use crate::log;
 use crate::machine::MachineOptions;
 use crate::pretend::Pretend;
+pub use crate::server::Awaited;
 use crate::server::{Ended, Server, ServerOptions, Trust, patience};
 use crate::signals::Signals;
 
@@ -61,8 +62,8 @@ pub struct Options {
     pub commit_interval_ms: u64,
     /// Devices that targets pretend to be on.
     pub devices: Vec<Pretend>,
-    /// An MDT tells that it serves only when it knows so many OSTs.
-    pub osts_awaited: u32,
+    /// An MDT tells that it serves only when it knows so many targets.
+    pub awaited: Awaited,
     /// End when the parent process ends.
     pub die_with_parent: bool,
     /// Tell the parent for whom recoveries wait.
@@ -94,7 +95,7 @@ pub fn run(options: &Options) -> Result<u8> {
         metrics: options.metrics,
         commit_interval: Span::millis(options.commit_interval_ms),
         devices: options.devices.clone(),
-        osts_awaited: options.osts_awaited,
+        awaited: options.awaited,
     };
     let is_child = options.tell_recovery;
     env_os::run(config, |env| async move { serve(&env, &server, is_child).await })

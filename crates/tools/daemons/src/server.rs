@@ -39,6 +39,7 @@ use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
 use self::export::Exporter;
+pub use self::peers::Awaited;
 pub(crate) use self::peers::kept_in;
 use self::peers::{Peers, Told};
 pub use self::store::Trust;
@@ -73,9 +74,9 @@ pub struct ServerOptions {
     pub commit_interval: Span,
     /// Devices that targets pretend to be on.
     pub devices: Vec<Pretend>,
-    /// An MDT counts as registered only when it knows so many OSTs: files are striped over what it
-    /// knows.
-    pub osts_awaited: u32,
+    /// An MDT counts as registered only when it knows so many targets: it places files and
+    /// directories on those that it knows.
+    pub awaited: Awaited,
 }
 
 /// A target being served.
@@ -228,7 +229,7 @@ impl Server {
         let lo = env.listen(lo_addr).await.context("lo")?;
         let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
         let node = Node::new(&env, node_config(&options.machine));
-        let told = Told { mgs: &options.mgs, addr, osts_awaited: options.osts_awaited };
+        let told = Told { mgs: &options.mgs, addr, awaited: options.awaited };
         let peers = Rc::new(Peers::new(&found, &told));
         let name = format!("{} at {addr}", told_of(&found).collect::<Vec<_>>().join(" "));
         let config = endpoint_config(&env, name.clone(), addr);
@@ -526,8 +527,9 @@ impl Starting<'_> {
         let follows = data::follows(self.found, target);
         let store = store::Opened::open(target, self.options.trust, follows).await?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
-        if target.superblock.target.is_dom() {
-            // its lock is ours, so the run before this one is dead, and its MDT with it
+        let id = target.superblock.target;
+        if id.is_dom() || id.kind == TargetKind::Mdt {
+            // its lock is ours, so the run before this one is dead, and the MDTs in it
             let before = store::servers_called(&*store.meta, self.name).await?;
             store::strike_out(&*store.meta, &before).await?;
         }
@@ -616,6 +618,7 @@ impl ctl::server::Answers for Control {
                 .and_then(|server| server.peers.fsname())
                 .map_or_else(String::new, |name| name.to_string()),
             osts: server.as_ref().map_or_else(Vec::new, |server| server.osts()),
+            mdts: server.as_ref().map_or_else(Vec::new, |server| server.peers.mdts()),
             targets: server.map_or_else(Vec::new, |server| server.all_names()),
             ..Who::default()
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use daemons::machine::MachineOptions;
-use daemons::server::{Ended, Server, ServerOptions, Trust};
+use daemons::server::{Awaited, Ended, Server, ServerOptions, Trust};
 use daemons::{format, import_meta, server};
 use types::{FsName, NidAddr, Span, TargetId};
 
@@ -56,7 +56,7 @@ impl Node {
             metrics: None,
             commit_interval: Span::secs(1),
             devices: Vec::new(),
-            osts_awaited: 1,
+            awaited: Awaited { mdts: 1, osts: 1 },
         }
     }
 

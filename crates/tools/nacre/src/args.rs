@@ -148,13 +148,13 @@ enum Bench {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 A new data directory is formatted. A target that was there once is never formatted again: where its
-disk is not mounted, an OST is left out and the others serve; without the MGS or the MDT nothing
-starts. A server that crashes again and again is given up alone. Ctrl-C or SIGTERM unmounts and
+disk is not mounted, it is left out and the others serve; without the MGS or MDT0000 nothing starts. A server that crashes again and again is given up alone. Ctrl-C or SIGTERM unmounts and
 stops everything cleanly.
 
 Examples:
   nacre up
   nacre up --data /srv/nacre --mount /mnt/nacre --osts 8
+  nacre up --mdts 4 --osts 4
   nacre up --separate --run 'git clone /src/linux && cd linux && make -j8'
 
 Exit status: 0; with --run that of CMD, 128 + signal if it was killed; 1 if something could not be started.")]
@@ -169,7 +169,7 @@ struct Up {
     #[arg(long, value_name = "NAME", default_value = "testfs")]
     fsname: FsName,
     /// Number of metadata targets.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
     mdts: u32,
     /// Number of object storage targets.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
@@ -216,6 +216,7 @@ With several of --mgs, --mdt and --ost each target gets a directory of its own i
 
 Examples:
   nacre format --fsname testfs --mgs --mdt --index 0 /srv/meta
+  nacre format --fsname testfs --mdt --index 1 --mgsnode 127.0.0.2@tcp /srv/meta1
   nacre format --fsname testfs --ost --index 3 --mgsnode 127.0.0.2@tcp /srv/ost3")]
 struct Format {
     /// Name of the file system; only an MGS alone needs none.
@@ -300,6 +301,9 @@ struct Serve {
     /// A client that is known to be dead: recovery does not wait for it.
     #[arg(long, value_name = "ID", hide = true, value_parser = client_id)]
     dead_client: Vec<ClientId>,
+    /// An MDT tells that it serves only when it knows so many MDTs.
+    #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
+    mdts_awaited: u32,
     /// An MDT tells that it serves only when it knows so many OSTs.
     #[arg(long, value_name = "N", hide = true, default_value_t = 0)]
     osts_awaited: u32,
@@ -635,7 +639,7 @@ impl Serve {
             commit_interval_ms: self.commit_interval_ms,
             devices: self.device,
             dead_clients: self.dead_client,
-            osts_awaited: self.osts_awaited,
+            awaited: daemons::serve::Awaited { mdts: self.mdts_awaited, osts: self.osts_awaited },
             die_with_parent: self.die_with_parent,
             tell_recovery: self.tell_recovery,
         }
@@ -795,8 +799,9 @@ mod tests {
             "nacre up",
             "nacre up --mount /mnt/nacre",
             "nacre up --separate --run true",
-            "nacre up --data d --mount m --fsname testfs --mdts 1 --osts 4 --device-dir e",
+            "nacre up --data d --mount m --fsname testfs --mdts 4 --osts 4 --device-dir e",
             "nacre format --fsname testfs --mgs --mdt --index 0 d",
+            "nacre format --fsname testfs --mdt --index 255 --mgsnode 127.0.0.2@tcp d",
             "nacre format --mgs d",
             "nacre format --fsname testfs --ost --index 1 --mgsnode 127.0.0.2@tcp,127.0.0.3@tcp --reformat d",
             "nacre serve a b --listen 127.0.0.2:1988@tcp",
@@ -857,6 +862,8 @@ mod tests {
     fn a_wrong_line_is_refused_before_anything_is_done() {
         for line in [
             "nacre up --osts 0",
+            "nacre up --mdts 0",
+            "nacre up --mdts 257",
             "nacre up --fsname waytoolongname",
             "nacre format --fsname f --mdt --index 70000 d",
             "nacre serve",

@@ -326,7 +326,7 @@ fn clients(answers: &[Answered]) -> Vec<Session> {
     for (_, heard) in those_that_answer(answers) {
         for (name, text) in &heard.params {
             if matches!(parts(name), Some(("mdt", _, "exports"))) {
-                found.extend(read::sessions(text));
+                found.extend(read::sessions(text).into_iter().filter(|one| !one.is_server()));
             }
         }
     }
@@ -480,13 +480,14 @@ fn remote(connector: &Connector) -> Target {
     }
 }
 
-/// Adds the OSTs that a server knows and that neither a daemon nor a mount here has shown.
+/// Adds the MDTs and OSTs that a server knows and that neither a daemon nor a mount here has shown.
 fn add_known(targets: &mut Vec<Target>, answers: &[Answered]) {
     let shown: BTreeSet<String> = targets.iter().map(|target| target.name.clone()).collect();
     let known: BTreeSet<&String> =
-        those_that_answer(answers).flat_map(|(_, heard)| &heard.who.osts).collect();
+        those_that_answer(answers).flat_map(|(_, heard)| known_to(&heard.who)).collect();
     for name in known.into_iter().filter(|name| !shown.contains(*name)) {
-        let role = if name.contains("-DOM") { "DOM" } else { "OST" };
+        let is = |role: &str| name.contains(&format!("-{role}"));
+        let role = ["MDT", "DOM"].into_iter().find(|role| is(role)).unwrap_or("OST");
         targets.push(Target {
             name: name.clone(),
             role,
@@ -498,6 +499,10 @@ fn add_known(targets: &mut Vec<Target>, answers: &[Answered]) {
             recovery: None,
         });
     }
+}
+
+fn known_to(who: &ctl::Who) -> impl Iterator<Item = &String> {
+    who.mdts.iter().chain(&who.osts)
 }
 
 #[cfg(test)]

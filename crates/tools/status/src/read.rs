@@ -57,6 +57,15 @@ pub struct Session {
     pub nid: String,
 }
 
+impl Session {
+    /// Whether it is another server's, which calls itself `TARGET ... at ADDRESS`. A client's name
+    /// has a colon in its first word.
+    pub(crate) fn is_server(&self) -> bool {
+        let first = self.name.split(' ').next().unwrap_or_default();
+        first == "MGS" || first.parse::<types::TargetId>().is_ok()
+    }
+}
+
 /// Reads `exports`.
 #[must_use]
 pub fn sessions(text: &str) -> Vec<Session> {

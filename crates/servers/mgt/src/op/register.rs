@@ -7,19 +7,19 @@
 //! - EADDRINUSE: another storage has the index.
 //! - ESTALE: the instance is lower than the known one, so the storage was restored from an older
 //!   copy, or is served twice.
-//! - EOPNOTSUPP: a further MDT, or its data target.
+//! - EOPNOTSUPP: an MDT of an index that is too high, or its data target.
 //! - EBUSY: another server is connected from the target's known address, and a target does not move
 //!   while that is so. The caller tries again.
 
 use osd::{Table, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, Nid, TargetId, TargetKind};
+use types::{Errno, FsName, MDTS_MAX, Nid, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
 
 use super::{answer, is_local};
-use crate::limits::{MDTS_MAX, TARGETS_MAX};
+use crate::limits::TARGETS_MAX;
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
 

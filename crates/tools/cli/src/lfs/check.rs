@@ -32,7 +32,8 @@ pub(super) struct Args {
 enum Which {
     /// Object storage targets.
     Osts,
-    /// Metadata targets.
+    /// Metadata targets (also: mds).
+    #[value(alias = "mds")]
     Mdts,
     /// The management server.
     Mgts,
@@ -130,6 +131,7 @@ mod tests {
             ["active", "inactive", "silent", "silent"]
         );
         assert_eq!(text(&all), "testfs-OST0000 active.\ntestfs-OST0000 inactive.\n");
+        assert_eq!(Which::from_str("mds", false), Ok(Which::Mdts), "its older name");
         assert!(Which::All.wants("MGT") && Which::Osts.wants("OST") && !Which::Mdts.wants("OST"));
     }
 }

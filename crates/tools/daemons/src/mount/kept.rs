@@ -199,6 +199,7 @@ impl ctl::server::Answers for Control {
             fsname: self.client.fsname().to_string(),
             targets: Vec::new(),
             osts: Vec::new(),
+            mdts: Vec::new(),
             mount: Some(self.dir.display().to_string()),
             instance: self.instance.clone(),
             uuid: format!("{:032x}", self.id.0),

@@ -130,7 +130,7 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
         );
     }
     if errno == Errno::EOPNOTSUPP {
-        return format!("{name}: there is one MDT in a file system, the one with index 0");
+        return format!("{name}: the MGS admits no MDT of this index");
     }
     format!(
         "{name}: the MGS knows another storage under this name. Is its disk mounted? A further target takes another --index"

@@ -25,8 +25,31 @@ pub(crate) struct Peers {
     osts: RefCell<Vec<OstAt>>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
-    osts_awaited: usize,
-    osts_known: watch::Sender<usize>,
+    awaited: Awaited,
+    known: watch::Sender<Awaited>,
+}
+
+/// Numbers of targets that an MDT must know before it counts as registered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Awaited {
+    pub mdts: u32,
+    pub osts: u32,
+}
+
+impl Awaited {
+    fn of(config: &FsConfig) -> Awaited {
+        let ids = || config.targets.iter().filter_map(|info| TargetId::from_u32(info.id));
+        let count = |those: usize| u32::try_from(those).unwrap_or(u32::MAX);
+        Awaited {
+            mdts: count(ids().filter(|id| id.kind == TargetKind::Mdt).count()),
+            osts: count(ids().filter(|id| id.is_ost()).count()),
+        }
+    }
+
+    /// Whether as many are known.
+    fn are_among(self, known: Awaited) -> bool {
+        known.mdts >= self.mdts && known.osts >= self.osts
+    }
 }
 
 /// What a server is told of its peers when it starts.
@@ -35,8 +58,8 @@ pub(crate) struct Told<'a> {
     pub(super) mgs: &'a [NidAddr],
     /// Where this node listens.
     pub(super) addr: NidAddr,
-    /// An MDT serves only when it knows this many OSTs.
-    pub(super) osts_awaited: u32,
+    /// An MDT counts as registered only when it knows this many targets.
+    pub(super) awaited: Awaited,
 }
 
 impl Peers {
@@ -58,8 +81,8 @@ impl Peers {
         let here = found.iter().map(|target| target.superblock.target).collect();
         let directory = Directory::new(mgs).serving(here, told.addr, config.unwrap_or_default());
         let peers = Peers {
-            osts_awaited: if has_mdt { told.osts_awaited as usize } else { 0 },
-            osts_known: watch::channel(0).0,
+            awaited: if has_mdt { told.awaited } else { Awaited::default() },
+            known: watch::channel(Awaited::default()).0,
             fsname: targets::fsname_of(found),
             directory: Rc::new(directory),
             own: told.addr.nid,
@@ -98,7 +121,7 @@ impl Peers {
     fn list_osts(&self) {
         let osts =
             self.fsname.map_or_else(Vec::new, |fsname| osts_of(&self.directory.config(), fsname));
-        self.osts_known.send_replace(osts.len());
+        self.known.send_replace(Awaited::of(&self.directory.config()));
         *self.osts.borrow_mut() = osts;
     }
 
@@ -110,6 +133,12 @@ impl Peers {
     /// The data targets of MDTs.
     pub(super) fn data_targets(&self) -> Vec<TargetId> {
         self.directory.data_targets()
+    }
+
+    /// Names of all MDTs, by index.
+    pub(super) fn mdts(&self) -> Vec<String> {
+        let Some(fsname) = self.fsname else { return Vec::new() };
+        self.directory.targets(TargetKind::Mdt).iter().map(|id| id.name(fsname)).collect()
     }
 
     /// All OSTs, by index: asked with every file that is made.
@@ -146,12 +175,12 @@ impl Peers {
         self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
     }
 
-    /// Completes when all are, and as many OSTs are known as are awaited.
+    /// Completes when all are, and as many targets are known as are awaited.
     pub(super) async fn registered(&self) {
         let mut waiting = self.waiting.subscribe();
         // the sender lives as long as we do
         let _ = waiting.wait_for(|waiting| *waiting == 0).await;
-        let _ = self.osts_known.subscribe().wait_for(|known| *known >= self.osts_awaited).await;
+        let _ = self.known.subscribe().wait_for(|known| self.awaited.are_among(*known)).await;
     }
 }
 
@@ -186,7 +215,7 @@ mod tests {
     fn servers_are_where_the_mgs_knows_them_and_on_this_machine() {
         let at = |text: &str| -> NidAddr { text.parse().expect("an address") };
         let mgs = [at("10.0.0.1@tcp")];
-        let told = Told { mgs: &mgs, addr: at("10.0.0.2@tcp"), osts_awaited: 0 };
+        let told = Told { mgs: &mgs, addr: at("10.0.0.2@tcp"), awaited: Awaited::default() };
         let peers = Peers::new(&[], &told);
         let is_server = |nid: &str| peers.has_server_at(nid.parse().expect("a NID"));
         assert!(is_server("0@lo") && is_server("127.0.0.9@tcp") && is_server("10.0.0.2@tcp"));
@@ -202,6 +231,18 @@ mod tests {
         peers.set(FsConfig { version: 1, targets, ..FsConfig::default() });
         assert!(is_server("10.0.0.3@tcp") && is_server("10.0.0.1@tcp"));
         assert!(!is_server("10.0.0.4@tcp"));
+    }
+
+    #[test]
+    fn an_mdt_waits_for_further_mdts_and_for_osts_alike() {
+        let info = |id: TargetId| TargetInfo { id: id.to_u32(), nid: 7, port: 1, instance: 1 };
+        let ids = [TargetId::mdt(0), TargetId::dom(0), TargetId::mdt(1), TargetId::ost(0)];
+        let config = FsConfig { targets: ids.map(info).into(), ..FsConfig::default() };
+        let known = Awaited::of(&config);
+        assert_eq!(known, Awaited { mdts: 2, osts: 1 });
+        assert!(known.are_among(known) && Awaited::default().are_among(known));
+        assert!(!Awaited { mdts: 3, osts: 1 }.are_among(known));
+        assert!(!Awaited { mdts: 2, osts: 2 }.are_among(known));
     }
 
     #[test]

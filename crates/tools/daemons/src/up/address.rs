@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | the embedded client |
 //! | 2 | MGS; without `--separate` every server |
-//! | 3 … 9 | MDTs |
+//! | 3 … 9 | the first MDTs; further ones are at 127.1.N.1 … 249 |
 //! | 10 … 209 | OSTs |
 //! | 211 … 254 | left for further clients |
 
@@ -15,14 +15,18 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use types::{Nid, NidAddr, TargetId, TargetKind};
+use types::{MDTS_MAX, Nid, NidAddr, TargetId, TargetKind};
 
 use super::options::Options;
 
 pub(super) const CLIENT: u8 = 1;
 pub(super) const MGS: u8 = 2;
 const MDT_FIRST: u8 = 3;
+/// MDTs that have addresses before the OSTs'.
+const MDTS_BEFORE: u32 = 7;
 const OST_FIRST: u8 = 10;
+
+const _: () = assert!(MDTS_MAX - MDTS_BEFORE <= 254, "each MDT has an address");
 pub(super) const OTHER_CLIENTS: u8 = 211;
 
 const NETS: u8 = 250;
@@ -59,10 +63,9 @@ impl Block {
         bail!("port {port} is taken on 127.0.0.x to 127.0.{NETS}.x: say another --port")
     }
 
-    fn try_claim(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
+    fn try_claim(net: u8, port: u16, hosts: &[Host]) -> Result<Option<Block>> {
         let Some(lock) = lock(net)? else { return Ok(None) };
-        let free =
-            hosts.iter().all(|host| TcpListener::bind((Block::ip_of(net, *host), port)).is_ok());
+        let free = hosts.iter().all(|host| TcpListener::bind((host.ip(net), port)).is_ok());
         Ok(free.then_some(Block { net, port, _lock: lock }))
     }
 
@@ -83,7 +86,7 @@ impl Block {
 
     /// Where the MGS listens.
     pub(super) fn mgs(&self) -> NidAddr {
-        self.at(MGS)
+        self.at(Host(0, MGS))
     }
 
     /// Where a target of its own process listens.
@@ -91,23 +94,38 @@ impl Block {
         self.at(host_of(target))
     }
 
-    fn at(&self, host: u8) -> NidAddr {
-        NidAddr { nid: Nid::tcp(self.ip(host)), port: self.port }
+    fn at(&self, host: Host) -> NidAddr {
+        NidAddr { nid: Nid::tcp(host.ip(self.net)), port: self.port }
     }
 }
 
-fn host_of(target: TargetId) -> u8 {
-    let first = match target.kind {
-        TargetKind::Mgt | TargetKind::Lst => MGS,
-        TargetKind::Mdt => MDT_FIRST,
-        TargetKind::Ost => OST_FIRST,
-    };
-    u8::try_from(u32::from(first) + target.index).unwrap_or(u8::MAX - 1)
+/// The second and the last part of an address 127.x.N.y.
+#[derive(Clone, Copy)]
+struct Host(u8, u8);
+
+impl Host {
+    fn ip(self, net: u8) -> Ipv4Addr {
+        Ipv4Addr::new(127, self.0, net, self.1)
+    }
 }
 
-fn hosts(options: &Options) -> Vec<u8> {
+fn host_of(target: TargetId) -> Host {
+    let behind = |first: u8, index: u32| {
+        u8::try_from(u32::from(first) + index).unwrap_or(u8::MAX - 1) // bounded by the options
+    };
+    match target.kind {
+        TargetKind::Mgt | TargetKind::Lst => Host(0, MGS),
+        TargetKind::Mdt if target.index >= MDTS_BEFORE => {
+            Host(1, behind(1, target.index - MDTS_BEFORE))
+        }
+        TargetKind::Mdt => Host(0, behind(MDT_FIRST, target.index)),
+        TargetKind::Ost => Host(0, behind(OST_FIRST, target.index)),
+    }
+}
+
+fn hosts(options: &Options) -> Vec<Host> {
     if !options.separate {
-        return vec![MGS];
+        return vec![Host(0, MGS)];
     }
     let mdts = (0..options.mdts).map(TargetId::mdt);
     std::iter::once(TargetId::MGT)
@@ -132,7 +150,7 @@ fn allowed(port: u16) -> Result<u16> {
     }
 }
 
-fn claim_lingering(net: u8, port: u16, hosts: &[u8]) -> Result<Option<Block>> {
+fn claim_lingering(net: u8, port: u16, hosts: &[Host]) -> Result<Option<Block>> {
     let until = Instant::now() + LINGER;
     loop {
         match Block::try_claim(net, port, hosts)? {
@@ -170,9 +188,12 @@ mod tests {
 
     #[test]
     fn each_server_has_an_address_of_its_own() {
-        let shown = |target| Block::ip_of(7, host_of(target)).to_string();
+        let shown = |target| host_of(target).ip(7).to_string();
         assert_eq!(shown(TargetId::MGT), "127.0.7.2");
         assert_eq!(shown(TargetId::mdt(0)), "127.0.7.3");
+        assert_eq!(shown(TargetId::mdt(6)), "127.0.7.9");
+        assert_eq!(shown(TargetId::mdt(7)), "127.1.7.1");
+        assert_eq!(shown(TargetId::mdt(MDTS_MAX - 1)), "127.1.7.249");
         assert_eq!(shown(TargetId::ost(0)), "127.0.7.10");
         assert_eq!(shown(TargetId::ost(199)), "127.0.7.209");
     }

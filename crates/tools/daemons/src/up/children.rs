@@ -28,6 +28,7 @@ use super::place::Place;
 use super::plan;
 use crate::pretend::Pretend;
 use crate::serve::RECOVERY;
+use crate::server::Awaited;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
@@ -68,7 +69,7 @@ struct Server {
     dead: Vec<ClientId>,
     commit_interval_ms: u64,
     devices: Vec<Pretend>,
-    osts_awaited: u32,
+    awaited: Awaited,
     machine: Vec<String>,
     metrics: Option<SocketAddr>,
     was_ready: Cell<bool>,
@@ -109,7 +110,7 @@ impl Children {
                 dead: dead.to_vec(),
                 commit_interval_ms: options.commit_interval_ms,
                 devices: options.devices.clone(),
-                osts_awaited: place.osts(),
+                awaited: Awaited { mdts: place.mdts(), osts: place.osts() },
                 machine: options.machine.to_args(),
                 metrics: options
                     .metrics_port
@@ -242,7 +243,8 @@ fn spawn(server: &Server) -> Result<Child> {
     for device in &server.devices {
         command.arg("--device").arg(device.to_string());
     }
-    command.arg("--osts-awaited").arg(server.osts_awaited.to_string());
+    command.arg("--mdts-awaited").arg(server.awaited.mdts.to_string());
+    command.arg("--osts-awaited").arg(server.awaited.osts.to_string());
     command.args(&server.machine);
     command.arg("--log").arg(&server.log);
     if let Some(at) = server.metrics {

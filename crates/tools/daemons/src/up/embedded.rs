@@ -18,7 +18,7 @@ use super::options::Options;
 use super::place::Place;
 use super::plan;
 use crate::server::patience::start;
-use crate::server::{Culprit, Ended, Server, ServerOptions, Trust};
+use crate::server::{Awaited, Culprit, Ended, Server, ServerOptions, Trust};
 use crate::targets::{self, TargetDir};
 
 /// Pause before a node boots again.
@@ -84,7 +84,7 @@ impl Embedded {
             metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
             commit_interval: Span::millis(options.commit_interval_ms),
             devices: options.devices.clone(),
-            osts_awaited: place.osts(),
+            awaited: Awaited { mdts: place.mdts(), osts: place.osts() },
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);

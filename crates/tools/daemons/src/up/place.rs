@@ -75,7 +75,7 @@ pub(super) struct Place {
     data: PathBuf,
     /// Those that are served.
     pub(super) targets: Vec<TargetDir>,
-    /// OSTs that are known and cannot be served: why, a line each.
+    /// Targets that are known and cannot be served: why, a line each.
     pub(super) missing: Vec<String>,
     /// Nothing was there before.
     pub(super) is_new: bool,
@@ -84,11 +84,19 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// How many OSTs there are.
+    /// How many OSTs are served.
     pub(super) fn osts(&self) -> u32 {
-        let osts =
-            self.targets.iter().filter(|target| target.superblock.target.kind == TargetKind::Ost);
-        u32::try_from(osts.count()).expect("targets are bounded")
+        self.count(TargetKind::Ost)
+    }
+
+    /// How many MDTs are served.
+    pub(super) fn mdts(&self) -> u32 {
+        self.count(TargetKind::Mdt)
+    }
+
+    fn count(&self, kind: TargetKind) -> u32 {
+        let those = self.targets.iter().filter(|target| target.superblock.target.kind == kind);
+        u32::try_from(those.count()).expect("targets are bounded")
     }
 
     /// Makes the data directory, and targets that no `up` and no MGS has known; finds the others.
@@ -146,7 +154,7 @@ impl Place {
         Ok(())
     }
 
-    /// An OST that lacks a part is not served; the others are.
+    /// A target that lacks a part is not served; the others are.
     fn set_aside_broken(&mut self) -> Result<()> {
         let mut whole = Vec::new();
         for target in std::mem::take(&mut self.targets) {
@@ -271,7 +279,7 @@ impl Place {
 /// then, and not made again either.
 fn is_forgotten(target: TargetId, left: &Option<BTreeSet<TargetId>>) -> bool {
     let is_known = left.as_ref().is_none_or(|left| left.contains(&target));
-    !is_known && !plan::is_needed_to_mount(target)
+    !is_known && target.is_ost()
 }
 
 fn lock(data: &Path) -> Result<File> {
@@ -297,6 +305,7 @@ mod tests {
         assert!(!is_forgotten(TargetId::ost(0), &left), "its disk is away");
         assert!(!is_forgotten(TargetId::ost(1), &None), "the MGS cannot be asked");
         assert!(!is_forgotten(TargetId::MGT, &left), "the MGS does not tell of itself");
+        assert!(!is_forgotten(TargetId::mdt(1), &left), "an MDT is never forgotten");
     }
 
     #[test]

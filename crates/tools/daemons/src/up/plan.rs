@@ -35,9 +35,10 @@ impl Plan {
     }
 }
 
-/// Whether nothing can be mounted without `target`.
+/// Whether nothing can be mounted without `target`: the MGS, and the MDT that has the root.
 pub(super) fn is_needed_to_mount(target: TargetId) -> bool {
-    !target.is_ost()
+    let target = target.dom_of().unwrap_or(target);
+    target == TargetId::MGT || target == TargetId::mdt(0)
 }
 
 #[cfg(test)]
@@ -46,6 +47,14 @@ mod tests {
 
     fn set(targets: &[TargetId]) -> BTreeSet<TargetId> {
         targets.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_mount_needs_the_mgs_and_the_mdt_with_the_root() {
+        let needed = [TargetId::MGT, TargetId::mdt(0), TargetId::dom(0)];
+        assert!(needed.into_iter().all(is_needed_to_mount));
+        let others = [TargetId::mdt(1), TargetId::dom(1), TargetId::ost(0)];
+        assert!(!others.into_iter().any(is_needed_to_mount));
     }
 
     #[test]

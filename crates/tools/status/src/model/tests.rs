@@ -113,6 +113,25 @@ fn a_whole_file_system_is_well() {
 }
 
 #[test]
+fn mdts_know_one_another_and_are_no_clients() {
+    let mdts = vec!["t-MDT0000".to_owned(), "t-MDT0001".to_owned()];
+    let who = Who { mdts, ..who("server", None) };
+    let servers = "00000000000000000000000000000008 0x4 10.0.0.2@tcp t-MDT0001 at 10.0.0.2@tcp\n\
+        00000000000000000000000000000009 0x5 10.0.0.3@tcp MGS t-MDT0002 t-OST0000 at 10.0.\n";
+    let exports = format!("{CLIENT}{servers}");
+    let params = [
+        ("mdt.t-MDT0000.recovery_status", COMPLETE),
+        ("mdt.t-MDT0000.exports", exports.as_str()),
+        ("health_check", "healthy"),
+    ];
+    let status = status(&[answer("t-MDT0000", who, &params)], &[]);
+    assert_eq!(states(&status), [("t-MDT0000", "up"), ("t-MDT0001", "not here")]);
+    assert_eq!(status.targets[1].role, "MDT");
+    let names: Vec<_> = status.clients.iter().map(|client| client.name.as_str()).collect();
+    assert_eq!(names, ["node1:/mnt"]);
+}
+
+#[test]
 fn a_lost_connection_names_the_target_and_the_mount() {
     let answers = [client(["FULL", "DISCONN", "FULL"], "0")];
     let status = status(&answers, &table());
