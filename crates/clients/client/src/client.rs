@@ -12,17 +12,19 @@ use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::body::{Claim, StatfsRep};
 use wire::config::FsConfig;
-use wire::{Opcode, encode_body};
+use wire::{Opcode, Reply, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
 use crate::data::DataChange;
-use crate::grants::{Grants, Lease, Scope};
+use crate::grants::{AllGrants, Gift, Lease, Scope};
 use crate::inode::{Inodes, Stat};
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
+use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
+use crate::namespace::striped::Striped;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -60,7 +62,11 @@ pub(crate) struct Inner {
     /// Dirty files whose size was offered to the MDT, by which user, and the epoch then.
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What is cached under grants.
-    pub(crate) grants: Rc<Grants>,
+    pub(crate) grants: AllGrants,
+    /// Directories that are spread over MDTs.
+    pub(crate) striped: Rc<Striped>,
+    /// Names of files at other MDTs.
+    pub(crate) elsewhere: Elsewhere,
     /// Changes that others of this client wait for.
     pub(crate) order: Order,
     /// Acknowledged work that is lost.
@@ -96,7 +102,7 @@ impl Client {
     /// does not say it.
     #[must_use]
     pub fn identity(&self) -> u128 {
-        let root = self.0.mdt_of(Fid::ROOT).to_u32();
+        let root = mdt_of(Fid::ROOT).to_u32();
         self.0.directory.config().uuid_of(root)
     }
 
@@ -146,31 +152,30 @@ impl Client {
     }
 }
 
-impl Inner {
-    /// MDT that holds a file. One MDT so far.
-    #[expect(clippy::unused_self, reason = "the map of sequences will live here")]
-    pub(crate) fn mdt_of(&self, _fid: Fid) -> TargetId {
-        TargetId::mdt(0)
-    }
+/// The MDT that has a file, and the names in a directory.
+pub(crate) fn mdt_of(fid: Fid) -> TargetId {
+    TargetId::mdt(fid.mdt_index())
+}
 
+impl Inner {
     /// What OSTs are told where an object of `fid` is used.
     pub(crate) fn claim(self: &Rc<Self>, fid: Fid) -> Claim {
-        self.remote(self.mdt_of(fid)).claim()
+        self.remote(mdt_of(fid)).claim()
     }
 
-    /// Asks an OST for something on the word of an MDT. Where the OST knows that the session is
-    /// over, it is given up: whatever it held belongs to others.
+    /// Asks an OST for something on the word of the MDT of a file. Where the OST knows that the
+    /// session is over, it is given up: whatever it held belongs to others.
     pub(crate) async fn ask_claiming(
         self: &Rc<Self>,
         ost: TargetId,
-        claim: Claim,
+        (fid, claim): (Fid, Claim),
         call: impl Into<Call>,
     ) -> Result<Answer> {
         let answer = self.ask(ost, call).await;
         match answer {
             Err(error) if error.errno() == Errno::EKEYREVOKED => {
                 planted::reached("client: it was fenced");
-                let mdt = self.mdt_of(Fid::ZERO);
+                let mdt = mdt_of(fid);
                 tracing::warn!(%ost, "refused there: the session with {mdt} is over");
                 self.remote(mdt).renounce(claim.session);
                 Err(Error::call(&CallError::Evicted, ost, error.stage()))
@@ -241,8 +246,9 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<Answer> {
-        let call = self.order.enter(call.into()).await;
+        let call = self.order.enter(call.into(), &|fid| self.striped.master(fid)).await;
         let stage = call.opcode.name();
+        self.check_mdt(target, stage).await?;
         if call.modifies && target.kind == TargetKind::Ost {
             self.written.borrow_mut().insert(target);
         }
@@ -270,20 +276,75 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<(Stat, Lease)> {
-        let changing = self.grants.changing(scope);
+        let dirs: Vec<Fid> = scope.named_in().collect();
+        let changing = self.grants.at(target.index).changing(scope);
         let call = Call { hold: changing.hold(), ..call.into() };
         let stage = call.opcode.name();
         match self.ask(target, call).await {
             Ok(answer) => {
-                let stat = Stat::of(&answer.reply, stage)?;
+                let stat = self.stat_of(target, &answer.reply, stage)?;
+                self.note_names(&dirs, &stat);
                 let lease = changing.done(&stat);
-                self.shed_grants();
+                self.shed_grants(target.index);
                 Ok((stat, lease))
             }
             Err(error) => {
                 changing.failed(&error);
                 Err(error)
             }
+        }
+    }
+
+    /// A change that makes names in these directories was executed.
+    pub(crate) fn note_names(&self, dirs: &[Fid], stat: &Stat) {
+        let told = std::iter::once(stat.attr.fid());
+        for fid in told.chain(stat.touched.iter().flatten().copied()) {
+            dirs.iter().for_each(|dir| self.elsewhere.note(*dir, fid));
+        }
+    }
+
+    /// The word of an MDT about a file. It grants attributes of its own files only.
+    pub(crate) fn stat_of(
+        &self,
+        mdt: TargetId,
+        reply: &Reply,
+        stage: &'static str,
+    ) -> Result<Stat> {
+        let mut stat = Stat::of(reply, stage)?;
+        if mdt_of(stat.attr.fid()) != mdt {
+            stat.lease = Gift::None;
+        }
+        stat.dir = stat.dir.filter(|(dir, _)| mdt_of(dir.fid()) == mdt);
+        self.striped.note(&stat.attr);
+        Ok(stat)
+    }
+
+    /// Whether there are several MDTs.
+    pub(crate) fn has_mdts(&self) -> bool {
+        self.directory.targets(TargetKind::Mdt).len() > 1
+    }
+
+    /// The MDTs that a session was begun with, and the first one.
+    pub(crate) fn used_mdts(self: &Rc<Self>) -> Vec<TargetId> {
+        let mdts = self.directory.targets(TargetKind::Mdt).into_iter();
+        mdts.filter(|mdt| mdt.index == 0 || self.remote(*mdt).claim().session != 0).collect()
+    }
+
+    /// Refuses a file whose MDT does not exist: its FID is made up, or from a reply that is broken.
+    async fn check_mdt(self: &Rc<Self>, target: TargetId, stage: &'static str) -> Result<()> {
+        let is_known = |inner: &Inner| {
+            target.kind != TargetKind::Mdt
+                || target.index == 0
+                || inner.directory.targets(TargetKind::Mdt).contains(&target)
+        };
+        if is_known(self) {
+            return Ok(());
+        }
+        // it may be new
+        let _what_is_known_does = Box::pin(self.fetch_config(Some(limits::REFRESH_PATIENCE))).await;
+        match is_known(self) {
+            true => Ok(()),
+            false => Err(Error::local(Errno::ESTALE, stage)),
         }
     }
 

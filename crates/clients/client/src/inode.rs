@@ -187,6 +187,12 @@ impl Inode {
         self.mdt_synced.set(false);
     }
 
+    /// A server restarted.
+    fn distrust(&self) {
+        self.forget();
+        self.layout_version.set(0); // a layout that was only seen may be gone
+    }
+
     pub(crate) fn lose(&self) {
         self.lost.set(true);
         *self.view.borrow_mut() = None;
@@ -211,16 +217,26 @@ impl Inodes {
     /// A server restarted: what it said of objects and opens is no ground for an exact size.
     pub(crate) fn forget(&self) {
         for inode in self.0.borrow().values() {
-            inode.forget();
-            inode.layout_version.set(0); // a layout that was only seen may be gone
+            inode.distrust();
         }
     }
 
+    /// The same of the files of an MDT.
+    pub(crate) fn forget_of(&self, mdt: u32) {
+        let inodes = self.0.borrow();
+        let of_mdt = inodes.values().filter(|inode| inode.fid.mdt_index() == mdt);
+        of_mdt.for_each(|inode| inode.distrust());
+    }
+
     /// The MDT no longer knows this client's opens.
-    pub(crate) fn lose(&self) {
-        for (_, inode) in std::mem::take(&mut *self.0.borrow_mut()) {
-            inode.lose();
-        }
+    pub(crate) fn lose(&self, mdt: u32) {
+        self.0.borrow_mut().retain(|fid, inode| {
+            let is_lost = fid.mdt_index() == mdt;
+            if is_lost {
+                inode.lose();
+            }
+            !is_lost
+        });
     }
 
     /// A handle was opened, as the reply tells.
@@ -309,7 +325,7 @@ impl Stat {
         };
         let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
         let is_open = reply.header.opcode == Opcode::MdtOpen as u16;
-        let third = reply.bufs.get(2);
+        let third = reply.bufs.get(2).filter(|buf| !buf.starts_with(&wire::updates::RECORD_MAGIC));
         let stripes =
             layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {

@@ -13,12 +13,14 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
-use crate::grants::Grants;
+use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
 use crate::locks::Held;
 use crate::lost::Losses;
+use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
+use crate::namespace::striped::Striped;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -64,6 +66,7 @@ impl Client {
 
     fn prepare(env: &Env, config: MountConfig) -> Client {
         let directory = Rc::new(Directory::new(config.mgs.clone()));
+        let striped: Rc<Striped> = Rc::default();
         let inner = Inner {
             env: env.clone(),
             endpoint: Endpoint::new(env, config.endpoint.clone(), directory.clone()),
@@ -77,7 +80,9 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
-            grants: Grants::new(env, config.bugs),
+            grants: AllGrants::new(env, config.bugs, &striped),
+            striped,
+            elsewhere: Elsewhere::default(),
             order: Order::default(),
             losses: Losses::default(),
             background: RefCell::default(),
@@ -185,7 +190,8 @@ impl Inner {
                 }));
             }
             TargetKind::Mdt => {
-                self.grants.belong_to(remote);
+                let mdt = id.index;
+                self.grants.at(mdt).belong_to(remote);
                 let called = weak.clone();
                 remote.on_callback(Rc::new(move |callback| match called.upgrade() {
                     Some(inner) => inner.called_back(id, callback),
@@ -198,19 +204,19 @@ impl Inner {
                 let evicted = weak.clone();
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = evicted.upgrade() {
-                        inner.lose_opens();
+                        inner.lose_opens(mdt);
                     }
                 }));
                 let voided = weak.clone();
                 remote.on_voided(Rc::new(move || {
                     if let Some(inner) = voided.upgrade() {
-                        inner.lose_grants();
+                        inner.lose_grants(mdt);
                     }
                 }));
                 let first = weak.clone();
-                remote.before_restate(Rc::new(move || first.upgrade()?.grants.forget()));
+                remote.before_restate(Rc::new(move || first.upgrade()?.grants.at(mdt).forget()));
                 remote.on_recovery(Rc::new(move || {
-                    weak.upgrade().map_or_else(Vec::new, |inner| inner.restate())
+                    weak.upgrade().map_or_else(Vec::new, |inner| inner.restate(mdt))
                 }));
             }
         }
@@ -222,30 +228,30 @@ impl Inner {
         self.inodes.forget();
     }
 
-    /// The MDT knows this client's opens and locks no more.
-    fn lose_opens(&self) {
-        if let Some(forgetting) = self.grants.forget() {
+    /// An MDT knows this client's opens and locks no more.
+    fn lose_opens(&self, mdt: u32) {
+        if let Some(forgetting) = self.grants.at(mdt).forget() {
             self.env.spawn("grants forgotten", forgetting);
         }
-        self.held.borrow_mut().clear();
-        self.inodes.lose();
+        self.held.borrow_mut().lose(mdt);
+        self.inodes.lose(mdt);
     }
 
-    /// The MDT has given to others what this client may still hold by its own clock.
-    fn lose_grants(&self) {
-        if let Some(forgetting) = self.grants.voided() {
+    /// An MDT has given to others what this client may still hold by its own clock.
+    fn lose_grants(&self, mdt: u32) {
+        if let Some(forgetting) = self.grants.at(mdt).voided() {
             self.env.spawn("grants forgotten", forgetting);
         }
     }
 
     /// Calls that tell a recovering MDT which locks this client holds, and that it holds no grants.
-    fn restate(&self) -> Vec<Call> {
-        self.forget_sizes();
+    fn restate(&self, mdt: u32) -> Vec<Call> {
+        self.inodes.forget_of(mdt);
         let none: [GrantWord; 0] = [];
         let nothing = wire::grants::encode(&none, GrantsFlags::LAST);
         let mut calls = vec![Call::new(Opcode::MdtRestate, nothing)];
         if !self.config.bugs.restate_no_locks() {
-            calls.extend(self.held.borrow().restate());
+            calls.extend(self.held.borrow().restate(mdt));
         }
         calls
     }

@@ -132,7 +132,7 @@ impl Inner {
                 continue;
             }
             match id.kind {
-                TargetKind::Mdt => syncs.push(Box::pin(self.sync_mdt(&ctx, Fid::ZERO))),
+                TargetKind::Mdt => syncs.push(Box::pin(self.sync_mdt(&ctx, id, Fid::ZERO))),
                 _ => syncs.push(Box::pin(self.sync_ost(&ctx, id, Vec::new()))),
             }
         }

@@ -1,5 +1,6 @@
 //! Extended attributes. The MDT stores all of them. `lustre.lov` and `trusted.lov` are views of the
-//! layout in Lustre's binary form ([`layout::lov`]).
+//! layout in Lustre's binary form ([`layout::lov`]). `lustre.lmv` and `lustre.dmv` are those of a
+//! directory's striping and of its default for new subdirectories ([`layout::dir`]).
 
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use types::{Errno, Fid};
 use wire::Opcode;
 use wire::body::{FidReq, LayoutReq, SetxattrReq};
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::namespace::split_nul;
@@ -20,6 +21,10 @@ pub(crate) const LOV: &[u8] = b"lustre.lov";
 pub(crate) const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// Takes components away from a file.
 pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
+/// The shards of a directory.
+pub(crate) const LMV: &[u8] = b"lustre.lmv";
+/// The default of a directory for new subdirectories.
+pub(crate) const DMV: &[u8] = b"lustre.dmv";
 /// Longest name of an attribute (XATTR_NAME_MAX).
 const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value (XATTR_SIZE_MAX).
@@ -32,17 +37,11 @@ impl Client {
     /// ENODATA if it has none of that name; EOPNOTSUPP for an unknown name space.
     pub async fn getxattr(&self, ctx: &Ctx, fid: Fid, name: &[u8]) -> Result<Bytes> {
         check(name, "getxattr")?;
-        if self.0.grants.is_absent(fid, name) {
+        if self.0.grants.of(fid).is_absent(fid, name) {
             return Err(Error::local(Errno::ENODATA, "getxattr").about(fid));
         }
         let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);
-        Ok(self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1))
+        Ok(self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
     }
 
     /// Sets an attribute. `flags`: XATTR_CREATE 1, XATTR_REPLACE 2. `lustre.lov` gives a file
@@ -84,14 +83,11 @@ impl Client {
     /// ENOENT.
     pub async fn listxattr(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let call = self.0.call(ctx, Opcode::MdtListxattr, &fid_req(fid));
-        let names = self
-            .0
-            .ask(self.0.mdt_of(fid), call)
-            .await
-            .map_err(|error| error.about(fid))?
-            .reply
-            .buf(1);
-        Ok(split_nul(&names).map(<[u8]>::to_vec).collect())
+        let names =
+            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
+        // tools that copy attributes would take them along
+        let is_shown = |name: &&[u8]| *name != LMV && *name != DMV;
+        Ok(split_nul(&names).filter(is_shown).map(<[u8]>::to_vec).collect())
     }
 
     /// Removes an attribute.
@@ -102,7 +98,7 @@ impl Client {
         check(name, "removexattr")?;
         let call = self.0.call(ctx, Opcode::MdtRemovexattr, &fid_req(fid)).name(name);
         self.0
-            .change(Scope::attrs(fid), self.0.mdt_of(fid), call)
+            .change(Scope::attrs(fid), mdt_of(fid), call)
             .await
             .map(|_| ())
             .map_err(|error| error.about(fid))
@@ -141,7 +137,7 @@ impl Inner {
     async fn intend(self: &Rc<Self>, ctx: &Ctx, body: LayoutReq) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtLayout, &body);
-        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         Stat::of(&answer.reply, "mds_layout_intent")
     }
 
@@ -156,7 +152,7 @@ impl Inner {
     ) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
-        let done = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        let done = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
         done.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }

@@ -10,6 +10,7 @@ use types::{Fid, TargetId, TargetKind, Transno};
 
 use crate::OstConfig;
 use crate::fences::Fences;
+use crate::mdts::Mdts;
 use crate::record::{META_CLEAN, META_COMMITTED, TombstoneRecord};
 use crate::tombstones::Tombstones;
 
@@ -17,6 +18,7 @@ pub(crate) struct Booted {
     pub(crate) exports: Rc<Exports>,
     pub(crate) tombstones: Tombstones,
     pub(crate) fences: Fences,
+    pub(crate) mdts: Mdts,
 }
 
 struct Found {
@@ -26,6 +28,7 @@ struct Found {
     replies: Replies,
     tombstones: Vec<(Fid, u64)>,
     fences: Fences,
+    mdts: Mdts,
 }
 
 pub(crate) async fn boot(
@@ -34,7 +37,8 @@ pub(crate) async fn boot(
     meta: &dyn MetaStore,
 ) -> Result<Booted, StartError> {
     meta.ready().await;
-    let Found { committed, clean, clients, replies, tombstones, fences } = find(&*meta.running()?)?;
+    let found = find(&*meta.running()?)?;
+    let Found { committed, clean, clients, replies, tombstones, fences, mdts } = found;
     // a crash before the epoch leaves the rest to the next start
     osd::remove_all(meta, &replies.lost).await?;
     let mut set = WriteSet::new();
@@ -64,10 +68,11 @@ pub(crate) async fn boot(
         recovery_window: config.recovery_window,
         recovery_window_max: config.recovery_window_max,
         abort_recovery: config.abort_recovery,
+        has_more_to_recover: false,
         lease: config.lease,
         silence_max: config.lease,
     };
-    Ok(Booted { exports: Exports::new(env, exports), tombstones, fences })
+    Ok(Booted { exports: Exports::new(env, exports), tombstones, fences, mdts })
 }
 
 fn find(view: &dyn View) -> Result<Found, StartError> {
@@ -82,5 +87,6 @@ fn find(view: &dyn View) -> Result<Found, StartError> {
             Some((Fid::from_key(key)?, TombstoneRecord::decode(value)?.number))
         })?,
         fences: Fences::load(view)?.ok_or_else(|| StartError::Broken("a fence".to_owned()))?,
+        mdts: Mdts::load(view)?.ok_or_else(|| StartError::Broken("an MDT's store".to_owned()))?,
     })
 }

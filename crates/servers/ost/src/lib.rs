@@ -35,6 +35,7 @@ pub mod fuzz;
 mod limits;
 mod listing;
 mod locks;
+mod mdts;
 mod op;
 mod owners;
 mod params;

@@ -16,6 +16,8 @@ pub(crate) const SWEEP_RANGES_MAX: usize = 4_096;
 /// Objects of one listing for a sweep: 4 MiB of memory. An MDT has 1.5 million ids swept after a
 /// restart, of which few have an object, so one listing is mostly all.
 pub(crate) const SWEEP_LISTED_MAX: usize = 1 << 18;
+/// Listings kept for sweeps under way: one for each of so many MDTs that restart together.
+pub(crate) const LISTINGS_MAX: usize = 8;
 /// Objects of one answer to a list: 48 KiB.
 pub(crate) const LIST_OBJECTS_MAX: usize = 1_024;
 /// Objects destroyed in one transaction: the store must have room for the worst that a set can
@@ -33,6 +35,8 @@ pub(crate) const OWNERS_MAX: usize = 65_536;
 /// Clients that are fenced, the oldest go first: 100 bytes of memory each. A day in which 10,000
 /// nodes die six times does not fill it.
 pub(crate) const FENCES_MAX: usize = 65_536;
+/// MDTs of a file system: as many as the MGS takes.
+pub(crate) const MDTS_MAX: u32 = 256;
 /// Longest `commit_interval_ms`: more than this is lost work, not batching.
 pub(crate) const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 /// Client nodes of `export_stats`.

@@ -18,6 +18,14 @@ pub(crate) fn fence_key(client: ClientId, store: u64) -> Vec<u8> {
     [META_FENCE, &client.0.to_be_bytes(), &store.to_be_bytes()].concat()
 }
 
+/// First bytes of the key of an MDT's store number in `Table::Meta`.
+pub(crate) const META_MDT: &[u8] = b"mdt/";
+
+/// Key of the number of an MDT's store: the index of the MDT, big-endian.
+pub(crate) fn mdt_key(index: u32) -> Vec<u8> {
+    [META_MDT, &index.to_be_bytes()].concat()
+}
+
 const TYPE_OBJECT: u8 = 1;
 /// Bytes of an object's record of version 1.
 const VERSION_1_BYTES: usize = 32;
@@ -194,6 +202,11 @@ mod tests {
         (version_3[1], version_3[2]) = (3, 48);
         let old = ObjectRecord::decode(&version_3).expect("ours");
         assert_eq!((old.layout_version(), old.changed()), (7, Transno::NONE));
+        assert_eq!(
+            fence_key(ClientId(2), 3),
+            [&b"fence/"[..], &[0; 15], &[2], &[0; 7], &[3]].concat()
+        );
+        assert_eq!(mdt_key(0x102), b"mdt/\0\0\x01\x02");
         assert_eq!(
             TombstoneRecord::new(6).as_bytes(),
             [2, 1, 16, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]

@@ -16,6 +16,7 @@ use wire::{Opcode, Reply, Request, RequestFlags};
 use crate::OstConfig;
 use crate::fences::{Fences, UnderWay};
 use crate::locks::Locks;
+use crate::mdts::Mdts;
 use crate::op;
 use crate::owners::Owners;
 use crate::tally::Tally;
@@ -32,9 +33,10 @@ pub struct Ost {
     pub(crate) owners: Owners,
     pub(crate) tombstones: RefCell<Tombstones>,
     pub(crate) fences: RefCell<Fences>,
+    pub(crate) mdts: RefCell<Mdts>,
     pub(crate) under_way: UnderWay,
-    /// What the sweep under way knows of the store.
-    pub(crate) listed: RefCell<Option<op::sweep::Listed>>,
+    /// What sweeps under way know of the store.
+    pub(crate) listed: RefCell<Vec<op::sweep::Listed>>,
     /// Listings of the store since the start.
     pub(crate) listings: Cell<u64>,
     pub(crate) pace: Rc<Pace>,
@@ -64,6 +66,7 @@ impl Ost {
             owners: Owners::default(),
             tombstones: RefCell::new(booted.tombstones),
             fences: RefCell::new(booted.fences),
+            mdts: RefCell::new(booted.mdts),
             under_way: UnderWay::default(),
             listed: RefCell::default(),
             listings: Cell::new(0),
@@ -245,6 +248,7 @@ impl Target for Ost {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         // Objects have no opens; locks live as long as an operation.
+        self.mdts.borrow_mut().recovered();
         Box::pin(async {})
     }
 }

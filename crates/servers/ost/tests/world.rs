@@ -9,6 +9,8 @@ mod crashes;
 mod data;
 #[path = "world/destroys.rs"]
 mod destroys;
+#[path = "world/fences.rs"]
+mod fences;
 #[path = "world/forged.rs"]
 mod forged;
 #[path = "world/owners.rs"]

@@ -34,7 +34,6 @@ use env::Env;
 use env_sim::{Cut, NodeHandle, Rng};
 use layout::Template;
 use oracle::{read_names, test_ctx};
-use osd::Table;
 use types::{Fid, Span, TargetId, TargetKind};
 
 use crate::fixture::Cluster;
@@ -379,16 +378,12 @@ impl Stage<'_> {
             client.sync().await
         })?;
         let cluster = self.cluster;
-        let clean =
-            || cluster.objects() == 0 && cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+        let clean = || cluster.objects() == 0 && cluster.inodes().len() <= 1;
         if cluster.sim.run_until(SWEEP_MAX, clean) {
             return Ok(());
         }
-        let inodes = cluster.mdt_disk().records(Table::Inodes).len();
-        Err(format!(
-            "everything was removed, but {inodes} inodes and {} objects are left",
-            cluster.objects()
-        ))
+        let (inodes, objects) = (cluster.inodes().len(), cluster.objects());
+        Err(format!("everything was removed, but {inodes} inodes and {objects} objects are left"))
     }
 }
 

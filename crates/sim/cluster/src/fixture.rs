@@ -9,9 +9,10 @@ use device::Model;
 use env::Env;
 use env_sim::{Cut, NodeHandle, Rng, Sim, SimConfig};
 use mdt::GrantMode;
+use osd::Table;
 use osd::mem::{MemDisk, MemDiskConfig};
 use service::spec;
-use types::{ClientId, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
+use types::{ClientId, Fid, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
 use crate::server::{CPTS_MAX, Plan, Server, Swap};
 use crate::store::{Scratch, Store};
@@ -45,8 +46,8 @@ fn devices(seed: u64, scenario: &Scenario) -> [Option<Model>; 2] {
 }
 
 impl Cluster {
-    /// One MGS, one MDT and the scenario's OSTs, each on a node and a fresh disk of its own;
-    /// nothing runs yet.
+    /// One MGS, the scenario's MDTs and OSTs, each on a node and a fresh disk of its own; nothing
+    /// runs yet.
     #[must_use]
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
         let config = SimConfig {
@@ -58,9 +59,9 @@ impl Cluster {
             ..SimConfig::default()
         };
         let sim = Sim::new(seed, config);
-        let targets = [TargetId::MGT, TargetId::mdt(0)]
-            .into_iter()
-            .chain((0..scenario.osts).map(TargetId::ost));
+        let mdts = (0..scenario.mdts(seed)).map(TargetId::mdt);
+        let osts = (0..scenario.osts).map(TargetId::ost);
+        let targets = [TargetId::MGT].into_iter().chain(mdts).chain(osts);
         let addrs: Vec<_> = targets
             .enumerate()
             .map(|(index, target)| {
@@ -87,7 +88,7 @@ impl Cluster {
                 ..MemDiskConfig::default()
             });
             let begins = scenario.begins_at_mdt(seed);
-            let data = (begins && target == TargetId::mdt(0)).then(|| {
+            let data = (begins && target.kind == TargetKind::Mdt).then(|| {
                 let disk = MemDisk::new(MemDiskConfig {
                     commit_max: scenario.commit_max,
                     ..MemDiskConfig::default()
@@ -184,13 +185,12 @@ impl Cluster {
         }
     }
 
-    /// Kills the MDT and starts it again.
+    /// Kills an MDT and starts it again.
     ///
     /// # Panics
-    /// If there is none.
-    pub fn restart_mdt(&self) {
-        let mdt = self.servers.iter().find(|server| server.target == TargetId::mdt(0));
-        let mdt = mdt.expect("a cluster has an MDT");
+    /// If there is none of this index.
+    pub fn restart_mdt(&self, index: u32) {
+        let mdt = &self.servers[self.mdt_index(index)];
         mdt.kill(false);
         mdt.boot();
     }
@@ -206,18 +206,41 @@ impl Cluster {
         self.servers.iter().map(Server::objects).sum()
     }
 
-    /// Whether files begin at the MDT.
+    /// Whether files begin at the MDTs.
     pub(crate) fn has_data(&self) -> bool {
-        self.servers[self.mdt_index()].data_disk().is_some()
+        self.mdts().any(|mdt| mdt.data_disk().is_some())
     }
 
-    /// Among the servers.
-    pub(crate) fn mdt_index(&self) -> usize {
-        let mdt = self.servers.iter().position(|server| server.target == TargetId::mdt(0));
-        mdt.expect("a cluster has an MDT")
+    /// MDT `index`, among the servers.
+    pub(crate) fn mdt_index(&self, index: u32) -> usize {
+        let wanted = TargetId::mdt(index);
+        let mdt = self.servers.iter().position(|server| server.target == wanted);
+        mdt.expect("a cluster has the MDT")
     }
 
-    pub(crate) fn mdt_disk(&self) -> &MemDisk {
-        &self.servers[self.mdt_index()].disk
+    /// All MDTs, by index.
+    pub(crate) fn mdts(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(|server| server.target.kind == TargetKind::Mdt)
+    }
+
+    /// Indexes of all MDTs.
+    #[must_use]
+    pub fn mdt_count(&self) -> u32 {
+        self.mdts().count() as u32
+    }
+
+    /// Some MDT, among the servers.
+    pub(crate) fn any_mdt(&self, rng: &mut Rng) -> usize {
+        let index = match self.mdt_count() {
+            1 => 0, // draws nothing
+            count => rng.index(count as usize) as u32,
+        };
+        self.mdt_index(index)
+    }
+
+    /// Durable inodes of all MDTs.
+    pub(crate) fn inodes(&self) -> Vec<Fid> {
+        let records = self.mdts().flat_map(|mdt| mdt.disk.records(Table::Inodes));
+        records.filter_map(|(key, _)| Fid::from_key(&key)).collect()
     }
 }

@@ -39,6 +39,7 @@
 mod blackout;
 mod directed;
 mod fixture;
+mod fsck;
 mod hostile;
 mod marks;
 mod nemesis;

@@ -12,10 +12,10 @@ use env_sim::{Cut, Faults, NodeHandle, Rng};
 use service::{HeadScope, ServiceSpec, spec};
 use types::{Span, TargetKind};
 
-use crate::Scenario;
 use crate::fixture::Cluster;
 use crate::schedule::{DoneAct, Plan};
 use crate::server::{CrashPoint, Swap};
+use crate::{Scenario, fsck};
 use hard::Hard;
 use point::{Death, Points};
 pub(crate) use room::Fullness;
@@ -167,6 +167,7 @@ impl Nemesis {
     pub(crate) fn act(&mut self, cluster: &Cluster) {
         self.end_what_is_over(cluster);
         self.restart_the_failed(cluster);
+        fsck::after_recoveries(cluster);
         let due = |act: &mut Rc<DoneAct>| act.at <= cluster.sim.now();
         let Some(repeats) = &mut self.repeats else {
             let before = self.rng.clone();
@@ -206,15 +207,46 @@ impl Nemesis {
             80..=87 if self.hard.left() > 0 => {
                 self.hard.act(&mut self.rng, cluster, (&self.clients, &mut self.room));
             }
-            88..=92
-                if self.full_left > 0 && cluster.servers[cluster.mdt_index()].has_recovered() =>
-            {
-                self.full_left -= 1;
-                self.room.fill(&mut self.rng, cluster, cluster.mdt_index());
-            }
+            88..=92 if self.full_left > 0 => return self.fill_mdt(cluster),
+            93..=96 if cluster.mdt_count() > 1 => self.disturb_mdts(cluster),
             _ => return false,
         }
         true
+    }
+
+    /// An MDT has no room for a while.
+    fn fill_mdt(&mut self, cluster: &Cluster) -> bool {
+        let index = cluster.any_mdt(&mut self.rng);
+        let can = cluster.servers[index].has_recovered();
+        if can {
+            self.full_left -= 1;
+            self.room.fill(&mut self.rng, cluster, index);
+        }
+        can
+    }
+
+    /// An MDT stops for a while, or two do not hear of each other.
+    fn disturb_mdts(&mut self, cluster: &Cluster) {
+        let mut mdts: Vec<&NodeHandle> = cluster.mdts().map(|mdt| &mdt.node).collect();
+        let one = mdts.swap_remove(self.rng.index(mdts.len()));
+        if self.rng.chance(500_000) {
+            let span = self.rng.span(Span::ZERO, CUT_MAX);
+            cluster.sim.narrate(&format!("pauses {} for {:.3} s", one.name(), span.as_secs_f64()));
+            return one.pause(span);
+        }
+        let is_quiet = self.heal_at.is_none() && cluster.sim.now() >= self.cut_from;
+        let other = mdts[self.rng.index(mdts.len())];
+        match self.rng.below(3) {
+            0 if is_quiet => self.cut(cluster, one, other, Cut::BothWays),
+            1 if is_quiet => self.cut(cluster, one, other, Cut::OneWay),
+            _ => cluster.sim.reset_links(one, other),
+        }
+    }
+
+    fn cut(&mut self, cluster: &Cluster, one: &NodeHandle, other: &NodeHandle, cut: Cut) {
+        cluster.sim.narrate(&format!("cuts {} and {}, {cut:?}", one.name(), other.name()));
+        cluster.sim.partition(one, other, cut);
+        self.heal_at = Some(cluster.sim.now() + self.rng.span(Span::millis(100), CUT_MAX));
     }
 
     /// Another policy for some service of some server, or heads of another scope; what cannot be
@@ -315,16 +347,19 @@ impl Nemesis {
             && cluster.sim.now() >= self.kill_from
     }
 
-    /// The MDT in a third of the cases: the most is at stake there.
+    /// An MDT in a third of the cases: the most is at stake there.
     fn kill_one(&mut self, cluster: &Cluster) {
         let victims: Vec<usize> =
             (0..cluster.servers.len()).filter(|index| !self.is_down(*index)).collect();
         let mut victim = *self.rng.pick(&victims);
-        if self.rng.chance(300_000)
-            && let Some(mdt) =
-                victims.iter().find(|index| cluster.servers[**index].target.kind == TargetKind::Mdt)
-        {
-            victim = *mdt;
+        if self.rng.chance(300_000) {
+            let is_mdt = |index: &&usize| cluster.servers[**index].target.kind == TargetKind::Mdt;
+            let mdts: Vec<usize> = victims.iter().filter(is_mdt).copied().collect();
+            victim = match mdts[..] {
+                [] => victim,
+                [only] => only, // draws nothing
+                _ => *self.rng.pick(&mdts),
+            };
         }
         let has_points = self.scenario.crash_points && !self.points.is_armed();
         if self.scenario.diaries && self.rng.chance(700_000) {

@@ -9,16 +9,14 @@ use env_sim::{NodeHandle, Rng};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
 use oracle::{Runner, read_entries, test_ctx, verify_tree};
-use osd::Table;
 use types::{Fid, Span};
 
 use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
 use crate::schedule::{Plan, Recording, Schedule};
-use crate::server::Server;
 use crate::user::User;
-use crate::{Report, Scenario, blackout, directed, hostile, shared};
+use crate::{Report, Scenario, blackout, directed, fsck, hostile, shared};
 
 /// After the faults everything finishes within this: recovery windows of a cluster whose servers
 /// all restarted.
@@ -400,23 +398,18 @@ pub(crate) fn leave(cluster: &Cluster, node: &NodeHandle, client: Client) {
     node.kill_as(false);
 }
 
-/// The records of MDTs fit together. When everything is removed, through a client on `node`, no
+/// The records of MDTs fit together, and no operation of several is left. When everything is removed, through a client on `node`, no
 /// inode and no object is left anywhere, also of files whose creation was lost with their creator.
 pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> {
-    cluster.servers.iter().for_each(Server::check);
+    fsck::at_peace(cluster)?;
     let client = cluster.mount(node);
     ask(cluster, node, "removing everything", &client, async |client| {
         remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
         client.sync().await.map_err(|error| error.to_string())
     })?;
-    let clean = || cluster.objects() == 0 && cluster.mdt_disk().records(Table::Inodes).len() <= 1;
+    let clean = || cluster.objects() == 0 && cluster.inodes().len() <= 1;
     if !cluster.sim.run_until(SWEEP_MAX, clean) {
-        let inodes = cluster.mdt_disk().records(Table::Inodes);
-        let inodes: Vec<_> = inodes
-            .iter()
-            .filter_map(|(key, _)| Fid::from_key(key))
-            .map(|fid| fid.to_string())
-            .collect();
+        let inodes: Vec<_> = cluster.inodes().iter().map(Fid::to_string).collect();
         let objects: Vec<_> =
             cluster.servers.iter().flat_map(|server| server.disk.objects()).collect();
         let objects: Vec<_> = objects.iter().take(8).map(Fid::to_string).collect();
@@ -425,7 +418,7 @@ pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> 
         ));
     }
     leave(cluster, node, client);
-    Ok(())
+    fsck::at_peace(cluster)
 }
 
 async fn make_bases(client: &Client, count: u32) -> Result<Vec<Fid>, String> {

@@ -70,6 +70,7 @@ const DISK_ONE_OF: u64 = 8;
 const RECALL_ONE_OF: u64 = 2;
 /// Apart from the world's own chances.
 const GRANTS_SALT: u64 = 0x6772_616e_7473_2121;
+const MDTS_SALT: u64 = 0x6d64_7473_6d64_7473;
 /// Apart from other chances of a seed.
 const DISK_SALT: u64 = 0x6f73_642d_6469_736b;
 
@@ -83,6 +84,8 @@ pub struct Scenario {
     /// Operations of all users together, at least.
     pub ops: u32,
     pub osts: u32,
+    /// MDTs: at least and at most, as the seed says.
+    pub mdts: (u32, u32),
     /// Restarts of random servers.
     pub restarts: u32,
     /// Faults of the network during its bad times.
@@ -141,6 +144,7 @@ impl Scenario {
             users: 2,
             ops: 1_000,
             osts: 4,
+            mdts: (1, 1),
             restarts: 0,
             storm: Faults::default(),
             partitions: false,
@@ -447,6 +451,12 @@ impl Scenario {
     /// Whether files begin at the MDT: in scenarios of them, and in odd seeds where stores fail.
     pub(crate) fn begins_at_mdt(&self, seed: u64) -> bool {
         self.dom || (self.sick_stores && seed % 2 == 1)
+    }
+
+    /// How many MDTs there are.
+    pub(crate) fn mdts(&self, seed: u64) -> u32 {
+        let (least, most) = self.mdts;
+        least + (SplitMix64::new(seed ^ MDTS_SALT).bits() % u64::from(most - least + 1)) as u32
     }
 
     pub(crate) fn is_on_disk(&self, seed: u64) -> bool {

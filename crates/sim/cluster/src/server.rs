@@ -9,7 +9,7 @@ use device::Model;
 use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
-use mdt::fsck::fsck;
+use mdt::fsck::{self, Image};
 use mdt::{GrantMode, Mdt, MdtConfig};
 use mgt::{Mgt, MgtConfig};
 use osd::mem::{Deed, MemDisk, MemMeta};
@@ -123,6 +123,8 @@ struct State {
     records: RefCell<Option<Rc<MemMeta>>>,
     /// Its recovery is over.
     recovered: Cell<bool>,
+    /// That has not been asked for since.
+    is_fresh: Cell<bool>,
     swaps: Cell<u32>,
 }
 
@@ -178,6 +180,26 @@ impl Server {
         self.state.recovered.get()
     }
 
+    /// Whether it is an MDT that has recovered since this was asked before.
+    pub(crate) fn take_fresh(&self) -> bool {
+        self.state.is_fresh.take()
+    }
+
+    /// The records of an MDT: as its process has them if it runs, otherwise what is durable. None
+    /// where they cannot be read at the moment.
+    pub(crate) fn image(&self) -> Option<Image> {
+        let index = self.target.index;
+        match &*self.state.records.borrow() {
+            Some(meta) => image_of(index, meta),
+            // what `osd-disk` has is known when it is opened
+            None if self.store.is_on_disk() => None,
+            None => {
+                let durable = |table| Ok::<_, StoreError>(self.disk.records(table));
+                Image::read(index, durable).ok()
+            }
+        }
+    }
+
     /// It stops for good at `point` and waits there to be killed.
     pub(crate) fn die_at(&self, point: CrashPoint) {
         let node = self.node.clone();
@@ -209,16 +231,6 @@ impl Server {
         self.disks().for_each(MemDisk::disarm);
         self.node.kill_as(machine);
         self.store.close();
-    }
-
-    /// Whether the records of an MDT fit together, if it runs.
-    ///
-    /// # Panics
-    /// If they do not.
-    pub(crate) fn check(&self) {
-        if let Some(meta) = &*self.state.records.borrow() {
-            check_records(self.target, meta, "at peace");
-        }
     }
 
     /// Policies that its schedulers have started so far.
@@ -385,21 +397,28 @@ fn check_after_recovery(
         }
         check_records(id, &meta, "after recovery");
         state.recovered.set(true);
+        state.is_fresh.set(true);
     });
 }
 
 /// # Panics
 /// If the records of an MDT do not fit together.
 fn check_records(id: TargetId, meta: &MemMeta, when: &str) {
-    // a store that has failed is not read any more; its next opening is checked
-    let Ok(view) = meta.running() else { return };
-    let bad = match fsck(&*view) {
-        Ok(bad) => bad,
-        // it is whole again before peace
-        Err(StoreError::Damaged { .. }) => return,
-        Err(error) => panic!("a store in memory can be read while it is open: {error}"),
-    };
+    let Some(image) = image_of(id.index, meta) else { return };
+    let bad = fsck::one(&image);
     assert!(bad.is_empty(), "the records of {id} are broken {when}: {}", bad.join("; "));
+}
+
+/// None where the store cannot be read.
+fn image_of(index: u32, meta: &MemMeta) -> Option<Image> {
+    // a store that has failed is not read any more; its next opening is checked
+    let view = meta.running().ok()?;
+    match Image::of(index, &*view) {
+        Ok(image) => Some(image),
+        // it is whole again before peace
+        Err(StoreError::Damaged { .. }) => None,
+        Err(error) => panic!("a store in memory can be read while it is open: {error}"),
+    }
 }
 
 fn text(error: impl std::fmt::Display) -> String {

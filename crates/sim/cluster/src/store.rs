@@ -96,6 +96,11 @@ impl Store {
         self.data.as_deref()
     }
 
+    /// Whether it is on `osd-disk`.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.dir.is_some()
+    }
+
     /// The process that had it open is dead.
     pub(crate) fn close(&self) {
         if let Some(dir) = &self.dir {

@@ -137,7 +137,7 @@ fn bytes_do_not_outlive_the_mdt_that_gave_them() {
     world.run(0, async |client| client.sync().await);
     let file = world.open(1, fid, 0);
     assert!(!world.read(1, &file, 0).1);
-    world.cluster.restart_mdt();
+    world.cluster.restart_mdt(0);
     world.run(1, async |client| client.getattr(&Ctx::root(), Fid::ROOT, None).await);
     world.cluster.sim.run_for(Span::secs(60));
     assert_eq!(world.read(1, &file, 0), (Bytes::from(vec![1; 100]), true));

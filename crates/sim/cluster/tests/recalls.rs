@@ -233,7 +233,7 @@ fn a_kernel_that_has_not_forgotten_is_waited_for() {
 fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() {
     let world = World::new();
     world.look(1);
-    world.cluster.restart_mdt();
+    world.cluster.restart_mdt(0);
     let took = world.chmod(0, 0o700);
     assert!(took < Span::secs(10), "{took:?}");
     let (attr, asked) = world.look(1);

@@ -30,10 +30,12 @@ pub enum Table {
     Tombstones = 11,
     /// Configuration of the MGS.
     Config = 12,
+    /// Operations of several MDTs that are not done everywhere.
+    Updates = 13,
 }
 
 impl Table {
-    pub const ALL: [Table; 13] = [
+    pub const ALL: [Table; 14] = [
         Table::Meta,
         Table::Clients,
         Table::Replies,
@@ -47,6 +49,7 @@ impl Table {
         Table::Objects,
         Table::Tombstones,
         Table::Config,
+        Table::Updates,
     ];
 }
 

@@ -164,7 +164,7 @@ async fn send_one(
     };
     open.inner.under_lease(open.inode.fid, claim).await?;
     let call = open.call(Opcode::OstFallocate, &body);
-    open.inner.ask_claiming(ost, claim, call).await.map(|_| ())
+    open.inner.ask_claiming(ost, (open.inode.fid, claim), call).await.map(|_| ())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use wire::body::{CloseFlags, CloseReq, OstAttr};
 use wire::{Opcode, SizeState};
 
 use super::glimpse::Question;
-use crate::client::Inner;
+use crate::client::{Inner, mdt_of};
 use crate::file::Open;
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -30,7 +30,7 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
         open.inner.losses.closed(open.inode.fid);
-        open.inner.grants.forget_bytes(open.inode.fid);
+        open.inner.grants.of(open.inode.fid).forget_bytes(open.inode.fid);
     }
     let stat = done?;
     if flags::can_write(open.flags)
@@ -61,7 +61,7 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
     let call = open.call(Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
-    let mdt = open.inner.mdt_of(fid);
+    let mdt = mdt_of(fid);
     let closed = if flags::can_write(open.flags) || atime.is_some() {
         open.inner.change(Scope::data(fid), mdt, call).await.map(|(stat, _)| stat)
     } else {

@@ -89,7 +89,7 @@ impl Inner {
             for batch in objects.chunks(GLIMPSE_BATCH_MAX) {
                 let call = self.call(ctx, Opcode::OstRaise, &body);
                 let call = call.buf(Bytes::copy_from_slice(batch.as_bytes()));
-                let told = self.ask_claiming(*ost, claim, call);
+                let told = self.ask_claiming(*ost, (fid, claim), call);
                 calls.push(Box::pin(async move { told.await.map(drop) }));
             }
         }

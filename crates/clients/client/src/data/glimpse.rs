@@ -42,21 +42,20 @@ impl Inner {
         ctx: &Ctx,
         questions: &[Question],
     ) -> Result<Vec<Objects>> {
-        let mut by_ost: BTreeMap<TargetId, Vec<(usize, u32)>> = BTreeMap::new();
+        // by OST and by the MDT of the objects' files
+        let mut by_ost: BTreeMap<(TargetId, u32), Vec<(usize, u32)>> = BTreeMap::new();
         for (index, question) in questions.iter().enumerate() {
             for stripe in &question.stripes {
-                by_ost
-                    .entry(place(&question.layout, *stripe).1)
-                    .or_default()
-                    .push((index, *stripe));
+                let (object, ost) = place(&question.layout, *stripe);
+                by_ost.entry((ost, object.mdt_index())).or_default().push((index, *stripe));
             }
         }
         let mut asks: Vec<LocalFuture<'_, Result<Vec<OstAttr>>>> = Vec::new();
         let mut order = Vec::new();
-        for (ost, objects) in &by_ost {
+        for ((ost, mdt), objects) in &by_ost {
             for batch in objects.chunks(limits::GLIMPSE_BATCH_MAX) {
                 order.push(batch);
-                asks.push(Box::pin(self.glimpse_ost(ctx, *ost, questions, batch)));
+                asks.push(Box::pin(self.glimpse_ost(ctx, (*ost, *mdt), questions, batch)));
             }
         }
         let answers = try_join(asks, limits::BATCH_RPCS_MAX).await?;
@@ -72,13 +71,13 @@ impl Inner {
     async fn glimpse_ost(
         self: &Rc<Self>,
         ctx: &Ctx,
-        ost: TargetId,
+        (ost, mdt): (TargetId, u32),
         questions: &[Question],
         batch: &[(usize, u32)],
     ) -> Result<Vec<OstAttr>> {
         let objects: Vec<_> =
             batch.iter().map(|(index, stripe)| range(&questions[*index].layout, *stripe)).collect();
-        let store = self.claim(Fid::ZERO).store;
+        let store = self.remote(TargetId::mdt(mdt)).claim().store;
         let body = OstBatchReq { count: objects.len() as u32, store, ..OstBatchReq::default() };
         let call = self
             .call(ctx, Opcode::OstGlimpse, &body)

@@ -33,7 +33,7 @@ use super::glimpse::{Question, range};
 use super::read::{joined, read_under};
 use super::write::write_copy;
 use super::{allocate, place, read, seek};
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::file::{File, Open};
 use crate::inode::Inode;
 use crate::join::try_join;
@@ -530,7 +530,7 @@ impl Mover {
         let swapped = self.inner.set_attribute(&self.ctx, body, LOV_SWAP, encode_body(&swap));
         let stat = swapped.await?;
         self.file.0.inode.learn(&stat);
-        self.inner.sync_mdt(&self.ctx, fid).await
+        self.inner.sync_mdt(&self.ctx, mdt_of(fid), fid).await
     }
 }
 

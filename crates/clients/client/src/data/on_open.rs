@@ -115,9 +115,10 @@ pub(super) fn read(open: &Open, extent: Extent) -> Option<Vec<Bytes>> {
     if open.flags & flags::O_DIRECT != 0 || !inner.read_on_open.get() {
         return None;
     }
-    let bytes = inner.grants.bytes_of(open.inode.fid);
+    let grants = inner.grants.of(open.inode.fid);
+    let bytes = grants.bytes_of(open.inode.fid);
     if bytes.is_some() || open.inode.layout().is_some_and(|layout| layout.is_at_mdt()) {
-        inner.grants.count_read(bytes.is_some());
+        grants.count_read(bytes.is_some());
     }
     let piece = cut(&bytes?, extent);
     planted::reached("client: a read was answered by an open");
@@ -137,7 +138,7 @@ impl Inner {
             && open_flags & (flags::O_TRUNC | flags::O_DIRECT) == 0
             && self.read_on_open.get();
         let is_written = || self.inodes.get(fid).is_some_and(|inode| inode.has_writers());
-        if !reads || self.grants.is_known_otherwise(fid) || is_written() {
+        if !reads || self.grants.of(fid).is_known_otherwise(fid) || is_written() {
             return 0;
         }
         FILE_BYTES_MAX

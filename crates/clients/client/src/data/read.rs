@@ -206,7 +206,7 @@ async fn fetch_object(
     let call = open.call(Opcode::OstRead, &body).bulk(Bulk::Sink(run.len as usize));
     let answer = open
         .inner
-        .ask_claiming(ost, claim, call)
+        .ask_claiming(ost, (open.inode.fid, claim), call)
         .await
         .map_err(|error| error.about(open.inode.fid))?;
     let mut data = answer.data;

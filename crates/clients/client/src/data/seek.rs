@@ -69,7 +69,7 @@ async fn ask(
         layout_version: layout.generation(),
     };
     let call = open.call(Opcode::OstSeek, &body);
-    Ok(open.inner.ask_claiming(ost, claim, call).await?.reply.body())
+    Ok(open.inner.ask_claiming(ost, (open.inode.fid, claim), call).await?.reply.body())
 }
 
 /// Stripes that have an object.

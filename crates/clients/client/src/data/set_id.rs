@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use wire::body::SetattrFlags;
 
+use crate::client::mdt_of;
 use crate::file::Open;
 use crate::namespace::Change;
 use crate::{Result, limits};
@@ -35,7 +36,7 @@ pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
 pub(crate) async fn look_at_mode(open: &Rc<Open>) {
     let (inner, inode) = (&open.inner, &open.inode);
     let now = inner.env.now();
-    let mdt = inner.mdt_of(inode.fid);
+    let mdt = mdt_of(inode.fid);
     if now < inode.mode_until.get() || !inner.remote(mdt).is_connected() {
         return;
     }

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use types::{Fid, TargetId, TargetKind};
+use types::{Fid, TargetId};
 use wire::Opcode;
 use wire::body::{FidReq, ObjectRange, OstBatchReq};
 use zerocopy::IntoBytes;
 
 use super::glimpse::range;
 use super::place;
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::file::Open;
 use crate::join::try_join;
 use crate::lost::{self, Heard};
@@ -40,7 +40,7 @@ async fn sync_file(open: &Rc<Open>) -> Result<()> {
         }
     }
     let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
-        vec![Box::pin(inner.sync_mdt(&open.ctx, open.inode.fid))];
+        vec![Box::pin(inner.sync_names(&open.ctx, open.inode.fid))];
     for (ost, objects) in by_ost {
         syncs.push(Box::pin(inner.sync_ost(&open.ctx, ost, objects)));
     }
@@ -57,8 +57,8 @@ impl Client {
     pub async fn sync(&self) -> Result<()> {
         let ctx = Ctx::root();
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
-        if !self.0.directory.targets(TargetKind::Mdt).is_empty() {
-            syncs.push(Box::pin(self.0.sync_mdt(&ctx, Fid::ZERO)));
+        for mdt in self.0.used_mdts() {
+            syncs.push(Box::pin(self.0.sync_mdt(&ctx, mdt, Fid::ZERO)));
         }
         let written = self.0.written.borrow().clone();
         for ost in written.into_iter().filter(|ost| !self.0.inactive.borrow().contains(ost)) {
@@ -74,24 +74,48 @@ impl Client {
     /// # Errors
     /// EIO from the MDT; EIO once where acknowledged entries or attributes of it are lost.
     pub async fn fsync_dir(&self, ctx: &Ctx, dir: Fid, heard: &Heard) -> Result<()> {
-        let synced = self.0.sync_mdt(ctx, dir).await;
+        let synced = self.0.sync_names(ctx, dir).await;
         lost::check(self.0.losses.hear(dir, heard), dir, "fsync").and(synced)
     }
 }
 
 impl Inner {
     /// A zero FID means everything.
-    pub(crate) async fn sync_mdt(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
+    pub(crate) async fn sync_mdt(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        mdt: TargetId,
+        fid: Fid,
+    ) -> Result<()> {
         let call =
             self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
-        self.ask(self.mdt_of(fid), call).await.map(|_| ())
+        self.ask(mdt, call).await.map(|_| ())
+    }
+
+    /// A file is durable, and the names by which this client knows it, at whatever MDT they are.
+    async fn sync_names(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
+        let mut others = self.elsewhere.mdts_of(fid);
+        if let Some(stripes) = self.striped.shards(fid) {
+            others.extend(stripes.shards.iter().map(|shard| shard.mdt_index()));
+            others.remove(&fid.mdt_index());
+        }
+        let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
+            vec![Box::pin(self.sync_mdt(ctx, mdt_of(fid), fid))];
+        for mdt in others {
+            syncs.push(Box::pin(self.sync_mdt(ctx, TargetId::mdt(mdt), Fid::ZERO)));
+        }
+        try_join(syncs, limits::BATCH_RPCS_MAX).await.map(drop)
     }
 
     /// An OST is full. Objects of removed files go after the MDT's next commit, on their own within
     /// a second or two; a sync of everything waits for that, so that what was removed before a
     /// write counts for it. Says whether it is worth a second try.
     pub(crate) async fn make_room(self: &Rc<Self>, ctx: &Ctx) -> bool {
-        self.sync_mdt(ctx, Fid::ZERO).await.is_ok()
+        let mdts = self.used_mdts().into_iter();
+        let syncs = mdts.map(|mdt| -> LocalFuture<'_, Result<()>> {
+            Box::pin(self.sync_mdt(ctx, mdt, Fid::ZERO))
+        });
+        try_join(syncs.collect(), limits::BATCH_RPCS_MAX).await.is_ok()
     }
 
     /// No objects mean everything.

@@ -177,7 +177,7 @@ impl Inner {
         };
         self.under_lease(fid, claim).await?;
         let call = self.call(ctx, Opcode::OstPunch, &body);
-        Ok(self.ask_claiming(ost, claim, call).await?.reply.body())
+        Ok(self.ask_claiming(ost, (fid, claim), call).await?.reply.body())
     }
 
     /// Tells the MDT a size that was found out under `epoch`, and which stripes have an object;

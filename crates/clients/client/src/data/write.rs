@@ -16,6 +16,7 @@ use super::newer::Tries;
 use super::order::Change;
 use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, layout_for_write, place};
+use crate::client::mdt_of;
 use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::join::join_bounded;
@@ -78,7 +79,8 @@ async fn write_under(
         done => done?,
     };
     if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
-        Box::pin(open.inner.sync_mdt(&open.ctx, open.inode.fid)).await?;
+        let fid = open.inode.fid;
+        Box::pin(open.inner.sync_mdt(&open.ctx, mdt_of(fid), fid)).await?;
         open.inode.mdt_synced.set(true);
     }
     Ok(written)
@@ -163,7 +165,7 @@ impl Write<'_> {
         let call =
             open.call(Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).sync(durable).hold(change);
         let watch = Watch::new(open, change);
-        let answer = open.inner.ask_claiming(ost, claim, call).await?;
+        let answer = open.inner.ask_claiming(ost, (open.inode.fid, claim), call).await?;
         watch.answered(run.stripe, answer.reply.body());
         Ok(())
     }

@@ -54,6 +54,12 @@ impl Scope {
         self.names.iter().map(|name| name.dir).chain(moved)
     }
 
+    /// The directories in which names come.
+    pub(crate) fn named_in(&self) -> impl Iterator<Item = Fid> {
+        let wide = self.wants.iter().filter(|_| self.is_wide).map(|want| want.fid);
+        self.names.iter().filter(|name| name.comes).map(|name| name.dir).chain(wide)
+    }
+
     fn naming(mut self, dir: Fid, name: &[u8], comes: bool) -> Scope {
         self.names.push(NameChange { dir, hash: hash_of(name), comes });
         self
@@ -200,7 +206,7 @@ impl UnderWay {
     fn doubt(&self) {
         if !self.grants.bugs.keep_old_beliefs() {
             let mut known = self.grants.known.borrow_mut();
-            known.recalls += 1;
+            known.recalls.count();
             known.cache.doubt();
         }
     }
@@ -259,7 +265,7 @@ impl Changing {
         let UnderWay { grants, id, scope, is_over, .. } = &*self.under_way;
         if grants.bugs.keep_old_beliefs() {
             self.under_way.end();
-            let recalls = grants.known().recalls;
+            let recalls = grants.known().recalls.now();
             return Lease { recalls, ..lease_of(self.since, stat) };
         }
         is_over.set(true);

@@ -257,7 +257,7 @@ impl Known {
         }
         self.hits += 1;
         self.cache.belief(dir, Bits::UPDATE, now); // a use of the directory's grant
-        let lease = Lease { attrs: end, name: end, recalls: self.recalls };
+        let lease = Lease { attrs: end, name: end, recalls: self.recalls.now() };
         Some((DirPage { entries, at_end, parent }, lease))
     }
 
@@ -292,14 +292,14 @@ impl Grants {
         (after, bytes_max): (u64, u32),
         is_open: &dyn Fn(Fid) -> bool,
     ) -> Option<(DirPage, Lease)> {
-        self.kernel.borrow().as_ref()?;
+        self.shared.kernel()?;
         let now = self.env.now();
         self.known().page(dir, (after, bytes_max as usize), is_open, now)
     }
 
     /// A page behind `after` is about to be asked for, which [`Grants::read`] is to keep.
     pub(crate) fn reading(&self, dir: Fid, after: u64) -> Option<Reading> {
-        self.kernel.borrow().as_ref()?;
+        self.shared.kernel()?;
         let now = self.env.now();
         self.known().reading(dir, after, now)
     }

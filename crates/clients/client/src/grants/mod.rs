@@ -13,6 +13,7 @@
 //! - The cached state of a directory is its state after this client's last answered change. It is
 //!   not returned while a further change is under way.
 
+mod all;
 mod change;
 mod listings;
 mod names;
@@ -21,7 +22,7 @@ mod recall;
 mod shown;
 mod values;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use endpoint::Remote;
@@ -35,6 +36,7 @@ use wire::dirent::Dirent;
 use crate::config::Bugs;
 use crate::data::OnOpen;
 use crate::inode::Stat;
+pub(crate) use all::AllGrants;
 pub(crate) use change::Scope;
 use listings::Listings;
 use names::Names;
@@ -61,6 +63,25 @@ pub struct Lease {
     pub name: Instant,
     /// How often anything had been called back or in doubt by then.
     recalls: u64,
+}
+
+impl Lease {
+    /// Of attributes that were made of two answers, this one and `other`.
+    pub(crate) fn and(self, other: Lease) -> Lease {
+        let attrs = self.attrs.min(other.attrs);
+        Lease { attrs, name: self.name, recalls: self.recalls.min(other.recalls) }
+    }
+
+    /// Of a name by this answer, and the attributes of its file by `attrs`.
+    pub(crate) fn naming(self, attrs: Lease) -> Lease {
+        let recalls = self.recalls.min(attrs.recalls);
+        Lease { attrs: attrs.attrs, name: self.name, recalls }
+    }
+
+    /// The attributes alone may be old.
+    pub(crate) fn without_attrs(self) -> Lease {
+        Lease { attrs: NEVER, ..self }
+    }
 }
 
 /// What an answer grants of a file, or of a name.
@@ -109,8 +130,7 @@ struct Known {
     shed: Vec<Stated>,
     /// How often the lease had been over.
     lapses: u64,
-    /// How often anything was called back, given up or in doubt.
-    recalls: u64,
+    recalls: Recalls,
     /// Changes whose callers are gone, and whose fate is not known.
     unsettled: usize,
     lru: Lru,
@@ -130,7 +150,7 @@ impl Default for Known {
             changes: 0,
             shed: Vec::new(),
             lapses: 0,
-            recalls: 0,
+            recalls: Recalls::default(),
             unsettled: 0,
             lru: Lru::default(),
             hits: 0,
@@ -187,7 +207,7 @@ impl Known {
             false => NEVER,
         };
         let (attrs, name) = (end(stat.lease, ATTRS), end(stat.name_lease, Bits::LOOKUP));
-        Lease { attrs, name, recalls: self.recalls }
+        Lease { attrs, name, recalls: self.recalls.now() }
     }
 
     /// Until when what was just taken holds.
@@ -240,7 +260,7 @@ impl Known {
     /// The MDT was started again or has ended the session: its history may lack changes that are
     /// known here.
     fn forget(&mut self, now: Instant) {
-        self.recalls += 1;
+        self.recalls.count();
         self.cache.doubt();
         self.cache.lapsed();
         self.cache.restarted(self.seen, now);
@@ -254,19 +274,11 @@ impl Known {
     /// The lease was over. All that no other client wanted is given back, because the MDT may still
     /// count it as held.
     fn lapse(&mut self) {
-        self.recalls += 1;
+        self.recalls.count();
         self.shed.extend(self.cache.restate().concat());
         self.cache.lapsed();
         self.on_open.clear();
         self.listings.clear();
-    }
-
-    /// Whether a kernel may be told that an answer holds for so long. It may not if anything was
-    /// called back since: the kernel may have known nothing of the file then, and was not made to
-    /// forget. Nor while a change may be executed whose caller is gone: the kernel hears of it no
-    /// more.
-    fn may_be_told(&self, lease: Lease) -> bool {
-        lease.recalls == self.recalls && self.unsettled == 0
     }
 
     fn has_no_xattrs(&mut self, fid: Fid, now: Instant) -> bool {
@@ -274,6 +286,20 @@ impl Known {
             self.values.is_bare(fid) && self.cache.belief(fid, Bits::XATTR, now) != Belief::No;
         self.hits += u64::from(is_known);
         is_known
+    }
+}
+
+/// How often anything was called back, given up or in doubt, at any MDT.
+#[derive(Clone, Default)]
+struct Recalls(Rc<Cell<u64>>);
+
+impl Recalls {
+    fn count(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    fn now(&self) -> u64 {
+        self.0.get()
     }
 }
 
@@ -336,13 +362,13 @@ impl Asking {
                 known.stands_for((dir, &entry.name), entry.attr.fid());
             }
             let end = known.cache.names_until();
-            return Lease { attrs: end, name: end, recalls: known.recalls };
+            return Lease { attrs: end, name: end, recalls: known.recalls.now() };
         }
         let end = |gift| match gift {
             Gift::Timed(span) => self.since + span,
             Gift::None | Gift::Called => NEVER,
         };
-        Lease { attrs: end(attrs), name: end(name), recalls: known.recalls }
+        Lease { attrs: end(attrs), name: end(name), recalls: known.recalls.now() }
     }
 }
 
@@ -352,33 +378,33 @@ impl Drop for Asking {
     }
 }
 
-/// The grants of one client.
+/// The grants that one MDT gives to one client.
 pub(crate) struct Grants {
     env: Env,
     bugs: Bugs,
     known: RefCell<Known>,
     /// Whose session they are of.
     mdt: RefCell<Weak<Remote>>,
-    /// What is told of files besides the callers.
-    kernel: RefCell<Option<Rc<dyn Kernel>>>,
+    shared: Rc<all::Shared>,
 }
 
 impl Grants {
-    pub(crate) fn new(env: &Env, bugs: Bugs) -> Rc<Grants> {
+    fn new(env: &Env, bugs: Bugs, shared: &Rc<all::Shared>) -> Rc<Grants> {
+        let mut known = Known { recalls: shared.recalls.clone(), ..Known::default() };
+        known.set_lru(shared.lru.get(), env.now());
         Rc::new(Grants {
             env: env.clone(),
             bugs,
-            known: RefCell::default(),
+            known: RefCell::new(known),
             mdt: RefCell::default(),
-            kernel: RefCell::default(),
+            shared: shared.clone(),
         })
     }
 
     /// The MDT was started again or has ended the session.
     pub(crate) fn forget(&self) -> Option<LocalFuture<'static, ()>> {
         self.known.borrow_mut().forget(self.env.now());
-        let kernel = self.kernel.borrow().clone();
-        kernel?.forget_all()
+        self.shared.kernel()?.forget_all()
     }
 
     /// Something is being asked.
@@ -399,19 +425,13 @@ impl Grants {
     pub(crate) fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
         let mut known = self.known();
         let (attr, attrs) = known.attributes(fid, self.env.now())?;
-        Some((attr, Lease { attrs, recalls: known.recalls, ..Lease::default() }))
+        Some((attr, Lease { attrs, recalls: known.recalls.now(), ..Lease::default() }))
     }
 
     /// Whether nobody can have made this name, of which it is known that there is none.
     pub(crate) fn has_no_name(&self, dir: Fid, name: &[u8]) -> bool {
-        let has_kernel = self.kernel.borrow().is_some(); // it has checked permissions
+        let has_kernel = self.shared.kernel().is_some(); // it has checked permissions
         has_kernel && self.known().has_no_name((dir, name), self.env.now())
-    }
-
-    /// The same of the file that a name stands for.
-    pub(crate) fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
-        self.kernel.borrow().as_ref()?; // it has checked permissions
-        self.known().named((dir, name), self.env.now())
     }
 }
 

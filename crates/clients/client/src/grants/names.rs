@@ -50,22 +50,27 @@ impl Known {
     }
 
     /// Attributes of the file that a name stands for, and until when both hold.
-    pub(super) fn named(
+    pub(super) fn named(&mut self, name: (Fid, &[u8]), now: Instant) -> Option<(Attr, Lease)> {
+        let (fid, name) = self.file_of(name, now)?;
+        let (attr, attrs) = self.attributes(fid, now)?;
+        Some((attr, Lease { attrs, name, recalls: self.recalls.now() }))
+    }
+
+    /// The file that a name stands for, and until when.
+    pub(super) fn file_of(
         &mut self,
         (dir, name): (Fid, &[u8]),
         now: Instant,
-    ) -> Option<(Attr, Lease)> {
+    ) -> Option<(Fid, Instant)> {
         let (fid, since) = *self.names.0.get(&(dir, name.into()))?;
         if self.cache.named_since(fid) != since {
             self.names.0.remove(&(dir, name.into()));
             return None;
         }
-        let name = match self.cache.belief(fid, Bits::LOOKUP, now) {
-            Belief::No => return None,
-            Belief::Dying => now,
-            Belief::Until(until) => until,
-        };
-        let (attr, attrs) = self.attributes(fid, now)?;
-        Some((attr, Lease { attrs, name, recalls: self.recalls }))
+        match self.cache.belief(fid, Bits::LOOKUP, now) {
+            Belief::No => None,
+            Belief::Dying => Some((fid, now)),
+            Belief::Until(until) => Some((fid, until)),
+        }
     }
 }

@@ -10,7 +10,7 @@ use ldlm::grants::Belief;
 use types::{Fid, Instant};
 
 use super::{Gift, Grants, Known, Lease, STAT};
-use crate::data::{FILE_BYTES_MAX, OnOpenStats};
+use crate::data::FILE_BYTES_MAX;
 use crate::inode::Stat;
 
 impl Known {
@@ -57,17 +57,8 @@ impl Grants {
         self.known.borrow_mut().on_open.forget(fid);
     }
 
-    /// The bytes of all files.
-    pub(crate) fn forget_all_bytes(&self) {
-        self.known.borrow_mut().on_open.clear();
-    }
-
     /// A read was answered with such bytes, or not.
     pub(crate) fn count_read(&self, is_hit: bool) {
         self.known.borrow_mut().on_open.count(is_hit);
-    }
-
-    pub(crate) fn on_open_stats(&self) -> OnOpenStats {
-        self.known.borrow().on_open.stats()
     }
 }

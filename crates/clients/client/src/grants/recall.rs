@@ -54,7 +54,7 @@ impl Grants {
                 known.lapse();
             }
             if known.cache.voided(Number(lease.floor)) {
-                known.recalls += 1;
+                known.recalls.count();
                 known.on_open.clear();
                 known.listings.clear();
             }
@@ -67,8 +67,7 @@ impl Grants {
     /// completed.
     pub(crate) fn voided(&self) -> Option<Forgetting> {
         drop(self.known());
-        let kernel = self.kernel.borrow().clone();
-        kernel?.forget_all()
+        self.shared.kernel()?.forget_all()
     }
 
     /// The MDT asks for grants back. Returns what is given up already; of the others
@@ -80,7 +79,7 @@ impl Grants {
             return (words.iter().map(ack).collect(), Vec::new());
         }
         let mut known = self.known();
-        known.recalls += 1;
+        known.recalls.count();
         for word in words {
             let bits = Bits::from_bits_truncate(word.bits.bits() as u8);
             let recall = Recall { fid: word.fid.into(), bits, number: Number(word.number) };
@@ -104,8 +103,8 @@ impl Grants {
 
     /// The kernel is to forget a file; nothing where it has.
     fn forgets(&self, notify: Notify) -> Option<Forgetting> {
-        let kernel = self.kernel.borrow().clone();
-        kernel?.forget(notify.fid, notify.bits.contains(Bits::LOOKUP))
+        let fid = self.shared.shown(notify.fid);
+        self.shared.kernel()?.forget(fid, notify.bits.contains(Bits::LOOKUP))
     }
 
     /// The kernel has forgotten what it could not forget at once.
@@ -147,12 +146,13 @@ impl Inner {
             return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));
         };
         planted::reached("client: a grant was called back");
-        let (acks, later) = self.grants.called_back(&words);
+        let grants = self.grants.at(mdt.index);
+        let (acks, later) = grants.called_back(&words);
         for (notify, forgetting) in later {
-            let inner = self.clone();
+            let (inner, grants) = (self.clone(), grants.clone());
             self.env.spawn("grant given up", async move {
                 forgetting.await;
-                let acks = inner.grants.given_up_later(notify);
+                let acks = grants.given_up_later(notify);
                 inner.tell(mdt, Opcode::MdtAck, &acks.into_iter().map(told).collect::<Vec<_>>());
             });
         }
@@ -175,11 +175,11 @@ impl Inner {
         }
     }
 
-    /// Gives back what is not kept, once there is enough of it.
-    pub(crate) fn shed_grants(self: &Rc<Self>) {
-        let shed = self.grants.poll_shed(SHED_AT);
+    /// Gives back to an MDT what is not kept, once there is enough of it.
+    pub(crate) fn shed_grants(self: &Rc<Self>, mdt: u32) {
+        let shed = self.grants.at(mdt).poll_shed(SHED_AT);
         if !shed.is_empty() {
-            self.tell(self.mdt_of(Fid::ROOT), Opcode::MdtShed, &shed);
+            self.tell(TargetId::mdt(mdt), Opcode::MdtShed, &shed);
         }
     }
 }
@@ -188,18 +188,18 @@ impl Client {
     /// What callers are told of files, this kernel keeps. It checks permissions by itself: names
     /// and listings are answered without a question to the MDT from now on where they are known.
     pub fn serve_kernel(&self, kernel: Rc<dyn Kernel>) {
-        *self.0.grants.kernel.borrow_mut() = Some(kernel);
+        self.0.grants.serve(kernel);
     }
 
     /// Whether the kernel may be told of this lease. Not if something was called back or in doubt
     /// since the answer that gave it, nor while a change may be executed whose caller is gone.
     #[must_use]
     pub fn may_be_told(&self, lease: Lease) -> bool {
-        self.0.grants.known.borrow().may_be_told(lease)
+        self.0.grants.may_be_told(lease)
     }
 
     /// The kernel believes what it was told of a file until then.
     pub fn told_kernel(&self, fid: Fid, until: Instant) {
-        self.0.grants.known.borrow_mut().cache.told(fid, until);
+        self.0.grants.told_kernel(fid, until);
     }
 }

@@ -34,7 +34,7 @@ impl Known {
 
 impl Known {
     /// Answers under way are taken as before.
-    fn drop_all(&mut self, now: Instant) {
+    pub(super) fn drop_all(&mut self, now: Instant) {
         self.shed.extend(self.cache.shed_all(now));
         self.listings.clear();
     }
@@ -44,33 +44,32 @@ impl Client {
     /// Files of which it holds a grant now (Lustre: `lock_count`).
     #[must_use]
     pub fn grants_held(&self) -> usize {
-        let grants = &self.0.grants;
-        grants.known.borrow().cache.held(grants.env.now())
+        self.0.grants.sum(|known, now| known.cache.held(now))
     }
 
     /// Calls that a grant has answered without a request.
     #[must_use]
     pub fn grant_hits(&self) -> u64 {
-        self.0.grants.known.borrow().hits
+        self.0.grants.sum(|known, _| known.hits as usize) as u64
     }
 
-    /// How many grants it keeps, and how long.
+    /// How many grants of each MDT it keeps, and how long.
     #[must_use]
     pub fn lru(&self) -> Lru {
-        self.0.grants.known.borrow().lru
+        self.0.grants.lru()
     }
 
     /// Keeps so many from now on.
     pub fn set_lru(&self, lru: Lru) {
-        let grants = &self.0.grants;
-        grants.known.borrow_mut().set_lru(lru, grants.env.now());
-        self.0.shed_grants();
+        for mdt in self.0.grants.set_lru(lru) {
+            self.0.shed_grants(mdt);
+        }
     }
 
     /// Keeps none of those that it has (Lustre: `lru_size=clear`).
     pub fn drop_grants(&self) {
-        let grants = &self.0.grants;
-        grants.known.borrow_mut().drop_all(grants.env.now());
-        self.0.shed_grants();
+        for mdt in self.0.grants.drop_all() {
+            self.0.shed_grants(mdt);
+        }
     }
 }

@@ -48,13 +48,15 @@ impl Held {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
+    /// An MDT has forgotten them.
+    pub(crate) fn lose(&mut self, mdt: u32) {
+        self.0.retain(|(fid, ..), _| fid.mdt_index() != mdt);
     }
 
-    /// One request for each range.
-    pub(crate) fn restate(&self) -> Vec<Call> {
+    /// One request for each range of files of an MDT.
+    pub(crate) fn restate(&self, mdt: u32) -> Vec<Call> {
         self.requests()
+            .filter(|request| Fid::from(request.fid).mdt_index() == mdt)
             .map(|request| Call::new(Opcode::MdtLock, vec![encode_body(&request)]).repeatable())
             .collect()
     }
@@ -131,6 +133,6 @@ mod tests {
         held.granted(&request(0, 10, SHARED));
         held.released(&LockReq { owner: 8, ..request(0, 10, 0) });
         assert_eq!(text(&held), "r0-10");
-        assert!(held.restate().iter().all(|call| call.opcode == Opcode::MdtLock));
+        assert!(held.restate(0).iter().all(|call| call.opcode == Opcode::MdtLock));
     }
 }

@@ -16,7 +16,7 @@ use wire::body::{Claim, LockFlags, LockRep, LockReq, lock};
 
 pub(crate) use held::Held;
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::{Ctx, Error, LockConflict, LockKind, LockMode, LockSpec, Result, limits};
 
 impl Client {
@@ -47,7 +47,7 @@ impl Client {
         let request = LockReq { flags: LockFlags::TEST, ..request(ctx, fid, &spec)? };
         let reply = self
             .0
-            .ask(self.0.mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request).repeatable())
+            .ask(mdt_of(fid), self.0.call(ctx, Opcode::MdtLock, &request).repeatable())
             .await?
             .reply;
         let found: LockRep = reply.body();
@@ -152,8 +152,7 @@ impl Inner {
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
             let asked = LockReq { flags: LockFlags::WAIT.when(wait), wait_ms, ..request };
             let call = self.call(ctx, Opcode::MdtLock, &asked);
-            let reply =
-                self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
+            let reply = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
             let found: LockRep = reply.body();
             if found.state == GRANTED {
                 self.held.borrow_mut().granted(&request);
@@ -186,7 +185,7 @@ impl Inner {
         let request =
             LockReq { mode: lock::UNLOCK, flags: LockFlags::empty(), wait_ms: 0, ..request };
         let call = self.call(ctx, Opcode::MdtUnlock, &request);
-        let answer = self.ask(self.mdt_of(fid), call).await.map_err(|error| error.about(fid));
+        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid));
         let is_kept = matches!(&answer, Err(error) if error.errno() == Errno::ENOLCK);
         if request.cookie == 0 && !is_kept {
             self.held.borrow_mut().released(&request);
@@ -198,7 +197,7 @@ impl Inner {
     /// took is held still. Asked before each change under such a lock. EIO where the session is
     /// over.
     pub(crate) async fn under_lease(self: &Rc<Self>, fid: Fid, claim: Claim) -> Result<()> {
-        let mdt = self.remote(self.mdt_of(fid));
+        let mdt = self.remote(mdt_of(fid));
         loop {
             if mdt.claim() != claim {
                 return Err(Error::local(Errno::EIO, "lock").about(fid));

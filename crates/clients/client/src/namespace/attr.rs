@@ -6,7 +6,7 @@ use types::{Fid, Timespec};
 use wire::body::{SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode};
 
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::file::File;
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -127,7 +127,8 @@ impl Inner {
     ) -> Result<(Stat, Lease, bool)> {
         let change = Change::new(set, file.map_or(0, |file| file.0.handle));
         if set.size.is_none() {
-            let (stat, lease) = self.setattr_leased(ctx, fid, change).await?;
+            let (mut stat, mut lease) = self.setattr_leased(ctx, fid, change).await?;
+            self.complete(ctx, &mut stat, &mut lease).await?;
             let size_known = stat.layout.is_none() || !crate::needs_glimpse(&stat.attr);
             return Ok((stat, lease, size_known));
         }
@@ -176,7 +177,7 @@ impl Inner {
             ..SetattrReq::default()
         };
         let call = self.call(ctx, Opcode::MdtSetattr, &body);
-        let changed = self.change(Scope::attrs(fid), self.mdt_of(fid), call).await;
+        let changed = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))
     }
 }

@@ -2,12 +2,15 @@
 
 mod attr;
 mod dir;
+pub(crate) mod elsewhere;
 mod lookup;
 mod make;
 mod open;
 pub(crate) mod order;
 mod remove;
 mod rename;
+pub(crate) mod shards;
+pub(crate) mod striped;
 
 pub(crate) use attr::Change;
 pub(crate) use dir::split_nul;

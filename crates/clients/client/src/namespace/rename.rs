@@ -5,7 +5,7 @@ use wire::Opcode;
 use wire::body::RenameReq;
 
 use super::check_name;
-use crate::client::Client;
+use crate::client::{Client, mdt_of};
 use crate::grants::Scope;
 use crate::{Ctx, Result};
 
@@ -29,6 +29,8 @@ impl Client {
     ) -> Result<()> {
         check_name(name, "rename")?;
         check_name(new_name, "rename")?;
+        let parent = self.0.holder(ctx, parent, name).await?;
+        let new_parent = self.0.holder(ctx, new_parent, new_name).await?;
         let body = RenameReq {
             parent: parent.into(),
             new_parent: new_parent.into(),
@@ -38,6 +40,6 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
         let is_exchange = flags & RENAME_EXCHANGE != 0;
         let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
-        self.0.change(scope, self.0.mdt_of(parent), call).await.map(|_| ())
+        self.0.change(scope, mdt_of(parent), call).await.map(|_| ())
     }
 }

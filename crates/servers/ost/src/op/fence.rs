@@ -8,10 +8,11 @@
 //! Replays that were executed before are in the commit that the answer waits for, like every other
 //! prefix of history.
 //!
-//! Recovery no longer waits for a fenced client that has not come back in this run, if the MDT
-//! knows that it has no later session. Everything that the client could replay would be refused.
-//! The MDT must have learnt that in this run. Earlier knowledge may be outdated: a later session of
-//! the client may have used an earlier run of this OST, whose answers are to be replayed.
+//! Recovery no longer waits for a fenced client that has not come back in this run, if each MDT
+//! knows that it has no later session there ([`crate::mdts`]). Everything that the client could
+//! replay would be refused. An MDT must have learnt that in this run. Earlier knowledge may be
+//! outdated: a later session of the client may have used an earlier run of this OST, whose answers
+//! are to be replayed.
 
 use service::Incoming;
 use types::{ClientId, Errno};
@@ -40,7 +41,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         planted::reached("ost: a client was fenced during recovery");
     }
     if body.instance == exports.instance().0 {
-        exports.give_up_absent(client);
+        let is_awaited = exports.awaits(client);
+        if is_awaited && ost.mdts.borrow_mut().gave_up(client, body.store) {
+            exports.give_up_absent(client);
+        } else if is_awaited {
+            planted::reached("ost: recovery waited for a client that one MDT had given up");
+        }
         return Ok(answer(incoming, false));
     }
     Ok(answer(incoming, exports.awaits(client)))

@@ -195,10 +195,14 @@ impl Ost {
             if attr.is_some() {
                 let record = record_after(view, object, told.owner, mtime)?.changed_by(transno);
                 set.put(Table::Objects, object.to_key(), record.as_bytes());
+                self.mdts.borrow().remember(&told.owner, &mut set);
             }
             Ok(set)
         };
         self.transact(incoming, &mut reply, record).await?;
+        if attr.is_some() {
+            self.mdts.borrow_mut().remembered(&told.owner);
+        }
         Ok(reply)
     }
 

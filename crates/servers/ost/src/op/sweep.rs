@@ -8,7 +8,7 @@
 //! request. Objects found beyond that request are kept for the next ones. No object is added to ids
 //! that are swept, because an earlier run of the MDT gave them out and no client replays any more.
 //! So the listing is valid as long as the MDT's session. Another session's sweep begins with its
-//! own listing.
+//! own listing. Several MDTs may sweep at once, so a few listings are kept.
 
 use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
@@ -16,7 +16,7 @@ use types::{Errno, Fid};
 use wire::Reply;
 
 use super::{destroy, ranges};
-use crate::limits::{DESTROY_OBJECTS_AT_ONCE, SWEEP_LISTED_MAX, SWEEP_RANGES_MAX};
+use crate::limits::{DESTROY_OBJECTS_AT_ONCE, LISTINGS_MAX, SWEEP_LISTED_MAX, SWEEP_RANGES_MAX};
 use crate::target::Ost;
 
 /// First and last possible object.
@@ -62,7 +62,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
             upto = recorded[recorded.len() - 1];
         }
         let mut objects = listed.take(&spans, upto);
-        ost.listed.replace(Some(listed));
+        keep(&mut ost.listed.borrow_mut(), listed);
         objects.extend(recorded);
         objects.sort_unstable();
         objects.dedup();
@@ -84,7 +84,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
 
 /// A listing that begins at `from` or before.
 async fn list(ost: &Ost, session: u64, from: Fid) -> Result<Listed, Errno> {
-    if let Some(listed) = ost.listed.take().filter(|listed| listed.covers(session, from)) {
+    if let Some(listed) = kept(&mut ost.listed.borrow_mut(), session, from) {
         return Ok(listed);
     }
     let objects = ost.objects.list(from, SWEEP_LISTED_MAX).await?;
@@ -93,6 +93,21 @@ async fn list(ost: &Ost, session: u64, from: Fid) -> Result<Listed, Errno> {
     let is_all = objects.len() < SWEEP_LISTED_MAX;
     let upto = objects.last().copied().filter(|_| !is_all).unwrap_or(LAST);
     Ok(Listed { session, from, upto, objects })
+}
+
+/// What is kept of a session's listing, if it begins at `from` or before.
+fn kept(all: &mut Vec<Listed>, session: u64, from: Fid) -> Option<Listed> {
+    let at = all.iter().position(|listed| listed.session == session)?;
+    Some(all.remove(at)).filter(|listed| listed.covers(session, from))
+}
+
+/// The listing used last is the last one.
+fn keep(all: &mut Vec<Listed>, listed: Listed) {
+    all.retain(|other| other.session != listed.session);
+    if all.len() == LISTINGS_MAX {
+        all.remove(0);
+    }
+    all.push(listed);
 }
 
 /// The first objects with a record inside `spans`, of those between `from` and `upto`.
@@ -173,6 +188,19 @@ mod tests {
         assert_eq!(listed.take(&inside, id(10)), [id(3), id(4), id(6)]);
         assert!(!listed.covers(7, id(9)), "those are forgotten");
         assert!(listed.covers(7, id(11)) && listed.objects.len() == 80);
+    }
+
+    #[test]
+    fn sweeps_of_several_sessions_keep_their_listings_and_the_oldest_goes() {
+        let id = |oid| Fid { seq: 5, oid, ver: 0 };
+        let listed = |session| Listed { session, from: id(1), upto: id(9), objects: Vec::new() };
+        let mut all = Vec::new();
+        (0..=LISTINGS_MAX as u64).for_each(|session| keep(&mut all, listed(session)));
+        assert_eq!(all.len(), LISTINGS_MAX);
+        assert!(kept(&mut all, 0, id(2)).is_none(), "it was the oldest");
+        assert!(kept(&mut all, 1, id(2)).is_some_and(|listed| listed.session == 1));
+        assert!(kept(&mut all, 2, id(10)).is_none(), "it ends before");
+        assert_eq!(all.len(), LISTINGS_MAX - 2);
     }
 
     #[test]

@@ -128,7 +128,7 @@ impl Stage<'_> {
 
     /// Some record; not that of the root, without which nobody mounts.
     fn damage(&mut self, tables: &[Table]) -> Option<Victim> {
-        let (disk, table) = (self.cluster.mdt_disk(), *self.rng.pick(tables));
+        let (disk, table) = (self.mdt().disk.clone(), *self.rng.pick(tables));
         let records = disk.records(table);
         if records.is_empty() {
             return None;
@@ -144,7 +144,7 @@ impl Stage<'_> {
 
     /// Why the MDT did not start, if it did not.
     fn started(&mut self) -> Option<String> {
-        let (cluster, index) = (self.cluster, self.cluster.mdt_index());
+        let (cluster, index) = (self.cluster, self.cluster.mdt_index(0));
         let (server, mut failure) = (&cluster.servers[index], None);
         let is_decided = || {
             failure = server.take_failure();

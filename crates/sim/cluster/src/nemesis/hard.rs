@@ -126,7 +126,7 @@ impl Hard {
             }
             Kind::Full => {
                 let index = match rng.chance(500_000) {
-                    true => cluster.mdt_index(),
+                    true => cluster.any_mdt(rng),
                     false => any_ost(rng, cluster),
                 };
                 self.until = self.until.max(room.fill(rng, cluster, index));
@@ -179,7 +179,7 @@ impl Hard {
             cluster.sim.heal(&one, &other);
         }
         if now >= self.whole_at {
-            cluster.mdt_disk().mend_records();
+            cluster.mdts().for_each(|mdt| mdt.disk.mend_records());
         }
         for (_, index) in self.slow.extract_if(.., |(at, _)| now >= *at) {
             cluster.servers[index].disk.set_slow(Span::ZERO);
@@ -192,7 +192,8 @@ impl Hard {
 
 /// Some record of the MDT.
 fn damage(rng: &mut Rng, cluster: &Cluster) {
-    let (disk, table) = (cluster.mdt_disk(), *rng.pick(&DAMAGED));
+    let disk = &cluster.servers[cluster.any_mdt(rng)].disk;
+    let table = *rng.pick(&DAMAGED);
     let records = disk.records(table);
     if !records.is_empty() {
         disk.damage_record(table, &rng.pick(&records).0);

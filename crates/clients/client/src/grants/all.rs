@@ -1,0 +1,164 @@
+//! The grants of all MDTs. Each MDT has a cache of its own with its own lease, recalls and history.
+//!
+//! ```text
+//!  MDT of the directory --> the name stands for this file (LOOKUP)   \
+//!  MDT of the file      --> attributes, bytes                         +-- what the kernel is told
+//! ```
+//!
+//! A change goes to one MDT, and its effects are counted in the cache of that MDT. What it changes
+//! at other MDTs these call back, also from the client that changes it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use env::Env;
+use types::{Fid, Instant};
+use wire::Attr;
+
+use super::{Grants, Kernel, Known, Lease, Lru, Recalls};
+use crate::config::Bugs;
+use crate::data::OnOpenStats;
+use crate::namespace::striped::Striped;
+
+/// Caches that are kept: one for each MDT of the largest file system.
+const MDTS_MAX: usize = layout::dir::SHARDS_MAX;
+
+/// What all caches of a client share.
+#[derive(Default)]
+pub(super) struct Shared {
+    /// What is told of files besides the callers.
+    kernel: RefCell<Option<Rc<dyn Kernel>>>,
+    pub(super) recalls: Recalls,
+    pub(super) lru: Cell<Lru>,
+    striped: Rc<Striped>,
+}
+
+impl Shared {
+    pub(super) fn kernel(&self) -> Option<Rc<dyn Kernel>> {
+        self.kernel.borrow().clone()
+    }
+
+    /// The file as the kernel knows it: shards are a part of their directory.
+    pub(super) fn shown(&self, fid: Fid) -> Fid {
+        self.striped.master(fid)
+    }
+}
+
+/// The grants of one client.
+pub(crate) struct AllGrants {
+    env: Env,
+    bugs: Bugs,
+    shared: Rc<Shared>,
+    by_mdt: RefCell<BTreeMap<u32, Rc<Grants>>>,
+}
+
+impl AllGrants {
+    pub(crate) fn new(env: &Env, bugs: Bugs, striped: &Rc<Striped>) -> AllGrants {
+        let shared = Rc::new(Shared { striped: striped.clone(), ..Shared::default() });
+        AllGrants { env: env.clone(), bugs, shared, by_mdt: RefCell::default() }
+    }
+
+    /// Those of an MDT.
+    pub(crate) fn at(&self, mdt: u32) -> Rc<Grants> {
+        let mut by_mdt = self.by_mdt.borrow_mut();
+        if let Some(grants) = by_mdt.get(&mdt) {
+            return grants.clone();
+        }
+        let grants = Grants::new(&self.env, self.bugs, &self.shared);
+        if by_mdt.len() < MDTS_MAX {
+            by_mdt.insert(mdt, grants.clone());
+        }
+        grants
+    }
+
+    /// Those of the MDT that has a file.
+    pub(crate) fn of(&self, fid: Fid) -> Rc<Grants> {
+        self.at(fid.mdt_index())
+    }
+
+    fn all(&self) -> Vec<(u32, Rc<Grants>)> {
+        self.by_mdt.borrow().iter().map(|(mdt, grants)| (*mdt, grants.clone())).collect()
+    }
+
+    /// Attributes of the file that a name stands for, where nobody can have changed either. Only
+    /// where a kernel has found that the caller may look names up there.
+    pub(crate) fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
+        self.shared.kernel()?;
+        let (fid, until) = self.of(dir).known().file_of((dir, name), self.env.now())?;
+        let (attr, lease) = self.of(fid).believed(fid)?;
+        Some((attr, Lease { name: until, ..lease }))
+    }
+
+    /// A kernel is told of files.
+    pub(super) fn serve(&self, kernel: Rc<dyn Kernel>) {
+        *self.shared.kernel.borrow_mut() = Some(kernel);
+    }
+
+    /// Whether a kernel may be told that an answer holds for so long. It may not if anything was
+    /// called back since: the kernel may have known nothing of the file then, and was not made to
+    /// forget. Nor while a change may be executed whose caller is gone: the kernel hears of it no
+    /// more.
+    pub(super) fn may_be_told(&self, lease: Lease) -> bool {
+        let is_settled = |grants: &Rc<Grants>| grants.known.borrow().unsettled == 0;
+        lease.recalls == self.shared.recalls.now() && self.by_mdt.borrow().values().all(is_settled)
+    }
+
+    /// The kernel believes what it was told of a file until then. An MDT that only has a name of
+    /// the file may call that back.
+    pub(super) fn told_kernel(&self, fid: Fid, until: Instant) {
+        for grants in self.by_mdt.borrow().values() {
+            grants.known.borrow_mut().cache.told(fid, until);
+        }
+        if let Some(stripes) = self.shared.striped.shards(fid) {
+            self.shared.striped.told(fid, until);
+            for shard in &stripes.shards {
+                self.of(*shard).known.borrow_mut().cache.told(*shard, until);
+            }
+        }
+    }
+
+    pub(super) fn sum(&self, of: impl Fn(&Known, Instant) -> usize) -> usize {
+        let now = self.env.now();
+        self.by_mdt.borrow().values().map(|grants| of(&grants.known.borrow(), now)).sum()
+    }
+
+    pub(super) fn lru(&self) -> Lru {
+        self.shared.lru.get()
+    }
+
+    /// Returns the MDTs that may have to hear of it.
+    pub(super) fn set_lru(&self, lru: Lru) -> Vec<u32> {
+        self.shared.lru.set(lru);
+        self.each(|known, now| known.set_lru(lru, now))
+    }
+
+    /// Keeps none. Returns the MDTs that may have to hear of it.
+    pub(super) fn drop_all(&self) -> Vec<u32> {
+        self.each(Known::drop_all)
+    }
+
+    fn each(&self, mut work: impl FnMut(&mut Known, Instant)) -> Vec<u32> {
+        let now = self.env.now();
+        let all = self.all();
+        for (_, grants) in &all {
+            work(&mut grants.known.borrow_mut(), now);
+        }
+        all.into_iter().map(|(mdt, _)| mdt).collect()
+    }
+
+    /// Forgets the bytes of all files.
+    pub(crate) fn forget_all_bytes(&self) {
+        self.each(|known, _| known.on_open.clear());
+    }
+
+    pub(crate) fn on_open_stats(&self) -> OnOpenStats {
+        let all = self.all();
+        let stats = all.iter().map(|(_, grants)| grants.known.borrow().on_open.stats());
+        stats.fold(OnOpenStats::default(), |sum, one| OnOpenStats {
+            hits: sum.hits + one.hits,
+            misses: sum.misses + one.misses,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+}

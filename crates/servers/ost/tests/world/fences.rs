@@ -1,0 +1,83 @@
+//! Clients whose session with one of several MDTs has ended.
+
+use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS};
+
+use super::*;
+
+/// Number of the store of MDT `index`.
+fn store(index: u64) -> u64 {
+    CLAIM.store + index
+}
+
+/// A write to an object of a file of MDT `index`.
+fn write_of(index: u64, session: u64) -> Call {
+    let seq = FID_FIRST_NORMAL_SEQ + (index << FID_SEQUENCES_PER_MDT_BITS);
+    let body = OstIoReq {
+        object: Fid { seq: OBJECT.seq + index, ..OBJECT }.into(),
+        parent: Fid::new(seq, 7).into(),
+        length: 4,
+        claim: Claim { store: store(index), session, ..CLAIM },
+        ..OstIoReq::default()
+    };
+    let mut call = write(0, b"data", PLAIN);
+    call.bufs[0] = encode_body(&body);
+    call
+}
+
+/// MDT `index` has this to say of client 1: it is gone, if that is for this run of the OST.
+fn fence(world: &World, mdt: &Rc<Remote>, index: u64, is_gone: bool) {
+    let instance = world.ost.borrow().as_ref().expect("runs").exports().instance().0;
+    let body = OstFenceReq {
+        store: store(index),
+        client_low: 1,
+        session: 9,
+        instance: if is_gone { instance } else { 0 },
+        ..Default::default()
+    };
+    let call = Call::new(Opcode::OstFence, vec![encode_body(&body)]);
+    world.call(mdt, call).expect("fences");
+}
+
+fn is_recovering(world: &World) -> bool {
+    world.sim.run_for(Span::secs(1));
+    world.ost.borrow().as_ref().expect("runs").exports().is_recovering()
+}
+
+#[test]
+fn a_fence_of_one_mdt_refuses_nothing_that_another_one_allows() {
+    let world = World::plain();
+    let (remote, mdt) = (world.remote(1), world.mdt());
+    let refused = |index, session| {
+        let answer = world.attr(&remote, write_of(index, session));
+        answer.map(drop).map_err(|error| error.errno())
+    };
+    for _ in 0..2 {
+        fence(&world, &mdt, 1, false);
+        assert_eq!(refused(1, 8), Err(Errno::EKEYREVOKED));
+        assert_eq!((refused(1, 9), refused(0, 8), refused(2, 1)), (Ok(()), Ok(()), Ok(())));
+        world.power_cut(3);
+        world.start();
+    }
+}
+
+#[test]
+fn recovery_waits_for_a_client_until_every_mdt_has_given_it_up() {
+    let world = World::plain();
+    let (remote, mdt) = (world.remote(1), world.mdt());
+    for index in [0, 1] {
+        world.attr(&remote, write_of(index, 5)).expect("writes");
+    }
+    world.sim.run_for(Span::secs(3));
+    world.client.kill();
+    world.kill();
+    world.start();
+    drop((remote, mdt));
+    let mdt = world.mdt();
+    fence(&world, &mdt, 1, true);
+    assert!(is_recovering(&world), "it may have writes to files of the other one");
+    fence(&world, &mdt, 1, true);
+    fence(&world, &mdt, 0, false);
+    assert!(is_recovering(&world), "it has another session there, or may have");
+    fence(&world, &mdt, 0, true);
+    assert!(!is_recovering(&world));
+}
