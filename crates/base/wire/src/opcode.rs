@@ -51,6 +51,18 @@ macro_rules! opcodes {
                 matches!(self, Opcode::CallRecall | Opcode::CallComplete | Opcode::CallGlimpse)
             }
 
+            /// Whether MDTs ask each other this, and clients never do.
+            #[must_use]
+            pub const fn is_between_mdts(self) -> bool {
+                matches!(
+                    self,
+                    Opcode::MdtPrepare
+                        | Opcode::MdtUpdate
+                        | Opcode::MdtUpdates
+                        | Opcode::MdtUpdatesDone
+                )
+            }
+
             /// Whether it gives up what somebody else may wait for, whatever becomes of other
             /// requests: a client has a place for it when all others are taken.
             #[must_use]

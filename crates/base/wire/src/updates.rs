@@ -4,6 +4,7 @@
 //! A [`Record`] has the parts of all MDTs. Each MDT that takes part stores it in the transaction
 //! that carries out its own part, so every copy is enough to complete the operation everywhere.
 
+pub use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use types::{Fid, Timespec};
 
@@ -110,27 +111,40 @@ pub enum Update {
     Make(Made),
     /// Names of a file changed.
     Named(Named),
-    /// Mode and owner of a directory's shard become those of the directory.
-    Own {
-        /// The shard.
-        #[serde(with = "fid")]
-        fid: Fid,
-        /// Permission bits.
-        mode: u32,
-        /// User id.
-        uid: u32,
-        /// Group id.
-        gid: u32,
-        /// Project id.
-        projid: u32,
-        /// Access and default list: none leaves the list as it is, empty removes it.
-        acls: [Option<Vec<u8>>; 2],
-    },
+    /// Mode, owner and defaults of a directory, or of a shard of it.
+    Own(Own),
+}
+
+/// What a striped directory and its shards have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Own {
+    /// The directory or shard.
+    #[serde(with = "fid")]
+    pub fid: Fid,
+    /// Permission bits.
+    pub mode: u32,
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Project id.
+    pub projid: u32,
+    /// Access time, if it is set: seconds and nanoseconds.
+    pub atime: Option<(i64, u32)>,
+    /// The same for the modification time.
+    pub mtime: Option<(i64, u32)>,
+    /// Default layout, empty if none.
+    pub layout: Vec<u8>,
+    /// Access lists and the default for subdirectories: name and value, empty if there is none.
+    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 /// A file that comes to be, as its MDT stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
+    /// Its FID.
+    #[serde(with = "fid")]
+    pub fid: Fid,
     /// Inode record.
     pub inode: Vec<u8>,
     /// Layout or default layout, empty if none.
@@ -139,6 +153,22 @@ pub struct Made {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
     /// Its name, unless it is a shard.
     pub at: Option<Place>,
+}
+
+impl Update {
+    /// The file or directory that changes.
+    #[must_use]
+    pub fn fid(&self) -> Fid {
+        match self {
+            Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
+                at.dir
+            }
+            Update::Touch { dir, .. } => *dir,
+            Update::Make(made) => made.fid,
+            Update::Named(named) => named.fid,
+            Update::Own(own) => own.fid,
+        }
+    }
 }
 
 /// What happens to the names of a file.
@@ -205,15 +235,18 @@ pub enum Key {
     Name(Place),
     /// That a directory has no names.
     Empty(#[serde(with = "fid")] Fid),
+    /// A FID of this MDT for a new file; the number tells several apart.
+    New(u32, u32),
 }
 
 impl Key {
-    /// The file that it is about.
+    /// Index of the MDT that has it.
     #[must_use]
-    pub fn fid(&self) -> Fid {
+    pub fn mdt(&self) -> u32 {
         match self {
-            Key::Inode(fid) | Key::Empty(fid) => *fid,
-            Key::Name(place) => place.dir,
+            Key::Inode(fid) | Key::Empty(fid) => fid.mdt_index(),
+            Key::Name(place) => place.dir.mdt_index(),
+            Key::New(mdt, _) => *mdt,
         }
     }
 }
@@ -251,6 +284,8 @@ pub enum Fact {
     },
     /// Whether a directory has no names.
     Empty(bool),
+    /// A FID that no file has.
+    New(#[serde(with = "fid")] Fid),
 }
 
 /// Buffer 1 of [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare).
@@ -283,7 +318,7 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 
 /// From bytes, of which none may be left over.
 #[must_use]
-pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     if bytes.len() > RECORD_BYTES_MAX {
         return None;
     }

@@ -325,7 +325,7 @@ impl Stat {
         };
         let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
         let is_open = reply.header.opcode == Opcode::MdtOpen as u16;
-        let third = reply.bufs.get(2);
+        let third = reply.bufs.get(2).filter(|buf| !buf.starts_with(&wire::updates::RECORD_MAGIC));
         let stripes =
             layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {

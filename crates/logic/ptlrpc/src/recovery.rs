@@ -176,6 +176,14 @@ impl<R> Recovery<R> {
         }
     }
 
+    /// Goes on until [`Recovery::poll_finished`] even if no client is known: the target has more to
+    /// recover than replays.
+    #[must_use]
+    pub fn with_more(mut self, more: bool) -> Recovery<R> {
+        self.active |= more;
+        self
+    }
+
     /// Whether normal requests have to wait.
     #[must_use]
     pub fn is_active(&self) -> bool {

@@ -38,6 +38,11 @@ pub trait Resolve {
     /// seen.
     fn addrs(&self, target: TargetId) -> Vec<NidAddr>;
 
+    /// Indexes of the MDTs of the file system.
+    fn mdts(&self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Identity of its storage, zero where it is not known: whoever listens at an address that was
     /// another target's refuses.
     fn uuid(&self, _target: TargetId) -> u128 {

@@ -146,6 +146,10 @@ impl Resolve for Directory {
         self.registered_at(target)
     }
 
+    fn mdts(&self) -> Vec<u32> {
+        self.targets(TargetKind::Mdt).into_iter().map(|mdt| mdt.index).collect()
+    }
+
     fn uuid(&self, target: TargetId) -> u128 {
         self.config.borrow().uuid_of(target.to_u32())
     }

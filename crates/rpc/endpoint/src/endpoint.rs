@@ -85,6 +85,11 @@ impl Endpoint {
         remote
     }
 
+    /// Indexes of the MDTs of the file system, as far as is known here.
+    pub fn mdts(&self) -> Vec<u32> {
+        self.core.resolve.mdts()
+    }
+
     /// All remotes that were used.
     pub fn remotes(&self) -> Vec<Rc<Remote>> {
         self.remotes.borrow().values().cloned().collect()

@@ -59,6 +59,7 @@ impl SelfTest {
             recovery_window: Span::secs(30),
             recovery_window_max: Span::secs(120),
             abort_recovery: true,
+            has_more_to_recover: false,
             lease: Span::secs(150),
             silence_max: Span::secs(150),
         };

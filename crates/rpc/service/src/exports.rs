@@ -35,6 +35,9 @@ pub struct ExportsConfig {
     pub recovery_window_max: Span,
     /// Strike all known clients out at once.
     pub abort_recovery: bool,
+    /// [`crate::Target::recovery_done`] has to do something before the target serves, even if no
+    /// client is known.
+    pub has_more_to_recover: bool,
     /// Told to clients. One that is silent for a tenth longer and in somebody's way is evicted.
     pub lease: Span,
     /// Silence after which a session is evicted though it is in nobody's way, 150 s.
@@ -139,7 +142,8 @@ impl Exports {
         };
         let waits = known.values().filter(|_| !config.abort_recovery);
         let recovery =
-            Recovery::new(window, waits.map(|session| (session.client, session.known())));
+            Recovery::new(window, waits.map(|session| (session.client, session.known())))
+                .with_more(config.has_more_to_recover);
         let exports = Exports {
             env: env.clone(),
             target: config.target,
@@ -190,6 +194,20 @@ impl Exports {
         let next = assigned.next().max(Transno::first_of_epoch(epoch));
         self.shared.assigned.set(next);
         next
+    }
+
+    /// Transno for a change that is in no client's history.
+    pub fn next_own(&self) -> Transno {
+        let epoch =
+            u32::try_from(self.shared.instance.0).expect("a target is not started 2^32 times");
+        let next = self.shared.assigned.get().next().max(Transno::first_of_epoch(epoch));
+        self.shared.assigned.set(next);
+        next
+    }
+
+    /// Whether clients of the run before may still replay.
+    pub fn is_replaying(&self) -> bool {
+        self.recovery.borrow().is_active()
     }
 
     /// Puts `transno` into the reply, and gives key and value for `Table::Replies`, to be written
@@ -611,6 +629,7 @@ mod tests {
                 recovery_window: Span::secs(30),
                 recovery_window_max: Span::secs(120),
                 abort_recovery: false,
+                has_more_to_recover: false,
                 lease: Span::secs(10),
                 silence_max: Span::secs(150),
             };

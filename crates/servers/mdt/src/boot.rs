@@ -16,9 +16,11 @@ use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
 use wire::attr::S_IFDIR;
 use wire::body::AttrRep;
+use wire::updates::Record;
 use wire::{Opcode, Reply};
 
 use crate::burnt::Burnt;
+use crate::cross::Crossed;
 use crate::fences::{Fences, Lapsed};
 use crate::grants::Grants;
 use crate::hash::HashKey;
@@ -45,6 +47,8 @@ pub(crate) struct Booted {
     pub(crate) replies: Vec<Pair>,
     /// Sessions of earlier runs whose fences are not told.
     pub(crate) lapsed: Vec<Lapsed>,
+    /// Operations of several MDTs that this one coordinates, and that are not done everywhere.
+    pub(crate) crossed: Vec<Record>,
 }
 
 /// Random words and time for a fresh file system.
@@ -128,6 +132,7 @@ fn prepare(
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now, config.root_owner).encode());
     }
+    let (crossed, own) = Crossed::open(&*view, config.index, instance.0)?;
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
     let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + TIMED };
@@ -149,6 +154,7 @@ fn prepare(
         files,
         objects,
         share: Share::default(),
+        crossed,
         grants,
         fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
@@ -161,7 +167,7 @@ fn prepare(
         boot_committed: last_transno,
     };
     drop(view);
-    Ok((Booted { state, instance, known, may_hold, replies, lapsed }, set))
+    Ok((Booted { state, instance, known, may_hold, replies, lapsed, crossed: own }, set))
 }
 
 fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {

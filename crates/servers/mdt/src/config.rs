@@ -178,6 +178,12 @@ planted::bugs! {
         swap_without_check,
         /// A component grows on OSTs without a look at their room.
         grow_without_room,
+        /// Keys are told to another MDT although they are not durable.
+        prepare_uncommitted,
+        /// Records of operations of several MDTs go before all parts are durable.
+        forget_records_early,
+        /// A recovering MDT serves before it has asked the others.
+        open_before_peers,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

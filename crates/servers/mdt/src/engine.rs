@@ -13,29 +13,36 @@
 //! - A failure of the store ends the instance ([`target::Failure`]).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use target::{Decided, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Errno, Fid, TargetId, Timespec, Transno};
+use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
-use wire::{Reply, decode_body, encode_body};
+use wire::updates::{self, OpId, Part, Record, Update};
+use wire::{Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
+use crate::cross::{Needs, seal};
 use crate::grants::Gift;
+use crate::hash::HashKey;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::lease::{self, Plan};
 use crate::op::{self, Answer, Caller, Extras, Op, Row};
+use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
 use crate::tx::{Finished, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
+
+/// Whoever changed something through another MDT: a stranger to every client.
+const STRANGER: ClientId = ClientId(u128::MAX);
 
 /// The target's history, as sessions keep it.
 pub(crate) trait History {
@@ -50,6 +57,8 @@ pub(crate) struct Engine {
     pub(crate) store: Store,
     pub(crate) state: RefCell<State>,
     pub(crate) ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
+    /// Indexes of the MDTs of the file system, as far as they are known.
+    pub(crate) mdt_list: Rc<dyn Fn() -> Vec<u32>>,
     pub(crate) pace: Rc<Pace>,
     /// Records of the destroy log below this are durable.
     pub(crate) destroys_durable: Cell<u64>,
@@ -64,6 +73,7 @@ impl Engine {
         store: Rc<dyn MetaStore>,
         state: State,
         ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
+        mdt_list: Rc<dyn Fn() -> Vec<u32>>,
     ) -> Engine {
         let destroys_durable = Cell::new(state.destroy_next);
         Engine {
@@ -72,6 +82,7 @@ impl Engine {
             config,
             state: RefCell::new(state),
             ost_list,
+            mdt_list,
             destroys_durable,
             destroys_wanted: Notify::new(),
             applied: Cell::new(0),
@@ -85,13 +96,8 @@ impl Engine {
         osts.chain(data).collect()
     }
 
-    /// Executes one operation, or says why not now. Nothing: it is parked, until `caller.change` is
-    /// ready.
-    pub(crate) fn attempt(
-        &self,
-        caller: &Caller<'_>,
-        history: &dyn History,
-    ) -> Decided<Option<Reply>> {
+    /// Executes one operation, or says why not now.
+    pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Attempted> {
         let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
@@ -105,7 +111,11 @@ impl Engine {
             _ => caller.now,
         };
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
-        let tx = Tx::new(&*view, guard.hash_key, guard.first_file, now);
+        let tx = Tx::new(&*view, &guard.here(), now);
+        let crosses = op::may_cross(caller.request.opcode()) && !caller.replay;
+        let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
+        let repeated = caller.replay.then(|| sealed_record(caller.request, guard.hash_key));
+        let repeated = repeated.flatten();
         let drawn_before = (guard.files.clone(), guard.objects.clone());
         let mut op = Op {
             request: caller.request,
@@ -119,48 +129,85 @@ impl Engine {
             state: &mut guard,
             config: &self.config,
             osts: &*self.ost_list,
+            mdts: &*self.mdt_list,
         };
-        let mut answer = op::decide(row, &mut op)?;
-        let Op { tx, .. } = op;
+        let decided = match &repeated {
+            Some(record) => repeat(&mut op, record),
+            None => op::decide(row, &mut op),
+        };
+        let Op { mut tx, .. } = op;
+        if matches!(decided, Err(OpError::Elsewhere)) {
+            (guard.files, guard.objects) = drawn_before; // it draws again
+            return Ok(Attempted::Needs(needs(&mut tx)));
+        }
+        let mut answer = decided?;
+        let is_shared = repeated.is_some() || tx.crosses();
+        let knows_all = repeated.is_some() || (tx.missing.is_empty() && is_prepared(&tx, caller));
+        if !knows_all {
+            (guard.files, guard.objects) = drawn_before;
+            return Ok(Attempted::Needs(needs(&mut tx)));
+        }
         if !caller.request.opcode().modifies() {
             assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
             let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
-            return Ok(Some(Reply::ok(&caller.request.header, answer.into_bufs(extras))));
+            let reply = Reply::ok(&caller.request.header, answer.into_bufs(extras));
+            return Ok(Attempted::Done(reply, None));
         }
-        let is_free = caller.replay || {
-            let checked = self.check_others(&mut guard, row, caller, &tx);
-            if !matches!(checked, Ok(true)) {
-                (guard.files, guard.objects) = drawn_before; // it draws again
-            }
-            checked?
+        let stands_against = match caller.replay {
+            true => Ok(None),
+            false => self.check_others(&mut guard, row, caller, &tx),
         };
-        if !is_free {
-            return Ok(None);
+        if !matches!(stands_against, Ok(None)) {
+            (guard.files, guard.objects) = drawn_before; // it draws again
+        }
+        if let Some(stands_against) = stands_against? {
+            return Ok(stands_against);
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
         let touched = lease::touched(&row.leases, &tx);
+        let record = match repeated {
+            Some(record) => Some(record),
+            None if is_shared => {
+                let id = caller.crossing.id.unwrap_or_else(|| guard.crossed.draw());
+                Some(record_of(&mut tx, id, now))
+            }
+            None => None,
+        };
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
-        let change = Change { done, plan, touched, answer, transno, committed };
-        self.finish(caller, history, change, &mut guard).map(Some)
+        let record = record.map(Rc::new);
+        let change =
+            Change { done, plan, touched, answer, transno, committed, record: record.clone() };
+        let reply = self.finish(caller, history, change, &mut guard)?;
+        Ok(Attempted::Done(reply, record.map(|record| (record, transno))))
     }
 
-    /// Whether other clients stand against a change for now: with what they changed, or with what
-    /// they believe. False: it waits until they have given that up.
+    /// What stands against a change for now, if anything does: what other clients changed, what
+    /// they believe, or what other operations have reserved.
     fn check_others(
         &self,
         state: &mut State,
         row: &Row,
         caller: &Caller<'_>,
         tx: &Tx<'_>,
-    ) -> Decided<bool> {
-        let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
+    ) -> Decided<Option<Attempted>> {
+        if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
+            planted::reached("mdt: a change waited for an operation of several MDTs");
+            return Ok(Some(Attempted::Held));
+        }
+        // it may outlive all earlier changes of its client
+        let is_shared = tx.crosses();
+        let is_foreign = |key: &ShareKey| {
+            (is_shared && state.share.is_uncommitted(key))
+                || state.share.is_foreign(caller.client, key)
+        };
+        let foreign = tx.decides.iter().any(is_foreign);
         if foreign && !self.config.bugs.drop_commit_on_share()
             || state.share.len() > SHARED_KEYS_MAX
         {
@@ -171,10 +218,10 @@ impl Engine {
         let is_link = || caller.request.header.opcode == wire::Opcode::MdtLink as u16;
         if self.config.bugs.ignore_leases() || (self.config.bugs.link_passes_leases() && is_link())
         {
-            return Ok(true);
+            return Ok(None);
         }
         let is_free = lease::check(&row.leases, caller, tx, &mut state.grants)?;
-        Ok(is_free || self.config.bugs.ignore_recalls())
+        Ok((!is_free && !self.config.bugs.ignore_recalls()).then_some(Attempted::Parked))
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.
@@ -185,7 +232,7 @@ impl Engine {
         change: Change,
         state: &mut State,
     ) -> Decided<Reply> {
-        let Change { done, plan, touched, answer, transno, committed } = change;
+        let Change { done, plan, touched, answer, transno, committed, record } = change;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
@@ -197,6 +244,11 @@ impl Engine {
         let mut reply = Reply::ok(header, answer.into_bufs(Extras::new(&plan, version, epoch)));
         let Finished { mut set, mut effects, changes, .. } = done;
         effects.extend(plan.effects);
+        let sealed = record.as_deref().map(|record| seal::sealed(state.hash_key, record));
+        reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
+        if let Some(record) = &record {
+            set.put(Table::Updates, record.id.to_key(), updates::encode(&**record));
+        }
         if committed {
             reply.header.transno = transno.0;
         } else {
@@ -220,14 +272,67 @@ impl Engine {
         }
         (state.files, state.objects) = (files, objects);
         state.last_transno = state.last_transno.max(transno);
+        if let Some(record) = &record {
+            state.crossed.record(record.id);
+        }
         state.perform(effects);
         state.spaces.keep_promises();
         state.share.changed(caller.client, &changes);
         state.is_stretched = told.is_some_and(|fid| state.share.is_stretched(fid));
         self.noted_dirty();
-        reply.bufs.extend(dir);
-        reply.bufs.extend(touched);
+        if sealed.is_none() {
+            reply.bufs.extend(dir);
+            reply.bufs.extend(touched);
+        } else if let Some(touched) = touched.filter(|_| !caller.replay) {
+            reply.bufs.insert(2, touched); // the record comes last
+        }
         Ok(reply)
+    }
+
+    /// Executes the part of this MDT in an operation that another one coordinates, unless it has
+    /// done so: `next` draws its place in history.
+    pub(crate) fn take_part(
+        &self,
+        record: &Record,
+        recovering: bool,
+        next: &dyn Fn() -> Transno,
+    ) -> Decided<()> {
+        let view = self.store.meta().running()?;
+        let mut guard = self.state.borrow_mut();
+        if guard.crossed.has(record.id) {
+            return Ok(());
+        }
+        let tx = Tx::new(&*view, &guard.here(), record.timespec());
+        let request = Request::new(wire::Opcode::MdtUpdate, Vec::new());
+        let mut op = Op {
+            request: &request,
+            client: STRANGER,
+            session: 0,
+            creds: Creds::root(),
+            replay: None,
+            committed: false,
+            recovering,
+            tx,
+            state: &mut guard,
+            config: &self.config,
+            osts: &*self.ost_list,
+            mdts: &*self.mdt_list,
+        };
+        op.repeat_part(record)?;
+        let Op { tx, .. } = op;
+        let transno = next();
+        let Finished { mut set, effects, changes, .. } = tx.finish(transno);
+        drop(view);
+        set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+        set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
+        target::reserve(&mut set);
+        self.store.meta().apply(&set)?;
+        guard.last_transno = guard.last_transno.max(transno);
+        guard.crossed.record(record.id);
+        guard.perform(effects);
+        guard.share.changed(STRANGER, &changes);
+        self.noted_dirty();
+        Ok(())
     }
 
     /// Applies a change of the target's own, outside of any client's history.
@@ -287,7 +392,7 @@ impl Engine {
         let view = self.store.meta().running()?;
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        let mut tx = Tx::new(&*view, state.hash_key, state.first_file, Timespec::default());
+        let mut tx = Tx::new(&*view, &state.here(), Timespec::default());
         let mut gone = 0;
         let mut number = state.destroy_next;
         for fid in fids.iter().filter(|fid| !state.opens.is_open(**fid)) {
@@ -327,6 +432,18 @@ impl Engine {
     }
 }
 
+/// What became of an attempt.
+pub(crate) enum Attempted {
+    /// It is executed. With its record and transno, if other MDTs have a part in it.
+    Done(Reply, Option<(Rc<Record>, Transno)>),
+    /// It waits until [`Caller::change`] is ready.
+    Parked,
+    /// It waits until another operation frees what it has reserved.
+    Held,
+    /// Other MDTs are to be asked first.
+    Needs(Needs),
+}
+
 struct Change {
     done: Finished,
     plan: Plan,
@@ -335,6 +452,53 @@ struct Change {
     answer: Answer,
     transno: Transno,
     committed: bool,
+    record: Option<Rc<Record>>,
+}
+
+/// The sealed record that a replay brings back.
+fn sealed_record(request: &Request, key: HashKey) -> Option<Record> {
+    let bufs = (0..wire::BUFS_MAX).map_while(|at| request.replay_buf(at));
+    bufs.filter_map(|buf| seal::opened(key, &buf)).next()
+}
+
+/// Repeats the own part of an operation of several MDTs.
+fn repeat(op: &mut Op<'_, '_>, record: &Record) -> Decided<Answer> {
+    op.repeat_part(record)?;
+    let bufs = (0..wire::BUFS_MAX).map_while(|at| op.request.replay_buf(at));
+    Ok(Answer::Bufs(bufs.collect()))
+}
+
+/// Whether all MDTs that an operation changes have promised to take part.
+fn is_prepared(tx: &Tx<'_>, caller: &Caller<'_>) -> bool {
+    let prepared = &caller.crossing.prepared;
+    let mut elsewhere = tx.updates.iter().filter(|update| !tx.is_here(update.fid()));
+    elsewhere.all(|update| prepared.contains(&update.fid().mdt_index()))
+}
+
+/// What an operation must ask of other MDTs, and what it depends on here.
+fn needs(tx: &mut Tx<'_>) -> Needs {
+    let mut needs = Needs::default();
+    let elsewhere = tx.updates.iter().map(Update::fid).filter(|fid| !tx.is_here(*fid));
+    for fid in elsewhere {
+        needs.wants.entry(fid.mdt_index()).or_default();
+    }
+    for want in std::mem::take(&mut tx.missing) {
+        needs.wants.entry(want.key.mdt()).or_default().insert(want);
+    }
+    let decides = tx.decides.iter().map(|key| (*key, false));
+    let changes = tx.changes.iter().filter(|key| !matches!(key, ShareKey::Contents(_)));
+    needs.claims = decides.chain(changes.map(|key| (*key, true))).collect();
+    needs
+}
+
+/// The record of an operation of several MDTs that is about to be applied.
+fn record_of(tx: &mut Tx<'_>, id: OpId, now: Timespec) -> Record {
+    let mut parts: BTreeMap<u32, Vec<Update>> = BTreeMap::from([(tx.mdt(), Vec::new())]);
+    for update in std::mem::take(&mut tx.updates) {
+        parts.entry(update.fid().mdt_index()).or_default().push(update);
+    }
+    let parts = parts.into_iter().map(|(mdt, updates)| Part { mdt, updates }).collect();
+    Record { id, time: (now.sec, now.nsec), parts }
 }
 
 /// A directory that comes along with a reply, with its lease.

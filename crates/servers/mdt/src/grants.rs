@@ -16,6 +16,8 @@
 //!   cannot see: access times, and the size of a file if the client does not treat that size as
 //!   known.
 
+use std::collections::BTreeMap;
+
 use ldlm::grants::{
     Begun, Bits, ChangeId, Kind, Mdt, MdtConfig, Mode, Session, TIMED, Timed, Want,
 };
@@ -70,6 +72,8 @@ pub(crate) struct Grants {
     timed: Timed<ClientId>,
     /// Pauses that count for grants that are called back too.
     settling: Timed<ClientId>,
+    /// Files that operations of several MDTs are about to change, and how many.
+    held: BTreeMap<Fid, usize>,
     pub(crate) called: Mdt,
 }
 
@@ -83,6 +87,7 @@ impl Grants {
             is_recorded: false,
             timed: Timed::new(TIMED, inherited_until),
             settling: Timed::new(TIMED, inherited_until),
+            held: BTreeMap::new(),
             called: Mdt::new(config, epoch, now),
         }
     }
@@ -125,7 +130,9 @@ impl Grants {
     /// How long a timed grant of `fid` would be from `now` on; [`Span::ZERO`]: there is none to
     /// have.
     pub(crate) fn offer(&self, fid: Fid, now: Instant) -> Span {
-        let none = self.mode == Mode::None || self.inherited(now).is_some();
+        let none = self.mode == Mode::None
+            || self.inherited(now).is_some()
+            || self.held.contains_key(&fid);
         if none || self.is_contended(fid, now) { Span::ZERO } else { TIMED }
     }
 
@@ -138,7 +145,8 @@ impl Grants {
     /// Gives a session `bits` of a file until they are called back, all of them or nothing that
     /// counts.
     pub(crate) fn give_called(&mut self, session: u64, fid: Fid, bits: Bits, now: Instant) -> Gift {
-        if self.settling.is_paused(fid, now) || self.inherited(now).is_some() {
+        let is_held = self.held.contains_key(&fid);
+        if is_held || self.settling.is_paused(fid, now) || self.inherited(now).is_some() {
             return Gift::None;
         }
         let given = self.called.give(Session(session), fid, bits, now);
@@ -154,6 +162,22 @@ impl Grants {
         self.timed.blocks(Want { fid, bits: COVERED }, Some(client), now)
     }
 
+    /// The same of a change that another MDT asks for: no client is exempt.
+    pub(crate) fn blocks_all(&self, fid: Fid, now: Instant) -> Option<Instant> {
+        self.timed.blocks(Want { fid, bits: COVERED }, None, now)
+    }
+
+    /// Whether a change that another MDT asks for may go on: no client holds what it wants.
+    pub(crate) fn begin_for_all(
+        &mut self,
+        change: ChangeId,
+        wants: impl FnOnce() -> Vec<Want>,
+        heard: &dyn Fn(Session) -> Option<Instant>,
+        now: Instant,
+    ) -> bool {
+        self.begun(change, None, wants, heard, now)
+    }
+
     /// Whether a change by `session` may be executed in this step. `heard` says when a session was
     /// heard of last. What it `wants` is looked up only where grants are out that are called back.
     pub(crate) fn begin(
@@ -164,7 +188,17 @@ impl Grants {
         heard: &dyn Fn(Session) -> Option<Instant>,
         now: Instant,
     ) -> bool {
-        let by = Some(Session(session));
+        self.begun(change, Some(Session(session)), wants, heard, now)
+    }
+
+    fn begun(
+        &mut self,
+        change: ChangeId,
+        by: Option<Session>,
+        wants: impl FnOnce() -> Vec<Want>,
+        heard: &dyn Fn(Session) -> Option<Instant>,
+        now: Instant,
+    ) -> bool {
         if self.called.is_idle(now) {
             return true;
         }
@@ -184,6 +218,20 @@ impl Grants {
     pub(crate) fn heard_of(&mut self, session: Session, heard: Option<Instant>) {
         if let Some(heard) = heard {
             self.called.answered(session, heard);
+        }
+    }
+
+    /// Nothing is granted of a file until [`Grants::let_go`].
+    pub(crate) fn hold(&mut self, fid: Fid) {
+        *self.held.entry(fid).or_default() += 1;
+    }
+
+    /// An operation that held a file has ended.
+    pub(crate) fn let_go(&mut self, fid: Fid) {
+        let Some(count) = self.held.get_mut(&fid) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.held.remove(&fid);
         }
     }
 

@@ -8,6 +8,7 @@
 //! Layouts   FID 16
 //! Orphans   FID 16
 //! Destroys  number 8 BE
+//! Updates   coordinating MDT 4 BE | number 8 BE
 //! Meta      text
 //! ```
 
@@ -25,6 +26,12 @@ pub(crate) const META_FENCE: &[u8] = b"fence/";
 /// Clients may hold grants that are called back: after a restart changes wait until they have
 /// stated them again. Empty.
 pub(crate) const META_CALLS_BACK: &[u8] = b"calls_back";
+/// First bytes of the key of a coordinating MDT, of which the index follows, big-endian: its
+/// operations below this number are done everywhere, u64.
+pub(crate) const META_DONE: &[u8] = b"updates_done/";
+/// First bytes of the key of an MDT with which this one changed something together; its index
+/// follows, big-endian. Empty.
+pub(crate) const META_PEER: &[u8] = b"peer/";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
@@ -55,6 +62,11 @@ pub(crate) fn link(file: Fid, dir: Fid, cookie: u64) -> Vec<u8> {
     key.extend_from_slice(&dir.to_key());
     key.extend_from_slice(&cookie.to_be_bytes());
     key
+}
+
+/// [`META_DONE`] or [`META_PEER`] of an MDT.
+pub(crate) fn of_mdt(prefix: &[u8], mdt: u32) -> Vec<u8> {
+    [prefix, &mdt.to_be_bytes()].concat()
 }
 
 pub(crate) fn xattr(file: Fid, name: &[u8]) -> Vec<u8> {

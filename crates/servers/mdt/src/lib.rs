@@ -6,6 +6,7 @@ mod background;
 mod boot;
 mod burnt;
 mod config;
+mod cross;
 mod engine;
 mod fences;
 #[doc(hidden)]

@@ -1,6 +1,7 @@
 //! Bounds of an MDT.
 
 use types::Span;
+use wire::updates;
 
 /// Hard links of one file. As ext4 has it: programs that probe for EMLINK find it in reasonable
 /// time.
@@ -84,3 +85,32 @@ pub(crate) const OPENS_OF_SESSION_MAX: usize = 1 << 18;
 pub(crate) const OPENS_MAX: usize = 1 << 22;
 
 const _: () = assert!(OPENS_OF_SESSION_MAX * 16 <= OPENS_MAX);
+
+/// How long an operation of several MDTs waits for keys that another one has reserved, before it
+/// frees its own: some hundred times what an operation takes.
+pub(crate) const HELD_WAIT: Span = Span::millis(500);
+
+/// How often it does so before its caller is told to try again.
+pub(crate) const HELD_ROUNDS_MAX: u32 = 1_000;
+
+/// How long another MDT may take to prepare an operation before it is looked whether the caller
+/// still waits.
+pub(crate) const PREPARE_PATIENCE: Span = Span::secs(2);
+
+/// How long a new directory waits for an MDT that is away.
+pub(crate) const PREPARE_WAIT: Span = Span::secs(4);
+
+/// How long one attempt to reach another MDT lasts.
+pub(crate) const DELIVER_PATIENCE: Span = Span::secs(2);
+
+/// Before another attempt.
+pub(crate) const DELIVER_PAUSE: Span = Span::millis(100);
+
+/// How often it is looked whether operations are durable everywhere.
+pub(crate) const DONE_LOOK: Span = Span::millis(500);
+
+/// How often a request of another MDT looks whether this one's clients have replayed.
+pub(crate) const REPLAYS_LOOK: Span = Span::millis(10);
+
+/// Records in one reply, but for the last.
+pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;

@@ -74,6 +74,11 @@ impl Op<'_, '_> {
 
     /// A stored list.
     pub(crate) fn acl(&self, inode: &Inode, name: &[u8]) -> Decided<Option<Acl>> {
+        if !self.tx.is_here(inode.fid()) {
+            let list = self.tx.list_elsewhere(inode.fid()).filter(|_| name == ACL_ACCESS);
+            let decoded = list.map_or(Ok(None), |list| Acl::decode(&list));
+            return decoded.map_err(|_| OpError::Broken("access control list"));
+        }
         match self.tx.view.get(Table::Xattrs, &keys::xattr(inode.fid(), name))? {
             Some(value) => Acl::decode(&value).map_err(|_| OpError::Broken("access control list")),
             None => Ok(None),

@@ -49,6 +49,11 @@ impl Share {
             || self.contested.contains_key(key)
     }
 
+    /// Whether a key changed since the last commit, whoever changed it.
+    pub(crate) fn is_uncommitted(&self, key: &ShareKey) -> bool {
+        self.changed.contains_key(key)
+    }
+
     /// A change waits for the commit of these, as far as they changed.
     pub(crate) fn contest(&mut self, keys: &[ShareKey]) {
         for key in keys.iter().filter(|key| self.changed.contains_key(*key)) {

@@ -9,6 +9,7 @@ use target::{Decided, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
 use crate::config::Lod;
+use crate::cross::Crossed;
 use crate::fences::Fences;
 use crate::grants::Grants;
 use crate::hash::HashKey;
@@ -16,6 +17,7 @@ use crate::ids::Ids;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
+use crate::tx::Here;
 
 /// What an applied operation changes in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +55,8 @@ pub(crate) struct State {
     pub(crate) files: Ids,
     pub(crate) objects: Ids,
     pub(crate) share: Share,
+    /// Operations of several MDTs.
+    pub(crate) crossed: Crossed,
     pub(crate) grants: Grants,
     pub(crate) fences: Fences,
     pub(crate) spaces: Spaces,
@@ -79,6 +83,12 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// What stays the same for all operations of this run.
+    pub(crate) fn here(&self) -> Here {
+        let State { hash_key, first_file, .. } = *self;
+        Here { mdt: self.crossed.here, hash_key, first_file }
+    }
+
     pub(crate) fn draw_fid(&mut self) -> Decided<Fid> {
         self.files.draw().ok_or(OpError::CommitFirst)
     }

@@ -14,10 +14,11 @@ use types::{ClientId, Errno, TargetId, Transno};
 use wire::{Reply, Request, RequestFlags};
 
 use crate::boot::{self, Seed};
-use crate::engine::{Engine, History};
+use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Needs};
+use crate::engine::{Attempted, Engine, History};
 use crate::locks::Locks;
 use crate::op::{Caller, Run};
-use crate::recalls::Recalls;
+use crate::recalls::{Changing, Recalls};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
 use crate::{MdtConfig, background, keys, op};
@@ -33,6 +34,10 @@ pub struct Mdt {
     pub(crate) exports: Rc<Exports>,
     pub(crate) locks: Rc<Locks>,
     pub(crate) recalls: Rc<Recalls>,
+    /// Operations of other MDTs that have reserved something here.
+    pub(crate) guests: Guests,
+    /// Operations of several MDTs that this one coordinates.
+    pub(crate) deliveries: Deliveries,
     /// An OST refuses a client whose session has ended.
     pub(crate) fences_fell: Notify,
     pub(crate) tally: Tally,
@@ -108,12 +113,15 @@ impl Mdt {
                 recovery_window: config.recovery_window,
                 recovery_window_max: config.recovery_window_max,
                 abort_recovery: config.abort_recovery,
+                has_more_to_recover: osts.is_some() && !booted.state.crossed.peers.is_empty(),
                 lease: config.lease,
                 silence_max: config.silence_max,
             },
         );
         let lock_place = config.lock_place;
-        let engine = Rc::new(Engine::new(config, store, booted.state, ost_list));
+        let mdts = osts.clone();
+        let mdt_list = move || mdts.as_ref().map_or_else(Vec::new, |endpoint| endpoint.mdts());
+        let engine = Rc::new(Engine::new(config, store, booted.state, ost_list, Rc::new(mdt_list)));
         let recalls = Recalls::new(env, &engine, &exports);
         recalls.resume(booted.may_hold);
         let mdt = Rc::new(Mdt {
@@ -126,6 +134,8 @@ impl Mdt {
             exports,
             locks: Locks::new(env, lock_place),
             recalls,
+            guests: Guests::default(),
+            deliveries: Deliveries::default(),
             fences_fell: Notify::new(),
             tally: Tally::default(),
             stopped: Cell::new(false),
@@ -133,6 +143,9 @@ impl Mdt {
         mdt.engine.store.device().set(env, 0, mdt.engine.config.device.clone());
         mdt.start_committing();
         mdt.start_recalls();
+        for record in booted.crossed {
+            mdt.deliver(Rc::new(record), Transno::NONE);
+        }
         if mdt.osts.is_some() {
             for lapsed in booted.lapsed {
                 mdt.engine.state.borrow_mut().fences.begin(&lapsed, true);
@@ -143,6 +156,7 @@ impl Mdt {
             }
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
+            env.spawn("mdt_updates", mdt.clone().end_deliveries());
         }
         if !mdt.exports.is_recovering() || mdt.engine.config.bugs.sweep_orphans_early() {
             mdt.sweep_orphans().await;
@@ -167,6 +181,7 @@ impl Mdt {
         let committed = self.engine.commit().await.map(|upto| self.exports.committed(upto));
         self.engine.wake_all();
         self.recalls.wake();
+        self.deliveries.wake();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
         committed
@@ -250,53 +265,102 @@ impl Mdt {
 
     /// One operation of the namespace; waits for commits as it must. `as_of` becomes the last
     /// change when it was decided: what it answers, a refusal too, is so from then on.
-    async fn execute(&self, incoming: &Incoming, as_of: &Cell<Transno>) -> Result<Reply, Errno> {
+    async fn execute(
+        self: &Rc<Self>,
+        incoming: &Incoming,
+        as_of: &Cell<Transno>,
+    ) -> Result<Reply, Errno> {
         let request = &incoming.request;
-        let history = Sessions { exports: &self.exports, incoming };
         let changing = request.opcode().modifies().then(|| self.recalls.change());
-        let heard = |session| self.recalls.heard(session);
-        let attempt = || {
-            if incoming.session.is_ended() {
-                return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
-            }
-            let caller = Caller {
-                request,
-                client: incoming.session.client,
-                session: incoming.session.id,
-                creds: incoming.creds(),
-                replay: incoming.is_replay(),
-                recovering: self.exports.is_recovering(),
-                now: self.env.wall(),
-                clock: self.env.now(),
-                change: changing.as_ref().map_or(ChangeId(0), |changing| changing.id),
-                heard: &heard,
-            };
-            let decided = self.engine.attempt(&caller, &history);
-            as_of.set(self.exports.last_assigned());
-            decided
-        };
-        let outcome = loop {
-            match self.persist(attempt).await {
-                Ok(None) => {}
-                Ok(Some(reply)) => break Ok(reply),
-                Err(errno) => break Err(errno),
-            }
-            planted::reached("mdt: a change waited for what was called back");
-            self.recalls.waits.set(self.recalls.waits.get() + 1);
-            incoming.park();
-            changing.as_ref().expect("what only reads waits for nobody").ready().await;
-        };
+        let mut coordinator = Coordinator::new(self);
+        let outcome = self.decide(incoming, as_of, changing.as_ref(), &mut coordinator).await;
         // of this operation: nothing was awaited since it was applied
         let is_stretched = std::mem::take(&mut self.engine.state.borrow_mut().is_stretched);
         if changing.is_some() {
             drop(changing);
             self.recalls.drive(); // a lease may have ended in its way, also if it was refused
         }
-        let reply = outcome?;
+        let (reply, delivery) = outcome?;
+        if let Some(delivery) = delivery {
+            incoming.step_aside();
+            self.executed(&delivery).await?;
+        }
         if is_stretched || (request.has(RequestFlags::SYNC) && request.opcode().modifies()) {
             self.commit().await?;
         }
         Ok(reply)
+    }
+
+    /// Tries until the operation is applied or refused. Where other MDTs have parts in it, these
+    /// are on their way then; a replay does not wait for them.
+    async fn decide(
+        self: &Rc<Self>,
+        incoming: &Incoming,
+        as_of: &Cell<Transno>,
+        changing: Option<&Changing>,
+        coordinator: &mut Coordinator,
+    ) -> Result<(Reply, Option<Rc<Delivery>>), Errno> {
+        loop {
+            let freed = self.guests.freed.notified();
+            if !coordinator.is_current() {
+                coordinator.begin_again();
+            }
+            let attempted =
+                self.persist(|| self.attempt(incoming, as_of, changing, coordinator)).await?;
+            match attempted {
+                Attempted::Done(reply, None) => return Ok((reply, None)),
+                Attempted::Done(reply, Some((record, transno))) => {
+                    coordinator.applied();
+                    let delivery = self.deliver(record, transno);
+                    return Ok((reply, Some(delivery).filter(|_| !incoming.is_replay())));
+                }
+                Attempted::Parked => {
+                    planted::reached("mdt: a change waited for what was called back");
+                    self.recalls.waits.set(self.recalls.waits.get() + 1);
+                    incoming.park();
+                    changing.expect("what only reads waits for nobody").ready().await;
+                }
+                Attempted::Held => {
+                    coordinator.begin_again(); // who waits has nothing that others wait for
+                    incoming.step_aside();
+                    freed.await;
+                }
+                Attempted::Needs(needs) => coordinator.acquire(needs, incoming).await?,
+            }
+        }
+    }
+
+    fn attempt(
+        &self,
+        incoming: &Incoming,
+        as_of: &Cell<Transno>,
+        changing: Option<&Changing>,
+        coordinator: &Coordinator,
+    ) -> Decided<Attempted> {
+        if incoming.session.is_ended() {
+            return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
+        }
+        if !coordinator.is_current() {
+            return Ok(Attempted::Needs(Needs::default())); // it begins again
+        }
+        let heard = |session| self.recalls.heard(session);
+        let caller = Caller {
+            request: &incoming.request,
+            client: incoming.session.client,
+            session: incoming.session.id,
+            creds: incoming.creds(),
+            replay: incoming.is_replay(),
+            recovering: self.exports.is_recovering(),
+            now: self.env.wall(),
+            clock: self.env.now(),
+            change: changing.map_or(ChangeId(0), |changing| changing.id),
+            crossing: &coordinator.crossing,
+            heard: &heard,
+        };
+        let history = Sessions { exports: &self.exports, incoming };
+        let decided = self.engine.attempt(&caller, &history);
+        as_of.set(self.exports.last_assigned());
+        decided
     }
 
     /// Tries until `attempt` succeeds or cannot ([`target::Store::persist`]).
@@ -462,6 +526,7 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
+            self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;
             self.engine.store.failure().unless_over(()).await;

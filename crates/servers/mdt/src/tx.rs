@@ -1,15 +1,17 @@
 //! One operation's changes while it decides. Reads go to the running image and to the operation's
 //! own changes. Writes gather in a set that is applied whole or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use layout::composite::Composite;
 use layout::{Asked, FileLayout, Striping};
 use osd::{Table, View, WriteSet};
 use target::{Decided, OpError};
 use types::{Errno, Fid, Timespec, Transno};
+use wire::updates::{Fact, Key, Place, Update, Want};
 use wire::{Attr, SizeState};
 
+use crate::cross::Facts;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::record::{
@@ -25,9 +27,30 @@ pub(crate) struct Entry {
     pub(crate) record: DirentRecord,
 }
 
+/// What stays the same for all operations of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Here {
+    /// Index of this MDT.
+    pub(crate) mdt: u32,
+    pub(crate) hash_key: HashKey,
+    /// First FID of this run.
+    pub(crate) first_file: Fid,
+}
+
 /// The changes of one operation.
 pub(crate) struct Tx<'a> {
     pub(crate) view: &'a dyn View,
+    here: u32,
+    /// Of other MDTs, if it may concern them.
+    facts: Option<&'a Facts>,
+    /// Facts that were missing.
+    pub(crate) missing: BTreeSet<Want>,
+    /// All changes of names, at this MDT and at others, in order.
+    pub(crate) updates: Vec<Update>,
+    /// A replay could not repeat it from its reply alone.
+    pub(crate) needs_record: bool,
+    /// Files on other MDTs that lost a name here.
+    pub(crate) unnamed: Vec<Fid>,
     pub(crate) set: WriteSet,
     pub(crate) now: Timespec,
     hash_key: HashKey,
@@ -46,14 +69,16 @@ pub(crate) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    pub(crate) fn new(
-        view: &'a dyn View,
-        hash_key: HashKey,
-        first_file: Fid,
-        now: Timespec,
-    ) -> Tx<'a> {
+    pub(crate) fn new(view: &'a dyn View, here: &Here, now: Timespec) -> Tx<'a> {
+        let Here { mdt, hash_key, first_file } = *here;
         Tx {
             view,
+            here: mdt,
+            facts: None,
+            missing: BTreeSet::new(),
+            updates: Vec::new(),
+            needs_record: false,
+            unnamed: Vec::new(),
             first_file,
             set: WriteSet::new(),
             now,
@@ -67,8 +92,79 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The inode of `fid`, if there is one.
+    /// The operation may concern other MDTs, of which this is known.
+    pub(crate) fn crossing(self, facts: &'a Facts) -> Tx<'a> {
+        Tx { facts: Some(facts), ..self }
+    }
+
+    /// Whether a file is on this MDT.
+    pub(crate) fn is_here(&self, fid: Fid) -> bool {
+        fid.mdt_index() == self.here
+    }
+
+    /// Index of this MDT.
+    pub(crate) fn mdt(&self) -> u32 {
+        self.here
+    }
+
+    /// Whether the operation needs a record: it changes something on another MDT.
+    pub(crate) fn crosses(&self) -> bool {
+        self.needs_record || self.updates.iter().any(|update| !self.is_here(update.fid()))
+    }
+
+    /// The state of a key of another MDT.
+    pub(crate) fn fact(&mut self, key: Key, changes: bool) -> Decided<Fact> {
+        let facts = self.facts.ok_or(Errno::ESTALE)?;
+        let want = Want { key, changes };
+        if let Some(fact) = facts.get(&want) {
+            return Ok(fact.clone());
+        }
+        self.missing.insert(want);
+        Err(OpError::Elsewhere)
+    }
+
+    /// The access list of a file on another MDT that was looked at.
+    pub(crate) fn list_elsewhere(&self, fid: Fid) -> Option<Vec<u8>> {
+        let want = Want { key: Key::Inode(fid), changes: false };
+        match self.facts?.get(&want)? {
+            Fact::Inode { acl, .. } => Some(acl.clone()).filter(|acl| !acl.is_empty()),
+            _ => None,
+        }
+    }
+
+    /// The same operation will ask for this key of another MDT, too: both are fetched at once.
+    pub(crate) fn foresee(&mut self, key: Key, changes: bool) {
+        if key.mdt() == self.here {
+            return;
+        }
+        let want = Want { key, changes };
+        if self.facts.is_some_and(|facts| facts.get(&want).is_none()) {
+            self.missing.insert(want);
+        }
+    }
+
+    /// A FID for a new file of an MDT; `number` tells several apart.
+    pub(crate) fn new_fid(&mut self, mdt: u32, number: u32) -> Decided<Fid> {
+        match self.fact(Key::New(mdt, number), true)? {
+            Fact::New(fid) if fid.mdt_index() == mdt => Ok(fid),
+            _ => Err(OpError::Broken("fact of another MDT")),
+        }
+    }
+
+    /// The inode of `fid`, if there is one. The operation may change it.
     pub(crate) fn find(&mut self, fid: Fid) -> Decided<Option<Inode>> {
+        self.look(fid, true)
+    }
+
+    fn look(&mut self, fid: Fid, changes: bool) -> Decided<Option<Inode>> {
+        if !self.is_here(fid) {
+            return match self.fact(Key::Inode(fid), changes)? {
+                Fact::Inode { record, .. } => {
+                    Inode::decode(&record).map(Some).ok_or(OpError::Broken("inode"))
+                }
+                _ => Ok(None),
+            };
+        }
         if let Some(known) = self.inodes.get(&fid) {
             return Ok(known.clone());
         }
@@ -80,18 +176,29 @@ impl<'a> Tx<'a> {
         Ok(inode)
     }
 
+    /// The same, of a file that is on this MDT alone.
+    pub(crate) fn find_here(&mut self, fid: Fid) -> Decided<Option<Inode>> {
+        if self.is_here(fid) { self.find(fid) } else { Ok(None) }
+    }
+
     /// The inode of `fid`; `ESTALE` where there is none: the caller had the FID from us.
     pub(crate) fn inode(&mut self, fid: Fid) -> Decided<Inode> {
         self.find(fid)?.ok_or(OpError::Refused(Errno::ESTALE))
     }
 
+    /// The inode of `fid`, which the operation leaves as it is but for what commutes.
+    pub(crate) fn glance(&mut self, fid: Fid) -> Decided<Inode> {
+        self.look(fid, false)?.ok_or(OpError::Refused(Errno::ESTALE))
+    }
+
     /// The directory `fid`.
     pub(crate) fn dir(&mut self, fid: Fid) -> Decided<Inode> {
-        let inode = self.inode(fid)?;
+        let inode = self.glance(fid)?;
         if inode.attr.is_dir() { Ok(inode) } else { Err(Errno::ENOTDIR.into()) }
     }
 
     pub(crate) fn put(&mut self, inode: Inode) {
+        assert!(self.is_here(inode.fid()), "an MDT stores inodes of its own");
         self.dirty.insert(inode.fid(), ());
         self.inodes.insert(inode.fid(), Some(inode));
     }
@@ -127,6 +234,16 @@ impl<'a> Tx<'a> {
 
     /// The entry `name` of `dir`.
     pub(crate) fn entry(&mut self, dir: Fid, name: &[u8]) -> Decided<Option<Entry>> {
+        if !self.is_here(dir) {
+            let place = Place { dir, name: name.to_vec() };
+            return Ok(match self.fact(Key::Name(place), true)? {
+                Fact::Name { child: fid, file_type } => {
+                    let record = DirentRecord { fid, file_type, name: name.to_vec() };
+                    Some(Entry { cookie: 0, record })
+                }
+                _ => None,
+            });
+        }
         let first = self.first_cookie(name);
         let mut found = Ok(None);
         let (mut free, from) = (first, keys::dirent(dir, first));
@@ -171,6 +288,9 @@ impl<'a> Tx<'a> {
 
     /// Whether `dir` has no entry.
     pub(crate) fn is_empty(&mut self, dir: Fid) -> Decided<bool> {
+        if !self.is_here(dir) {
+            return Ok(self.fact(Key::Empty(dir), true)? == Fact::Empty(true));
+        }
         let mut empty = true;
         self.scan_dir(dir, 0, &mut |_, _| {
             empty = false;
@@ -182,7 +302,12 @@ impl<'a> Tx<'a> {
 
     /// Makes the entry `name` of `dir`, which must not exist: the smallest free number among equal
     /// hashes.
-    pub(crate) fn insert_entry(&mut self, dir: Fid, name: &[u8], child: &Inode) -> Decided<()> {
+    pub(crate) fn insert_entry(
+        &mut self,
+        dir: Fid,
+        name: &[u8],
+        (child, file_type): (Fid, u32),
+    ) -> Decided<()> {
         let first = self.first_cookie(name);
         let cookie = match self.vacant {
             // who looked for the name has seen all of its hash
@@ -193,7 +318,7 @@ impl<'a> Tx<'a> {
             return Err(Errno::ENOSPC.into());
         }
         assert!(cookie >= first, "a name lies at or behind the first place of its hash");
-        self.set_entry(dir, cookie, name, child);
+        self.set_entry(dir, cookie, name, (child, file_type));
         Ok(())
     }
 
@@ -207,16 +332,20 @@ impl<'a> Tx<'a> {
         Ok(free)
     }
 
-    /// Points the entry at `cookie` to `child`; a name that was there keeps its place.
-    pub(crate) fn set_entry(&mut self, dir: Fid, cookie: u64, name: &[u8], child: &Inode) {
+    /// Points the entry at `cookie` to a file; a name that was there keeps its place.
+    pub(crate) fn set_entry(
+        &mut self,
+        dir: Fid,
+        cookie: u64,
+        name: &[u8],
+        (fid, file_type): (Fid, u32),
+    ) {
         assert!(!name.is_empty(), "an entry has a name");
-        let record = DirentRecord {
-            fid: child.fid(),
-            file_type: child.attr.file_type(),
-            name: name.to_vec(),
-        };
+        let record = DirentRecord { fid, file_type, name: name.to_vec() };
         self.set.put(Table::Dirents, keys::dirent(dir, cookie), record.encode());
-        self.set.put(Table::Links, keys::link(child.fid(), dir, cookie), name);
+        if self.is_here(fid) {
+            self.set.put(Table::Links, keys::link(fid, dir, cookie), name);
+        }
         self.entry_changed(dir, cookie);
     }
 
@@ -229,7 +358,43 @@ impl<'a> Tx<'a> {
 
     /// Removes the back-link of an entry that gets another file.
     pub(crate) fn unlink_back(&mut self, dir: Fid, entry: &Entry) {
-        self.set.delete(Table::Links, keys::link(entry.record.fid, dir, entry.cookie));
+        let fid = entry.record.fid;
+        if self.is_here(fid) {
+            self.set.delete(Table::Links, keys::link(fid, dir, entry.cookie));
+        } else {
+            self.unnamed.push(fid);
+        }
+    }
+
+    /// Adds the back-link of a name on another MDT. Its number is this MDT's own.
+    pub(crate) fn link_elsewhere(&mut self, fid: Fid, at: &Place) -> Decided<()> {
+        let (number, is_there) = self.find_elsewhere(fid, at)?;
+        if !is_there {
+            self.set.put(Table::Links, keys::link(fid, at.dir, number), at.name.clone());
+        }
+        Ok(())
+    }
+
+    /// Removes such a back-link.
+    pub(crate) fn unlink_elsewhere(&mut self, fid: Fid, at: &Place) -> Decided<()> {
+        let (number, is_there) = self.find_elsewhere(fid, at)?;
+        if is_there {
+            self.set.delete(Table::Links, keys::link(fid, at.dir, number));
+        }
+        Ok(())
+    }
+
+    /// The number of such a back-link, or a free one.
+    fn find_elsewhere(&self, fid: Fid, at: &Place) -> Decided<(u64, bool)> {
+        let prefix = [fid.to_key(), at.dir.to_key()].concat();
+        let (mut free, mut found) = (0, None);
+        self.view.scan_within((Table::Links, &prefix), &prefix, &mut |key, name| {
+            let number = key[prefix.len()..].try_into().map_or(0, u64::from_be_bytes);
+            free = number.saturating_add(1);
+            found = (name == at.name).then_some(number);
+            found.is_none()
+        })?;
+        Ok(found.map_or((free, false), |number| (number, true)))
     }
 
     fn entry_changed(&mut self, dir: Fid, cookie: u64) {
@@ -384,6 +549,7 @@ impl<'a> Tx<'a> {
     /// Nothing is read or decided any more: the whole set. Changed inodes carry `transno` as their
     /// version, unless that is the replay of something that later changes are durable after.
     pub(crate) fn finish(self, transno: Transno) -> Finished {
+        assert!(self.missing.is_empty(), "an operation knows all that it decides on");
         let Tx { mut set, mut inodes, dirty, effects, changes, .. } = self;
         for fid in dirty.keys() {
             let inode =

@@ -39,6 +39,7 @@ impl Mgt {
             recovery_window: config.recovery_window,
             recovery_window_max: config.recovery_window,
             abort_recovery: true,
+            has_more_to_recover: false,
             lease: config.lease,
             silence_max: config.lease,
         };

@@ -68,6 +68,7 @@ pub(crate) async fn boot(
         recovery_window: config.recovery_window,
         recovery_window_max: config.recovery_window_max,
         abort_recovery: config.abort_recovery,
+        has_more_to_recover: false,
         lease: config.lease,
         silence_max: config.lease,
     };

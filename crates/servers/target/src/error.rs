@@ -38,6 +38,9 @@ pub enum OpError {
     /// Decide again then: another client holds a lease on what it changes.
     #[error("another client holds a lease")]
     LeasedUntil(Instant),
+    /// It depends on other targets that are to be asked first.
+    #[error("another target is to be asked first")]
+    Elsewhere,
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),

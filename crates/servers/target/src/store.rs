@@ -110,6 +110,7 @@ impl Store {
                 OpError::Store(StoreError::Busy) => self.meta.ready().await,
                 OpError::Store(error) => return Err(self.failure.note(&error)),
                 OpError::Refused(errno) => return Err(errno),
+                OpError::Elsewhere => return Err(Errno::ESTALE),
                 OpError::Broken(what) => {
                     tracing::error!(what, "a record cannot be read");
                     return Err(Errno::EIO);

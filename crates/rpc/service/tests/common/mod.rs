@@ -119,6 +119,7 @@ impl Toy {
             recovery_window: rules.window,
             recovery_window_max: Span::secs(120),
             abort_recovery: false,
+            has_more_to_recover: false,
             lease: rules.lease,
             silence_max: rules.silence_max,
         };

@@ -10,18 +10,15 @@ use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::Request;
-use wire::attr::{
-    ATTR_HAS_XATTR, S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID,
-};
+use wire::attr::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK, S_ISGID};
 use wire::body::{CreateFlags, CreateReq, Disposition};
 
 use crate::keys;
+use crate::op::names::{At, Inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
-use crate::op::{Answer, Op, checked_name};
+use crate::op::{Answer, Op, checked_name, dirs};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
-use crate::record::{
-    INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, Inode,
-};
+use crate::record::{DirentRecord, INODE_HAS_DEFAULT_ACL, Inode};
 use crate::tx::new_attr;
 
 /// Makes a file; see the module.
@@ -42,7 +39,11 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
         if !body.flags.contains(CreateFlags::OPEN) || body.open_flags & O_EXCL != 0 {
             return Err(Errno::EEXIST.into());
         }
-        let inode = op.tx.inode(entry.record.fid)?;
+        let DirentRecord { fid, file_type, .. } = entry.record;
+        if !op.tx.is_here(fid) {
+            return Ok(Answer::elsewhere(fid, file_type));
+        }
+        let inode = op.tx.inode(fid)?;
         return op.open_inode(
             inode,
             &Opening { flags: body.open_flags, fresh: false, no_layout: false },
@@ -52,14 +53,17 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::ENOENT.into());
     }
     op.access(&parent, W | X)?;
-    let mut inode = make_inode(op, &body, &parent)?;
-    inherit(op, &body, &parent, &mut inode)?;
+    let at = At { dir: parent.fid(), name };
+    if body.mode & S_IFMT == S_IFDIR {
+        return dirs::make(op, &body, &parent, at);
+    }
+    let mut inode = make_inode(op, &body, &parent, None)?;
+    store_inherited(op, &body, &parent, &mut inode)?;
     if inode.attr.is_file() {
         place(op, &body, &parent, &mut inode)?;
     }
-    let subdirs = i32::from(inode.attr.is_dir());
-    op.tx.insert_entry(parent.fid(), name, &inode)?;
-    op.tx.touch_dir(parent.fid(), name.len() as i64, subdirs)?;
+    op.enter(at, &inode)?;
+    op.touch(parent.fid(), at.bytes(), 0)?;
     op.change(inode.clone());
     if body.flags.contains(CreateFlags::OPEN) && inode.attr.is_file() {
         let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
@@ -72,7 +76,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
 /// missing.
 pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
-    let existing = op.tx.find(first.attr.fid())?;
+    let existing = op.tx.find_here(first.attr.fid())?;
     match existing {
         Some(inode) if body.flags.contains(CreateFlags::OPEN) => {
             let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
@@ -87,7 +91,13 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
     }
 }
 
-pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) -> Decided<Inode> {
+/// A fresh inode, with this FID where another MDT gave it.
+pub(super) fn make_inode(
+    op: &mut Op<'_, '_>,
+    body: &CreateReq,
+    parent: &Inode,
+    fid: Option<Fid>,
+) -> Decided<Inode> {
     let file_type = if body.mode & S_IFMT == 0 { S_IFREG } else { body.mode & S_IFMT };
     let target = op.request.buf(2);
     match file_type {
@@ -100,6 +110,7 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
         _ => return Err(Errno::EINVAL.into()),
     }
     let fid = match &op.replay {
+        _ if let Some(fid) = fid => fid,
         Some(first) if !op.config.bugs.replay_draws_new_fid() => {
             let fid = first.attr.fid();
             if op.state.files.may_have_given(fid) { fid } else { return Err(Errno::EPROTO.into()) }
@@ -129,6 +140,21 @@ pub(super) fn make_inode(op: &mut Op<'_, '_>, body: &CreateReq, parent: &Inode) 
     Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, stripes: 0, symlink })
 }
 
+/// Stores what a new file inherits.
+pub(super) fn store_inherited(
+    op: &mut Op<'_, '_>,
+    body: &CreateReq,
+    parent: &Inode,
+    inode: &mut Inode,
+) -> Decided<()> {
+    let inherited = inherit(op, body, parent, inode)?;
+    inherited.mark(inode);
+    for (name, value) in inherited.xattrs {
+        op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), &name), value);
+    }
+    Ok(())
+}
+
 /// Mode and lists from the parent's default list, or the mode under the umask; a directory's
 /// default layout too.
 pub(super) fn inherit(
@@ -136,10 +162,11 @@ pub(super) fn inherit(
     body: &CreateReq,
     parent: &Inode,
     inode: &mut Inode,
-) -> Decided<()> {
+) -> Decided<Inherited> {
     let file_type = inode.attr.file_type();
+    let mut inherited = Inherited::default();
     if file_type == S_IFLNK {
-        return Ok(());
+        return Ok(inherited);
     }
     let default =
         if parent.has(INODE_HAS_DEFAULT_ACL) { op.acl(parent, ACL_DEFAULT)? } else { None };
@@ -149,44 +176,32 @@ pub(super) fn inherit(
             let (access, mode) = default.inherit(inode.attr.mode);
             inode.attr.mode = mode;
             if !access.is_minimal() {
-                op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), ACL_ACCESS), access.encode());
-                inode.flags |= INODE_HAS_ACL | INODE_HAS_XATTR;
+                inherited.xattrs.push((ACL_ACCESS.to_vec(), access.encode()));
             }
             if file_type == S_IFDIR {
-                op.tx.set.put(
-                    Table::Xattrs,
-                    keys::xattr(inode.fid(), ACL_DEFAULT),
-                    default.encode(),
-                );
-                inode.flags |= INODE_HAS_DEFAULT_ACL | INODE_HAS_XATTR;
-            }
-            if inode.has(INODE_HAS_XATTR) {
-                inode.attr.flags |= ATTR_HAS_XATTR;
+                inherited.xattrs.push((ACL_DEFAULT.to_vec(), default.encode()));
             }
         }
     }
     if file_type == S_IFDIR {
-        inherit_template(op, parent, inode)?;
+        inherited.layout = inherited_template(op, parent)?;
     }
-    Ok(())
+    Ok(inherited)
 }
 
 /// A directory takes over its parent's default layout, unless the parent is the root, whose default
 /// holds everywhere without being copied, as in Lustre.
-fn inherit_template(op: &mut Op<'_, '_>, parent: &Inode, inode: &mut Inode) -> Decided<()> {
+fn inherited_template(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Vec<u8>> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {
         Some(decode_asked(&asked)?)
-    } else if parent.fid() == Fid::ROOT {
+    } else if parent.fid() == Fid::ROOT || !op.tx.is_here(parent.fid()) {
         None
     } else {
         op.tx.template(parent)?
     };
-    if let Some(template) = template.filter(|template| !template.is_default()) {
-        op.tx.set.put(Table::Layouts, inode.fid().to_key(), template.encode());
-        inode.flags |= INODE_HAS_LAYOUT;
-    }
-    Ok(())
+    let template = template.filter(|template| !template.is_default());
+    Ok(template.map(|template| template.encode()).unwrap_or_default())
 }
 
 fn decode_asked(record: &[u8]) -> Decided<Asked> {

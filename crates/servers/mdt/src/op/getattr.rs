@@ -23,6 +23,9 @@ pub(crate) fn lookup(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let dir = op.tx.dir(Fid::from(body.parent))?;
     op.access(&dir, X)?;
     let entry = op.tx.entry(dir.fid(), checked_name(&name)?)?.ok_or(Errno::ENOENT)?;
+    if !op.tx.is_here(entry.record.fid) {
+        return Ok(Answer::elsewhere(entry.record.fid, entry.record.file_type));
+    }
     let inode = op.tx.inode(entry.record.fid)?;
     op.full_answer(&inode, 0, Disposition::empty())
 }

@@ -86,9 +86,9 @@ pub(crate) fn plan(
         return plan;
     }
     if grants.calls_back() {
-        plan_called(scope, &subject, caller, answer, grants, &mut plan);
+        plan_called(scope, &subject, caller, (answer, tx), grants, &mut plan);
     } else if !matches!(scope, Scope::Opens) {
-        plan_timed(scope, &subject, caller, answer, grants, &mut plan);
+        plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
     if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() {
         plan.number = grants.called.draw().0;
@@ -124,7 +124,7 @@ fn plan_timed(
     scope: &Scope,
     subject: &Subject,
     caller: &Caller<'_>,
-    answer: &mut Answer,
+    (answer, tx): (&mut Answer, &Tx<'_>),
     grants: &Grants,
     plan: &mut Plan,
 ) {
@@ -151,7 +151,7 @@ fn plan_timed(
         // On a file only where nobody was after its directory too: files are many, and a client
         // that takes over what another has just made would wait for each.
         let quiet = answer.attr.is_dir() || !grants.is_contended(answer.parent, clock);
-        if quiet && is_known(answer) {
+        if quiet && is_known(answer, tx) {
             plan.lease = lease(answer.attr.fid());
         }
         plan.name_lease = dir_lease;
@@ -167,7 +167,7 @@ fn plan_called(
     scope: &Scope,
     subject: &Subject,
     caller: &Caller<'_>,
-    answer: &mut Answer,
+    (answer, tx): (&mut Answer, &Tx<'_>),
     grants: &mut Grants,
     plan: &mut Plan,
 ) {
@@ -185,7 +185,7 @@ fn plan_called(
     }
     if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
         let fid = answer.attr.fid();
-        if is_known(answer) {
+        if is_known(answer, tx) {
             plan.lease = give(fid, ATTRS);
         }
         if matches!(scope, Scope::Name(_) | Scope::Makes(_)) {
@@ -233,9 +233,9 @@ fn follow(
 /// Whether the attributes are the whole truth: the size is known, or the file is new and only its
 /// maker has it. A write takes set-user-id away without a word to the kernel of the writer; an
 /// access list is kept by the kernel beside them.
-fn is_known(answer: &AttrAnswer) -> bool {
+fn is_known(answer: &AttrAnswer, tx: &Tx<'_>) -> bool {
     let made = answer.disposition.contains(Disposition::CREATED);
-    may_be_believed(&answer.attr, answer.has_acl, made)
+    tx.is_here(answer.attr.fid()) && may_be_believed(&answer.attr, answer.has_acl, made)
 }
 
 /// The same of an inode that is listed.
@@ -290,7 +290,8 @@ pub(crate) fn check(
 /// All files that a rename touched, for its client: the answer tells of one.
 pub(crate) fn touched(scope: &Scope, tx: &Tx<'_>) -> Option<Bytes> {
     let Scope::Moves(_) = scope else { return None };
-    let touched: BTreeSet<Fid> = tx.touched().collect();
+    let elsewhere = tx.updates.iter().map(wire::updates::Update::fid);
+    let touched: BTreeSet<Fid> = tx.touched().chain(elsewhere).collect();
     let fids: Vec<WireFid> = touched.into_iter().map(WireFid::from).collect();
     Some(Bytes::copy_from_slice(fids.as_bytes()))
 }
@@ -317,5 +318,7 @@ fn wants(scope: &Scope, request: &Request, tx: &Tx<'_>) -> Vec<Want> {
         Want { fid, bits }
     };
     let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
-    touched.into_iter().map(want).collect()
+    // this MDT grants names of files on others, and nothing else of them
+    let unnamed = tx.unnamed.iter().map(|fid| Want { fid: *fid, bits: Bits::LOOKUP });
+    touched.into_iter().map(want).chain(unnamed).collect()
 }

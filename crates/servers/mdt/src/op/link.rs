@@ -2,24 +2,26 @@
 //! Transaction: entry, back-link, link count, parent; the orphan record of a file that had no name
 //! goes. Replay: the same again.
 
-use osd::Table;
 use target::Decided;
 use types::{Errno, Fid};
 use wire::Request;
 use wire::body::{Disposition, LinkReq};
+use wire::updates::{Key, Named, Place};
 
 use crate::limits::NLINK_MAX;
+use crate::op::names::At;
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::{W, X};
-use crate::record::{INODE_LINKABLE, INODE_ORPHAN};
+use crate::record::INODE_LINKABLE;
 
 /// Makes a hard link.
 pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: LinkReq = op.request.body();
     let name = op.request.buf(1);
     let name = checked_name(&name)?;
+    op.tx.foresee(Key::Inode(body.fid.into()), true);
     let parent = op.tx.dir(Fid::from(body.parent))?;
-    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    let inode = op.tx.inode(Fid::from(body.fid))?;
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
     if op.tx.entry(parent.fid(), name)?.is_some() {
@@ -36,16 +38,19 @@ pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::EMLINK.into());
     }
     op.access(&parent, W | X)?;
-    if nameless {
-        inode.flags &= !(INODE_ORPHAN | INODE_LINKABLE);
-        op.tx.set.delete(Table::Orphans, inode.fid().to_key());
-        inode.parent = parent.fid();
+    let at = At { dir: parent.fid(), name };
+    op.enter(at, &inode)?;
+    op.touch(parent.fid(), at.bytes(), 0)?;
+    let inode = op.rename_file(Named {
+        fid: inode.fid(),
+        gets: Some(Place { dir: parent.fid(), name: name.to_vec() }),
+        loses: None,
+        links: 1,
+        moves: false,
+    })?;
+    if !op.tx.is_here(inode.fid()) {
+        return Ok(op.told(&inode));
     }
-    inode.attr.nlink += 1;
-    inode.attr.set_ctime(op.tx.now);
-    op.tx.insert_entry(parent.fid(), name, &inode)?;
-    op.tx.touch_dir(parent.fid(), name.len() as i64, 0)?;
-    op.change(inode.clone());
     op.full_answer(&inode, 0, Disposition::empty())
 }
 

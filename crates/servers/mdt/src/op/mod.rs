@@ -8,6 +8,7 @@
 mod close;
 mod components;
 mod create;
+pub(crate) mod dirs;
 mod fid2path;
 mod getattr;
 mod grants;
@@ -15,6 +16,7 @@ pub(crate) mod hurried;
 pub(crate) mod lease;
 mod link;
 mod lock;
+pub(crate) mod names;
 mod open;
 mod place;
 mod readdir;
@@ -25,7 +27,6 @@ mod swap;
 mod sync;
 mod tmpfile;
 mod unlink;
-mod updates;
 mod why;
 mod xattr;
 
@@ -42,6 +43,7 @@ use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
+use crate::cross::{Crossing, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
@@ -67,6 +69,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) clock: Instant,
     /// Names a change until it is executed or given up.
     pub(crate) change: ChangeId,
+    /// What is known of other MDTs.
+    pub(crate) crossing: &'a Crossing,
     /// When a session was heard of last.
     pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
 }
@@ -88,6 +92,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) config: &'a MdtConfig,
     /// Asks for the active OSTs.
     pub(crate) osts: &'a dyn Fn() -> Vec<OstAt>,
+    /// Asks for the MDTs of the file system.
+    pub(crate) mdts: &'a dyn Fn() -> Vec<u32>,
 }
 
 pub(crate) enum Answer {
@@ -165,6 +171,20 @@ impl Answer {
     /// Attributes only.
     pub(crate) fn attr(inode: &Inode) -> Answer {
         Answer::Attr(AttrAnswer::new(inode, 0, Disposition::empty(), Vec::new()))
+    }
+
+    /// A file on another MDT.
+    pub(crate) fn elsewhere(fid: Fid, file_type: u32) -> Answer {
+        Answer::Attr(AttrAnswer {
+            attr: Attr { mode: file_type, ..Attr::default() }.with_fid(fid),
+            handle: 0,
+            disposition: Disposition::REMOTE,
+            mtime_set: Timespec::default(),
+            stripes: 0,
+            parent: Fid::ZERO,
+            has_acl: false,
+            layout: Vec::new(),
+        })
     }
 
     /// Attributes after the close of `handle`.
@@ -295,10 +315,10 @@ operations! {
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
     MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
     MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true);
-    MdtPrepare => Serve(updates::prepare), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdate => Serve(updates::update), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdates => Serve(updates::list), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdatesDone => Serve(updates::done), MDT_OUT, Stat::None, Scope::Plain;
+    MdtPrepare => Serve(peer::prepare), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain;
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
@@ -327,6 +347,20 @@ pub(crate) fn answer_bytes(request: &Request) -> u64 {
         _ => 0,
     };
     bytes as u64
+}
+
+/// Whether an operation may change something on several MDTs.
+pub(crate) fn may_cross(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::MdtCreate
+            | Opcode::MdtLink
+            | Opcode::MdtUnlink
+            | Opcode::MdtRename
+            | Opcode::MdtSetattr
+            | Opcode::MdtSetxattr
+            | Opcode::MdtRemovexattr
+    )
 }
 
 /// Decides one operation.
@@ -366,6 +400,15 @@ pub(crate) fn checked_name(name: &Bytes) -> Decided<&[u8]> {
 }
 
 impl Op<'_, '_> {
+    /// The answer with the attributes of `inode`, or of a file on another MDT with its FID and
+    /// type.
+    pub(crate) fn told(&self, inode: &Inode) -> Answer {
+        match self.tx.is_here(inode.fid()) {
+            true => Answer::attr(inode),
+            false => Answer::elsewhere(inode.fid(), inode.attr.file_type()),
+        }
+    }
+
     /// The answer with attributes and layout of `inode` as the operation leaves it.
     pub(crate) fn full_answer(
         &self,
@@ -389,11 +432,10 @@ impl Op<'_, '_> {
         self.tx.put(inode);
     }
 
-    /// `inode` lost a name. Its last one: it goes, or stays as an orphan while somebody has it
-    /// open, or may have.
-    pub(crate) fn drop_name(&mut self, inode: &mut Inode) -> Decided<()> {
-        let names = if inode.attr.is_dir() { 2 } else { 1 };
-        inode.attr.nlink = inode.attr.nlink.saturating_sub(names);
+    /// `inode` lost links. Without any it goes, or stays as an orphan while somebody has it open,
+    /// or may have.
+    pub(crate) fn drop_links(&mut self, inode: &mut Inode, links: u32) -> Decided<()> {
+        inode.attr.nlink = inode.attr.nlink.saturating_sub(links);
         inode.attr.set_ctime(self.tx.now);
         if inode.attr.nlink > 0 {
             self.change(inode.clone());

@@ -173,7 +173,7 @@ impl Op<'_, '_> {
 
     /// A file that was made without a layout gets one when somebody wants to write.
     pub(crate) fn place_late(&mut self, inode: &mut Inode) -> Decided<()> {
-        let parent = self.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
+        let parent = self.tx.find_here(inode.parent)?.filter(|parent| parent.attr.is_dir());
         self.give_layout(inode, parent.as_ref(), &Asked::default())
     }
 

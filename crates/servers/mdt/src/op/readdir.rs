@@ -36,7 +36,8 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     assert!(found.len() <= entries_max, "a page holds what was asked for");
     let mut entries = Vec::with_capacity(found.len());
     for entry in found {
-        let inode = if with_attr { op.tx.find(entry.record.fid)? } else { None };
+        let is_told = with_attr && op.tx.is_here(entry.record.fid);
+        let inode = if is_told { op.tx.find(entry.record.fid)? } else { None };
         entries.push(listed(entry, inode.as_ref(), body.flags & LEASES != 0));
     }
     Ok(Answer::Page(PageAnswer { entries, at_end, parent: dir.parent }))

@@ -8,9 +8,11 @@ use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::Request;
 use wire::body::RenameReq;
+use wire::updates::{Key, Named, Place};
 
 use crate::limits::DEPTH_MAX;
-use crate::op::{Answer, Op, checked_name};
+use crate::op::names::At;
+use crate::op::{Answer, Op, checked_name, dirs};
 use crate::perm::{W, X};
 use crate::record::Inode;
 use crate::tx::Entry;
@@ -41,19 +43,15 @@ impl How {
     }
 }
 
-/// One end of the move.
-struct End<'n> {
-    dir: Fid,
-    name: &'n [u8],
-}
-
 /// Renames; the answer tells of the file that moved.
 pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: RenameReq = op.request.body();
     let (old_name, new_name) = (op.request.buf(1), op.request.buf(2));
-    let from = End { dir: body.parent.into(), name: checked_name(&old_name)? };
-    let to = End { dir: body.new_parent.into(), name: checked_name(&new_name)? };
+    let from = At { dir: body.parent.into(), name: checked_name(&old_name)? };
+    let to = At { dir: body.new_parent.into(), name: checked_name(&new_name)? };
     let how = How::parse(body.flags).ok_or(Errno::EINVAL)?;
+    op.tx.foresee(Key::Inode(to.dir), false);
+    op.tx.foresee(Key::Name(place(&to)), true);
     let (old_dir, new_dir) = (op.tx.dir(from.dir)?, op.tx.dir(to.dir)?);
     op.decides_on(from.dir);
     op.decides_on(to.dir);
@@ -77,7 +75,7 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::ENOENT.into());
     }
     match (target, replaced) {
-        (Some(_), Some(replaced)) if replaced.fid() == moved.fid() => Ok(Answer::attr(&moved)),
+        (Some(_), Some(replaced)) if replaced.fid() == moved.fid() => Ok(op.told(&moved)),
         (Some(target), Some(replaced)) if how == How::Exchange => {
             exchange(op, &from, &to, (&source, moved), (&target, replaced))
         }
@@ -91,8 +89,8 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
 /// Kinds fit, nothing is lost, and the tree stays a tree.
 fn check_tree(
     op: &mut Op<'_, '_>,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &At<'_>,
+    to: &At<'_>,
     moved: &Inode,
     replaced: Option<&Inode>,
     how: How,
@@ -112,7 +110,7 @@ fn check_tree(
     match (moved.attr.is_dir(), replaced.attr.is_dir()) {
         (true, false) => Err(Errno::ENOTDIR.into()),
         (false, true) => Err(Errno::EISDIR.into()),
-        (true, true) if !op.tx.is_empty(replaced.fid())? => Err(Errno::ENOTEMPTY.into()),
+        (true, true) if !dirs::is_empty(op, replaced)? => Err(Errno::ENOTEMPTY.into()),
         _ => Ok(()),
     }
 }
@@ -129,7 +127,7 @@ fn no_cycle(op: &mut Op<'_, '_>, dir: Fid, inner: Fid) -> Decided<()> {
             return Ok(());
         }
         op.decides_on(at);
-        at = op.tx.inode(at)?.parent;
+        at = op.tx.glance(at)?.parent;
     }
     Err(OpError::Broken("a directory does not lead to the root"))
 }
@@ -162,77 +160,71 @@ fn check_permission(
     Ok(())
 }
 
-/// `inode` has a name in `dir` now.
-fn adopt(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) {
-    inode.parent = dir;
-    inode.attr.set_ctime(op.tx.now);
-    op.change(inode.clone());
+fn place(at: &At<'_>) -> Place {
+    Place { dir: at.dir, name: at.name.to_vec() }
+}
+
+/// A file has the name `to` instead of `from`.
+fn moves(op: &mut Op<'_, '_>, fid: Fid, from: &At<'_>, to: &At<'_>) -> Decided<Inode> {
+    let (gets, loses) = (Some(place(to)), Some(place(from)));
+    op.rename_file(Named { fid, gets, loses, links: 0, moves: true })
 }
 
 fn exchange(
     op: &mut Op<'_, '_>,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &At<'_>,
+    to: &At<'_>,
     source: (&Entry, Inode),
     target: (&Entry, Inode),
 ) -> Decided<Answer> {
     assert_ne!(source.1.fid(), target.1.fid(), "a file is not exchanged with itself");
-    let ((source, mut moved), (target, mut other)) = (source, target);
-    op.tx.unlink_back(from.dir, source);
-    op.tx.unlink_back(to.dir, target);
-    op.tx.set_entry(to.dir, target.cookie, to.name, &moved);
-    op.tx.set_entry(from.dir, source.cookie, from.name, &other);
+    let ((source, moved), (target, other)) = (source, target);
+    op.repoint(*from, source, &other);
+    op.repoint(*to, target, &moved);
     let (out, back) = (i32::from(moved.attr.is_dir()), i32::from(other.attr.is_dir()));
-    op.tx.touch_dir(from.dir, 0, back - out)?;
-    op.tx.touch_dir(to.dir, 0, out - back)?;
-    adopt_after_touch(op, &mut moved, to.dir)?;
-    adopt_after_touch(op, &mut other, from.dir)?;
-    Ok(Answer::attr(&moved))
+    op.touch(from.dir, 0, back - out)?;
+    op.touch(to.dir, 0, out - back)?;
+    let moved = moves(op, moved.fid(), from, to)?;
+    moves(op, other.fid(), to, from)?;
+    Ok(op.told(&moved))
 }
 
 fn replace(
     op: &mut Op<'_, '_>,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &At<'_>,
+    to: &At<'_>,
     source: (&Entry, Inode),
     target: (&Entry, Inode),
 ) -> Decided<Answer> {
-    let ((source, mut moved), (target, mut replaced)) = (source, target);
+    let ((source, moved), (target, replaced)) = (source, target);
     let subdirs = i32::from(moved.attr.is_dir());
-    op.tx.remove_entry(from.dir, source);
-    op.tx.unlink_back(to.dir, target);
-    op.tx.set_entry(to.dir, target.cookie, to.name, &moved);
-    op.tx.touch_dir(from.dir, -(from.name.len() as i64), -subdirs)?;
+    op.leave(*from, source);
+    op.repoint(*to, target, &moved);
+    op.touch(from.dir, -from.bytes(), -subdirs)?;
     // A directory came and one went: the count of the new parent stays.
-    op.tx.touch_dir(to.dir, 0, 0)?;
-    adopt_after_touch(op, &mut moved, to.dir)?;
-    op.drop_name(&mut replaced)?;
-    Ok(Answer::attr(&moved))
+    op.touch(to.dir, 0, 0)?;
+    let moved = moves(op, moved.fid(), from, to)?;
+    dirs::drop_shards(op, &replaced)?;
+    let links = if replaced.attr.is_dir() { -2 } else { -1 };
+    let loses = Some(place(to));
+    op.rename_file(Named { fid: replaced.fid(), gets: None, loses, links, moves: false })?;
+    Ok(op.told(&moved))
 }
 
 fn shift(
     op: &mut Op<'_, '_>,
-    from: &End<'_>,
-    to: &End<'_>,
+    from: &At<'_>,
+    to: &At<'_>,
     source: &Entry,
-    mut moved: Inode,
+    moved: Inode,
 ) -> Decided<Answer> {
     let subdirs = i32::from(moved.attr.is_dir());
-    op.tx.remove_entry(from.dir, source);
-    op.tx.insert_entry(to.dir, to.name, &moved)?;
-    op.tx.touch_dir(from.dir, -(from.name.len() as i64), -subdirs)?;
-    op.tx.touch_dir(to.dir, to.name.len() as i64, subdirs)?;
-    adopt_after_touch(op, &mut moved, to.dir)?;
-    Ok(Answer::attr(&moved))
-}
-
-/// The file that moved may be one of the two parents (an exchange of a directory with something
-/// inside is refused, but a plain move of a sibling is not): read it again, so that no count is
-/// lost.
-fn adopt_after_touch(op: &mut Op<'_, '_>, inode: &mut Inode, dir: Fid) -> Decided<()> {
-    *inode = op.tx.inode(inode.fid())?;
-    adopt(op, inode, dir);
-    Ok(())
+    op.leave(*from, source);
+    op.enter(*to, &moved)?;
+    op.touch(from.dir, -from.bytes(), -subdirs)?;
+    op.touch(to.dir, to.bytes(), subdirs)?;
+    let moved = moves(op, moved.fid(), from, to)?;
+    Ok(op.told(&moved))
 }
 
 /// The old and the new directory.

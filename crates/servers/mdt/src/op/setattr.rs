@@ -13,7 +13,7 @@ use wire::{Attr, Request, SizeState};
 
 use crate::keys;
 use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Op, dirs};
 use crate::perm::{ACL_ACCESS, R, W, is_root};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
@@ -29,6 +29,12 @@ const OWNER_AND_MODE: SetattrFlags = SetattrFlags::MODE
     .union(SetattrFlags::KILL_CAPABILITY)
     .union(SetattrFlags::PROJID);
 
+/// Times that a caller sets.
+const TIMES: SetattrFlags = SetattrFlags::ATIME
+    .union(SetattrFlags::MTIME)
+    .union(SetattrFlags::ATIME_NOW)
+    .union(SetattrFlags::MTIME_NOW);
+
 /// What a caller that may write the file may change.
 const BY_WRITING: SetattrFlags = SetattrFlags::ATIME_NOW
     .union(SetattrFlags::MTIME_NOW)
@@ -41,7 +47,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.valid == SetattrFlags::READ_AT {
         return read_at(op, &body);
     }
-    let mut inode = op.tx.inode(body.attr.fid())?;
+    let mut inode = op.tx.find_here(body.attr.fid())?.ok_or(Errno::ESTALE)?;
     op.decides_on(inode.fid());
     check(op, &body, &inode)?;
     let before = inode.clone();
@@ -59,6 +65,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     if inode != before {
         op.change(inode.clone());
+        dirs::spread(op, &inode, body.valid.intersects(TIMES))?;
     }
     op.full_answer(&inode, 0, cut)
 }

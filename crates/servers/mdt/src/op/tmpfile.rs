@@ -9,7 +9,7 @@ use target::Decided;
 use types::{Errno, Fid};
 use wire::body::{CreateFlags, CreateReq, Disposition};
 
-use crate::op::create::{inherit, make_inode, place, replay_of_existing};
+use crate::op::create::{make_inode, place, replay_of_existing, store_inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::{Answer, Op};
 use crate::perm::{W, X};
@@ -29,11 +29,11 @@ pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> 
     if parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
     }
-    let mut inode = make_inode(op, body, &parent)?;
+    let mut inode = make_inode(op, body, &parent, None)?;
     if !inode.attr.is_file() {
         return Err(Errno::EINVAL.into());
     }
-    inherit(op, body, &parent, &mut inode)?;
+    store_inherited(op, body, &parent, &mut inode)?;
     place(op, body, &parent, &mut inode)?;
     inode.attr.nlink = 0;
     inode.flags |= INODE_ORPHAN;

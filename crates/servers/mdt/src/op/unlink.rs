@@ -8,8 +8,10 @@ use target::Decided;
 use types::{Errno, Fid};
 use wire::Request;
 use wire::body::UnlinkReq;
+use wire::updates::{Named, Place};
 
-use crate::op::{Answer, Op, checked_name};
+use crate::op::names::At;
+use crate::op::{Answer, Op, checked_name, dirs};
 use crate::perm::{W, X};
 
 pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
@@ -20,19 +22,28 @@ pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
     let entry = op.tx.entry(parent.fid(), name)?.ok_or(Errno::ENOENT)?;
-    let mut inode = op.tx.inode(entry.record.fid)?;
+    let inode = op.tx.inode(entry.record.fid)?;
     op.access(&parent, W | X)?;
     op.check_sticky(&parent, &inode)?;
     match (body.wants_dir(), inode.attr.is_dir()) {
         (true, false) => return Err(Errno::ENOTDIR.into()),
         (false, true) => return Err(Errno::EISDIR.into()),
-        (true, true) if !op.tx.is_empty(inode.fid())? => return Err(Errno::ENOTEMPTY.into()),
+        (true, true) if !dirs::is_empty(op, &inode)? => return Err(Errno::ENOTEMPTY.into()),
         _ => {}
     }
-    op.tx.remove_entry(parent.fid(), &entry);
-    op.tx.touch_dir(parent.fid(), -(name.len() as i64), -i32::from(inode.attr.is_dir()))?;
-    op.drop_name(&mut inode)?;
-    Ok(Answer::attr(&inode))
+    let is_dir = inode.attr.is_dir();
+    let at = At { dir: parent.fid(), name };
+    op.leave(at, &entry);
+    op.touch(parent.fid(), -at.bytes(), -i32::from(is_dir))?;
+    dirs::drop_shards(op, &inode)?;
+    let inode = op.rename_file(Named {
+        fid: inode.fid(),
+        gets: None,
+        loses: Some(Place { dir: parent.fid(), name: name.to_vec() }),
+        links: if is_dir { -2 } else { -1 },
+        moves: false,
+    })?;
+    Ok(op.told(&inode))
 }
 
 /// The directory that loses the name.

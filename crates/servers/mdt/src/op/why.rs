@@ -16,7 +16,8 @@ use crate::record::Inode;
 
 /// A line for each thing that has a say, in the order in which they are asked.
 pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
-    let dir = if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find(inode.parent)? };
+    let dir =
+        if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find_here(inode.parent)? };
     let own = dir.as_ref().map_or(Ok(None), |dir| op.tx.template(dir))?;
     let root = op.tx.find(Fid::ROOT)?.map_or(Ok(None), |root| op.tx.template(&root))?;
     let system = Asked::from(op.state.lod.template());

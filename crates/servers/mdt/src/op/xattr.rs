@@ -16,8 +16,10 @@ use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
+use super::dirs::{self, DMV};
 use super::{components, swap, why};
 use crate::acl::Acl;
+use crate::cross::peer::LMV;
 use crate::keys;
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::op::{Answer, Op};
@@ -34,6 +36,10 @@ const LOV_DEL: &[u8] = b"lustre.lov.del";
 const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// It is read only: which defaults and pools decide.
 const LOV_WHY: &[u8] = b"lustre.lov.why";
+/// Shards of a striped directory. It is read only.
+const LUSTRE_LMV: &[u8] = b"lustre.lmv";
+/// A directory's default for new subdirectories.
+const LUSTRE_DMV: &[u8] = b"lustre.dmv";
 const CREATE: u32 = 1;
 const REPLACE: u32 = 2;
 
@@ -46,6 +52,8 @@ enum Space {
     AclAccess,
     AclDefault,
     Layout,
+    Shards,
+    DirDefault,
 }
 
 fn space(name: &[u8]) -> Decided<Space> {
@@ -55,6 +63,8 @@ fn space(name: &[u8]) -> Decided<Space> {
     let has = |prefix: &[u8]| name.starts_with(prefix) && name.len() > prefix.len();
     match name {
         LUSTRE_LOV | TRUSTED_LOV => Ok(Space::Layout),
+        LUSTRE_LMV | LMV => Ok(Space::Shards),
+        LUSTRE_DMV | DMV => Ok(Space::DirDefault),
         ACL_ACCESS => Ok(Space::AclAccess),
         ACL_DEFAULT => Ok(Space::AclDefault),
         _ if has(b"user.") => Ok(Space::User),
@@ -73,6 +83,8 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     match space(&name)? {
         Space::Layout => return layout_value(op, &inode, &name),
+        Space::Shards => return dirs::value(op, &inode, LMV),
+        Space::DirDefault => return dirs::value(op, &inode, DMV),
         Space::User if !takes_user(&inode) => return Err(Errno::ENODATA.into()),
         Space::User => op.access(&inode, R)?,
         Space::Trusted if !is_root(&op.creds) => return Err(Errno::ENODATA.into()),
@@ -112,9 +124,9 @@ pub(crate) fn list(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let inode = op.tx.inode(Fid::from(body.fid))?;
     let mut out = Vec::new();
     let root = is_root(&op.creds);
-    for name in names(op, &inode)? {
+    for name in names(op, &inode)?.iter().filter(|name| dirs::is_shown(name)) {
         if root || !name.starts_with(b"trusted.") {
-            out.extend_from_slice(&name);
+            out.extend_from_slice(name);
             out.push(0);
         }
     }
@@ -153,10 +165,12 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.flags & !(CREATE | REPLACE) != 0 {
         return Err(Errno::EINVAL.into());
     }
-    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    let mut inode = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
     op.decides_on(inode.fid());
     check_write(op, &inode, space)?;
     match space {
+        Space::Shards => return Err(Errno::EPERM.into()),
+        Space::DirDefault => dirs::set_default(op, &mut inode, &value)?,
         Space::Layout => return set_layout(op, inode, &name, &value),
         Space::AclAccess | Space::AclDefault => set_acl(op, &mut inode, space, &name, &value)?,
         _ => {
@@ -196,7 +210,9 @@ fn check_write(op: &Op<'_, '_>, inode: &Inode, space: Space) -> Decided<()> {
         }
         Space::User => op.access(inode, W),
         Space::Trusted | Space::Security if !root => Err(Errno::EPERM.into()),
-        Space::AclAccess | Space::AclDefault | Space::Layout if !op.is_owner(inode) => {
+        Space::AclAccess | Space::AclDefault | Space::Layout | Space::DirDefault
+            if !op.is_owner(inode) =>
+        {
             Err(Errno::EPERM.into())
         }
         _ => Ok(()),
@@ -212,6 +228,7 @@ fn put(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
 fn done(op: &mut Op<'_, '_>, mut inode: Inode) -> Decided<Answer> {
     inode.attr.set_ctime(op.tx.now);
     op.change(inode.clone());
+    dirs::spread(op, &inode, false)?;
     op.full_answer(&inode, 0, Disposition::empty())
 }
 
@@ -280,7 +297,7 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
         }
         asked => asked.map_err(|error| error.errno())?,
     };
-    let parent = op.tx.find(inode.parent)?.filter(|parent| parent.attr.is_dir());
+    let parent = op.tx.find_here(inode.parent)?.filter(|parent| parent.attr.is_dir());
     op.give_layout(&mut inode, parent.as_ref(), &asked)?;
     done(op, inode)
 }
@@ -292,7 +309,7 @@ fn set_components(
     value: &[u8],
 ) -> Decided<Answer> {
     let fid = Fid::from(body.fid);
-    let inode = op.tx.inode(fid)?;
+    let inode = op.tx.find_here(fid)?.ok_or(Errno::ESTALE)?;
     op.decides_on(fid);
     check_write(op, &inode, Space::Layout)?;
     match name {
@@ -343,7 +360,7 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
     let space = space(&name)?;
-    let mut inode = op.tx.inode(Fid::from(body.fid))?;
+    let mut inode = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
     op.decides_on(inode.fid());
     match check_write(op, &inode, space) {
         // Who may write the content takes a capability away by writing; a kernel with a page cache
@@ -354,6 +371,11 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if space == Space::Layout {
         return remove_layout(op, inode, &name);
     }
+    let name = match space {
+        Space::Shards => return Err(Errno::EPERM.into()),
+        Space::DirDefault => Bytes::from_static(DMV),
+        _ => name,
+    };
     let key = keys::xattr(inode.fid(), &name);
     if op.tx.view.get(Table::Xattrs, &key)?.is_none() {
         return Err(Errno::ENODATA.into());

@@ -205,7 +205,7 @@ fn handlers() {
 #[test]
 fn every_operation_succeeds_for_a_connected_client() {
     let ours = Opcode::ALL.iter().filter(|opcode| opcode.target() == Some(TargetKind::Mdt));
-    let ours: BTreeSet<Opcode> = ours.copied().collect();
+    let ours: BTreeSet<Opcode> = ours.filter(|opcode| !opcode.is_between_mdts()).copied().collect();
     let mut chance = SplitMix64::new(1);
     let mut done = BTreeSet::new();
     for _ in 0..PROGRAMS {

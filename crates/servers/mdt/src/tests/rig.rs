@@ -15,7 +15,8 @@ use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
 use super::store::TestStore;
 use crate::boot::{Seed, boot};
-use crate::engine::{Engine, History};
+use crate::cross::Crossing;
+use crate::engine::{Attempted, Engine, History};
 use crate::op::Caller;
 use crate::{Bugs, MdtConfig, OstAt};
 
@@ -165,6 +166,7 @@ impl Rig {
         self.clock.set(self.clock.get() + 1);
         let replay = request.has(RequestFlags::REPLAY);
         let history = Next(&self.transno, if replay { request.header.transno } else { 0 });
+        let crossing = Crossing::default();
         for _ in 0..3 {
             let caller = Caller {
                 request,
@@ -176,10 +178,13 @@ impl Rig {
                 now: Timespec::new(self.clock.get(), 7),
                 clock: self.instant.get(),
                 change: ChangeId(1),
+                crossing: &crossing,
                 heard: &|_| None,
             };
             match self.engine.attempt(&caller, &history) {
-                Ok(reply) => return Ok(reply.expect("nothing is called back here")),
+                Ok(Attempted::Done(reply, _)) => return Ok(reply),
+                Ok(Attempted::Needs(_)) => return Err(Errno::ENODEV), // there is no other MDT
+                Ok(_) => panic!("nothing is called back or reserved here"),
                 Err(OpError::Refused(errno)) => return Err(errno),
                 Err(OpError::CommitFirst) => self.commit(),
                 Err(OpError::LeasedUntil(end)) => self.instant.set(end),
@@ -283,5 +288,5 @@ fn start(store: &Rc<TestStore>, osts: &Rc<RefCell<Vec<u32>>>, bugs: Bugs) -> (En
     let list: Rc<dyn Fn() -> Vec<OstAt>> =
         Rc::new(move || osts.borrow().iter().copied().map(OstAt::from).collect());
     let epoch = u32::try_from(booted.instance.0).expect("few starts");
-    (Engine::new(config, store, booted.state, list), epoch)
+    (Engine::new(config, store, booted.state, list, Rc::new(Vec::new)), epoch)
 }

@@ -27,7 +27,7 @@ impl TestStore {
     }
 
     /// All pairs of a table.
-    pub(super) fn table(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn table(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {
         let image = self.running.borrow();
         image
             .iter()

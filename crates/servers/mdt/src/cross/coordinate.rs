@@ -1,0 +1,234 @@
+//! The coordinator's side until an operation is decided: keys of other MDTs are reserved, in the
+//! order of the MDTs, and freed if the operation comes to nothing.
+//!
+//! An operation that finds a further key on an MDT below one that it has asked, or here while it
+//! has asked an MDT above, frees everything and begins again with all keys that it knows of. Keys
+//! in the way elsewhere are waited for for a while only. So operations that wait for each other in
+//! a circle, because an order could not be kept, come apart.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, CallError};
+use service::Incoming;
+use types::{Errno, Instance, Span, TargetId};
+use wire::Opcode;
+use wire::updates::{self, Done, Fact, OpId, Prepare, Want};
+
+use super::{Claim, Crossing, Needs};
+use crate::limits::{HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
+use crate::target::Mdt;
+
+/// One operation while it is decided.
+pub(crate) struct Coordinator {
+    mdt: Rc<Mdt>,
+    pub(crate) crossing: Crossing,
+    wants: BTreeMap<u32, BTreeSet<Want>>,
+    claims: BTreeSet<Claim>,
+    /// Runs of the MDTs that were asked: what they reserved is gone with them.
+    instances: BTreeMap<u32, Instance>,
+    /// Keys of this MDT are reserved.
+    is_held: bool,
+    rounds: u32,
+}
+
+impl Coordinator {
+    pub(crate) fn new(mdt: &Rc<Mdt>) -> Coordinator {
+        Coordinator {
+            mdt: mdt.clone(),
+            crossing: Crossing::default(),
+            wants: BTreeMap::new(),
+            claims: BTreeSet::new(),
+            instances: BTreeMap::new(),
+            is_held: false,
+            rounds: 0,
+        }
+    }
+
+    /// Whether the runs of all MDTs that were asked go on, as far as is known. What they said holds
+    /// only then.
+    pub(crate) fn is_current(&self) -> bool {
+        let Some(endpoint) = &self.mdt.osts else { return true };
+        self.instances.iter().all(|(mdt, instance)| {
+            let remote = endpoint.remote(TargetId::mdt(*mdt));
+            let has_asked = self.mdt.deliveries.has_asked(*mdt, *instance);
+            remote.instance() == *instance && remote.is_leased() && !has_asked
+        })
+    }
+
+    /// What was reserved elsewhere may be gone: everything is asked for anew.
+    pub(crate) fn begin_again(&mut self) {
+        planted::reached("mdt: an operation of several MDTs began again");
+        self.free();
+    }
+
+    /// Asks for what an operation needs.
+    ///
+    /// # Errors
+    /// ENODEV: there is no such MDT, or it does not answer in time. EAGAIN: other operations stood
+    /// in the way again and again.
+    pub(crate) async fn acquire(&mut self, needs: Needs, incoming: &Incoming) -> Result<(), Errno> {
+        let here = self.mdt.engine.config.index;
+        let lowest = needs.wants.keys().next().copied();
+        let highest = self.instances.keys().next_back().copied();
+        self.claims.extend(needs.claims);
+        for (mdt, wants) in needs.wants {
+            self.wants.entry(mdt).or_default().extend(wants);
+        }
+        if highest.is_some_and(|highest| lowest.is_some_and(|lowest| lowest <= highest)) {
+            self.free();
+        }
+        loop {
+            match self.reserve_all(here, incoming).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => {}
+                Err(errno) => {
+                    self.free();
+                    return Err(errno);
+                }
+            }
+            self.free();
+            self.rounds += 1;
+            planted::reached("mdt: an operation of several MDTs gave way to another");
+            if self.rounds > HELD_ROUNDS_MAX {
+                return Err(Errno::EAGAIN);
+            }
+            let pause = Span::millis(1 + self.mdt.env.random() % (1 << self.rounds.min(7)));
+            self.mdt.env.sleep(pause).await;
+        }
+    }
+
+    /// Keys of all MDTs that are known of, in order; says whether all are reserved.
+    async fn reserve_all(&mut self, here: u32, incoming: &Incoming) -> Result<bool, Errno> {
+        incoming.step_aside();
+        let wanted: Vec<u32> = self.wants.keys().copied().collect();
+        for mdt in wanted {
+            if mdt > here && !self.hold_here().await {
+                return Ok(false);
+            }
+            if !self.instances.contains_key(&mdt) && !self.prepare(mdt, incoming).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn id(&mut self) -> OpId {
+        let draw = || self.mdt.engine.state.borrow_mut().crossed.draw();
+        *self.crossing.id.get_or_insert_with(draw)
+    }
+
+    /// Reserves the keys of this MDT.
+    async fn hold_here(&mut self) -> bool {
+        if self.is_held {
+            return true;
+        }
+        let id = self.id();
+        let claims: Vec<Claim> = self.claims.iter().copied().collect();
+        let until = self.mdt.env.now() + HELD_WAIT;
+        loop {
+            let freed = self.mdt.guests.freed.notified();
+            if self.mdt.engine.state.borrow_mut().crossed.reserved.reserve(id, &claims) {
+                self.is_held = true;
+                return true;
+            }
+            if self.mdt.env.timeout_at(until, freed).await.is_none() {
+                return false;
+            }
+        }
+    }
+
+    /// Has one MDT reserve its keys; says whether it did.
+    async fn prepare(&mut self, mdt: u32, incoming: &Incoming) -> Result<bool, Errno> {
+        let id = self.id();
+        let endpoint = self.mdt.osts.clone().ok_or(Errno::ENODEV)?;
+        if !endpoint.mdts().contains(&mdt) {
+            return Err(Errno::ENODEV);
+        }
+        self.mdt.note_peer(mdt).await?;
+        let wants = self.wants.get(&mdt).cloned().unwrap_or_default();
+        let body = Prepare { id, wants: wants.iter().cloned().collect() };
+        let mut call =
+            Call::new(Opcode::MdtPrepare, vec![Bytes::new(), updates::encode(&body).into()]);
+        call.patience = Some(PREPARE_PATIENCE);
+        let remote = endpoint.remote(TargetId::mdt(mdt));
+        let started = self.mdt.env.now();
+        loop {
+            match remote.call(call.clone()).await {
+                Ok(answer) => {
+                    let facts: Option<Vec<Fact>> = updates::decode(&answer.reply.buf(1));
+                    let facts = facts.filter(|facts| facts.len() == wants.len());
+                    self.crossing.facts.learn(&wants, facts.ok_or(Errno::EPROTO)?);
+                    self.crossing.prepared.insert(mdt);
+                    self.instances.insert(mdt, Instance(answer.reply.header.instance));
+                    return Ok(true);
+                }
+                Err(CallError::Errno(Errno::EAGAIN)) => return Ok(false),
+                Err(CallError::Errno(errno)) => return Err(errno),
+                Err(CallError::TimedOut) => {
+                    // it may have reserved the keys all the same
+                    self.instances.insert(mdt, Instance(0));
+                    if incoming.session.is_ended() || self.mdt.is_stopped() {
+                        return Err(Errno::ESTALE);
+                    }
+                    let is_mkdir = incoming.request.opcode() == Opcode::MdtCreate;
+                    if is_mkdir && self.mdt.env.now() >= started + PREPARE_WAIT {
+                        return Err(Errno::ENODEV);
+                    }
+                }
+                Err(error) => return Err(error.errno()),
+            }
+        }
+    }
+
+    /// Frees everything that is reserved, here at once and elsewhere soon.
+    fn free(&mut self) {
+        let Some(id) = self.crossing.id.take() else { return };
+        self.is_held = false;
+        self.crossing.prepared.clear();
+        let asked: Vec<u32> = std::mem::take(&mut self.instances).into_keys().collect();
+        asked.iter().for_each(|mdt| self.crossing.facts.forget(*mdt));
+        self.mdt.free_here(id);
+        if asked.is_empty() {
+            self.mdt.engine.state.borrow_mut().crossed.ended(id);
+            return;
+        }
+        let mdt = self.mdt.clone();
+        self.mdt.env.spawn("mdt_release", async move { release(&mdt, id, &asked).await });
+    }
+
+    /// The operation is applied: what it reserved ends with its parts.
+    pub(crate) fn applied(&mut self) {
+        self.instances.clear();
+        if let Some(id) = self.crossing.id.take() {
+            self.mdt.free_here(id);
+        }
+    }
+}
+
+impl Drop for Coordinator {
+    fn drop(&mut self) {
+        self.free();
+    }
+}
+
+/// Tells MDTs that an operation came to nothing. A new number follows, so the old one is free when
+/// all know it.
+async fn release(mdt: &Mdt, id: OpId, asked: &[u32]) {
+    let Some(endpoint) = &mdt.osts else { return };
+    let done = Done { mdt: id.mdt, released: vec![id.number], ..Done::default() };
+    let body: Bytes = updates::encode(&done).into();
+    for other in asked {
+        let mut call = Call::new(Opcode::MdtUpdatesDone, vec![Bytes::new(), body.clone()]);
+        call.patience = Some(PREPARE_PATIENCE);
+        let remote = endpoint.remote(TargetId::mdt(*other));
+        while !mdt.is_stopped() {
+            match remote.call(call.clone()).await {
+                Err(CallError::TimedOut | CallError::Evicted) => {}
+                _ => break,
+            }
+        }
+    }
+    mdt.engine.state.borrow_mut().crossed.ended(id);
+}

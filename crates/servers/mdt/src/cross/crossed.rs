@@ -1,0 +1,225 @@
+//! The operations of several MDTs that this MDT knows of: the state that decisions need.
+//!
+//! Invariants
+//! - The operations of a coordinator below its mark are done everywhere. A part of one that comes
+//!   again is not executed again.
+//! - A mark never passes an operation that its coordinator has drawn and not ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use osd::{StoreError, Table, View, WriteSet};
+use wire::updates::{self, OpId, Record};
+
+use super::reserve::Reserved;
+use crate::keys;
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Crossed {
+    /// Index of this MDT.
+    pub(crate) here: u32,
+    instance: u64,
+    count: u64,
+    /// Numbers that are drawn and not ended.
+    active: BTreeSet<u64>,
+    /// Marks by coordinator.
+    done: BTreeMap<u32, u64>,
+    /// Operations whose records are in the store.
+    recorded: BTreeSet<OpId>,
+    /// MDTs with which this one changed something together, as the store says.
+    pub(crate) peers: BTreeSet<u32>,
+    /// Operations of other MDTs that were given up: a preparation of one may still be under way.
+    released: BTreeSet<OpId>,
+    /// Instances of other MDTs that are over: nothing of them is reserved any more.
+    over: BTreeMap<u32, u64>,
+    pub(crate) reserved: Reserved,
+    turn: usize,
+}
+
+impl Crossed {
+    /// As the store has it.
+    ///
+    /// # Errors
+    /// What the store answers; a record that cannot be read.
+    pub(crate) fn open(
+        view: &dyn View,
+        here: u32,
+        instance: u64,
+    ) -> Result<(Crossed, Vec<Record>), StoreError> {
+        let mut crossed = Crossed { here, instance, ..Crossed::default() };
+        let mut own = Vec::new();
+        let mut broken = None;
+        view.scan(Table::Updates, &[0], &mut |key, value| {
+            let record = updates::decode::<Record>(value);
+            match OpId::from_key(key).zip(record).filter(|(id, record)| *id == record.id) {
+                Some((id, record)) => {
+                    crossed.recorded.insert(id);
+                    if id.mdt == here {
+                        crossed.active.insert(id.number);
+                        own.push(record);
+                    }
+                }
+                None => broken = Some(key.to_vec()),
+            }
+            broken.is_none()
+        })?;
+        if let Some(key) = broken {
+            return Err(StoreError::Damaged { table: Table::Updates, key });
+        }
+        view.scan_within((Table::Meta, keys::META_DONE), keys::META_DONE, &mut |key, value| {
+            let mdt = key[keys::META_DONE.len()..].try_into().map(u32::from_be_bytes);
+            let below = value.try_into().map(u64::from_le_bytes);
+            crossed.done.extend(mdt.ok().zip(below.ok()));
+            true
+        })?;
+        view.scan_within((Table::Meta, keys::META_PEER), keys::META_PEER, &mut |key, _| {
+            let mdt = key[keys::META_PEER.len()..].try_into().map(u32::from_be_bytes);
+            crossed.peers.extend(mdt);
+            true
+        })?;
+        Ok((crossed, own))
+    }
+
+    /// Whose turn it is among `count` MDTs.
+    pub(crate) fn turn(&mut self, count: usize) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        self.turn % count
+    }
+
+    /// Names a new operation of this MDT.
+    pub(crate) fn draw(&mut self) -> OpId {
+        self.count += 1;
+        let number = self.instance << 32 | self.count;
+        self.active.insert(number);
+        OpId { mdt: self.here, number }
+    }
+
+    /// An operation of this MDT is done everywhere, or was given up.
+    pub(crate) fn ended(&mut self, id: OpId) {
+        self.active.remove(&id.number);
+    }
+
+    /// An operation of this MDT goes on: it was replayed.
+    pub(crate) fn resumed(&mut self, id: OpId) {
+        self.active.insert(id.number);
+    }
+
+    /// Own operations below this number are done everywhere.
+    pub(crate) fn own_mark(&self) -> u64 {
+        let next = self.instance << 32 | (self.count + 1);
+        self.active.first().copied().unwrap_or(next)
+    }
+
+    /// The mark of a coordinator.
+    pub(crate) fn mark(&self, mdt: u32) -> u64 {
+        self.done.get(&mdt).copied().unwrap_or(0)
+    }
+
+    /// Whether this MDT has executed its part.
+    pub(crate) fn has(&self, id: OpId) -> bool {
+        id.number < self.mark(id.mdt) || self.recorded.contains(&id)
+    }
+
+    /// The record of an operation is in the store.
+    pub(crate) fn record(&mut self, id: OpId) {
+        self.recorded.insert(id);
+    }
+
+    /// What the store has to change so that operations of `mdt` below this number are forgotten;
+    /// nothing if it has none. [`Crossed::forgot`] follows once that is applied.
+    pub(crate) fn forget(&self, mdt: u32, below: u64) -> Option<WriteSet> {
+        if below <= self.mark(mdt) {
+            return None;
+        }
+        let mut set = WriteSet::new();
+        set.put(Table::Meta, keys::of_mdt(keys::META_DONE, mdt), below.to_le_bytes());
+        for id in self.below(mdt, below) {
+            set.delete(Table::Updates, id.to_key());
+        }
+        Some(set)
+    }
+
+    /// Operations of `mdt` below this number are forgotten.
+    pub(crate) fn forgot(&mut self, mdt: u32, below: u64) {
+        for id in self.below(mdt, below) {
+            self.recorded.remove(&id);
+        }
+        let mark = self.done.entry(mdt).or_default();
+        *mark = below.max(*mark);
+        let mark = *mark;
+        self.released.retain(|id| id.mdt != mdt || id.number >= mark);
+    }
+
+    /// An operation of another MDT was given up.
+    pub(crate) fn release(&mut self, id: OpId) {
+        self.released.insert(id);
+    }
+
+    fn below(&self, mdt: u32, below: u64) -> Vec<OpId> {
+        let from = OpId { mdt, number: 0 };
+        self.recorded.range(from..OpId { mdt, number: below }).copied().collect()
+    }
+
+    /// Nothing of earlier instances of `mdt` than this one is under way; returns the operations
+    /// that had something reserved here.
+    pub(crate) fn instance_over(&mut self, mdt: u32, instance: u64) -> Vec<OpId> {
+        let over = self.over.entry(mdt).or_default();
+        *over = instance.max(*over);
+        self.released.retain(|id| id.mdt != mdt || id.instance() >= instance);
+        let ops = self.reserved.ops().into_iter();
+        ops.filter(|id| id.mdt == mdt && id.instance() < instance).collect()
+    }
+
+    /// Whether an operation must reserve nothing any more: it is executed or given up, or its
+    /// instance is over.
+    pub(crate) fn is_over(&self, id: OpId) -> bool {
+        let is_late = self.over.get(&id.mdt).is_some_and(|instance| id.instance() < *instance);
+        is_late || self.has(id) || self.released.contains(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osd::MetaStore;
+
+    use super::*;
+    use crate::tests::store::TestStore;
+
+    #[test]
+    fn a_mark_passes_no_operation_that_goes_on() {
+        let mut crossed = Crossed { here: 2, instance: 5, ..Crossed::default() };
+        let (one, other) = (crossed.draw(), crossed.draw());
+        assert_eq!((one.number, one.instance()), (5 << 32 | 1, 5));
+        crossed.ended(other);
+        assert_eq!(crossed.own_mark(), one.number);
+        crossed.ended(one);
+        assert_eq!(crossed.own_mark(), other.number + 1);
+        crossed.resumed(OpId { mdt: 2, number: 4 << 32 | 9 });
+        assert_eq!(crossed.own_mark(), 4 << 32 | 9);
+    }
+
+    #[test]
+    fn what_is_done_everywhere_is_forgotten_and_not_executed_again() {
+        let meta = TestStore::default();
+        let id = |number| OpId { mdt: 1, number };
+        let mut set = WriteSet::new();
+        for number in [3, 4, 7] {
+            let record = Record { id: id(number), time: (0, 0), parts: Vec::new() };
+            set.put(Table::Updates, id(number).to_key(), updates::encode(&record));
+        }
+        meta.apply(&set).expect("room");
+        let reopened = || Crossed::open(&*meta.running().expect("ready"), 0, 1).expect("reads").0;
+        let mut crossed = reopened();
+        assert!(crossed.has(id(4)) && !crossed.has(id(5)));
+        let set = crossed.forget(1, 5).expect("something to forget");
+        meta.apply(&set).expect("room");
+        crossed.forgot(1, 5);
+        assert!(crossed.forget(1, 5).is_none());
+        for crossed in [crossed, reopened()] {
+            assert!(crossed.has(id(3)) && crossed.has(id(4)) && crossed.has(id(7)));
+            assert!(!crossed.has(id(5)) && !crossed.has(id(6)));
+            assert_eq!(crossed.mark(1), 5);
+        }
+        assert_eq!(meta.table(Table::Updates).len(), 1);
+    }
+}

@@ -1,0 +1,224 @@
+//! Operations that this MDT coordinates, from the moment its own part is applied until all parts
+//! are durable.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, CallError, Endpoint};
+use tokio::sync::Notify;
+use types::{Errno, Instance, TargetId, Transno};
+use wire::Opcode;
+use wire::body::SyncRep;
+use wire::updates::{self, Done, OpId, Record};
+
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
+use crate::target::Mdt;
+
+/// One operation.
+pub(crate) struct Delivery {
+    record: Rc<Record>,
+    /// Place of the own part in this MDT's history.
+    local: Transno,
+    /// By MDT: the run that executed the part, and the place in its history below which it is.
+    parts: RefCell<BTreeMap<u32, Option<(Instance, Transno)>>>,
+}
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct Deliveries {
+    under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
+    /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
+    asked: RefCell<BTreeMap<u32, Instance>>,
+    /// Other MDTs know that operations below are done.
+    told: RefCell<BTreeMap<u32, u64>>,
+    /// A part was executed, or became durable.
+    moved: Notify,
+}
+
+impl Delivery {
+    fn is_executed(&self) -> bool {
+        self.parts.borrow().values().all(Option::is_some)
+    }
+}
+
+impl Deliveries {
+    /// A run of another MDT asks for its operations.
+    pub(crate) fn asked(&self, mdt: u32, instance: Instance) {
+        self.asked.borrow_mut().insert(mdt, instance);
+    }
+
+    /// Whether a later run of an MDT than this one has asked.
+    pub(crate) fn has_asked(&self, mdt: u32, instance: Instance) -> bool {
+        self.asked.borrow().get(&mdt).is_some_and(|asked| *asked > instance)
+    }
+
+    fn all(&self) -> Vec<Rc<Delivery>> {
+        self.under_way.borrow().values().cloned().collect()
+    }
+
+    /// Lets the background task see that the instance is over.
+    pub(crate) fn wake(&self) {
+        self.moved.notify_waiters();
+    }
+}
+
+impl Mdt {
+    /// Brings an operation to the other MDTs until they have executed it.
+    pub(crate) fn deliver(self: &Rc<Self>, record: Rc<Record>, local: Transno) -> Rc<Delivery> {
+        let here = self.engine.config.index;
+        let parts = record.others(here).map(|mdt| (mdt, None)).collect();
+        let id = record.id;
+        let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
+        self.engine.state.borrow_mut().crossed.resumed(id);
+        self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
+        for mdt in delivery.record.others(here) {
+            self.deliver_to(mdt, &delivery);
+        }
+        delivery
+    }
+
+    fn deliver_to(self: &Rc<Self>, other: u32, delivery: &Rc<Delivery>) {
+        let Some(endpoint) = self.osts.clone() else { return };
+        let (mdt, delivery) = (self.clone(), delivery.clone());
+        self.env.spawn("mdt_update", async move {
+            let (instance, transno) = loop {
+                match bring(&endpoint, other, &delivery.record).await {
+                    Ok(executed) => break executed,
+                    Err(error) if mdt.is_stopped() => {
+                        tracing::debug!(target: "mdt", %error, "an update ends with its MDT");
+                        return;
+                    }
+                    Err(error) => {
+                        tracing::debug!(target: "mdt", mdt = other, %error, "an update is sent again");
+                        mdt.env.sleep(DELIVER_PAUSE).await;
+                    }
+                }
+            };
+            delivery.parts.borrow_mut().insert(other, Some((instance, transno)));
+            mdt.deliveries.moved.notify_waiters();
+        });
+    }
+
+    /// Waits until all other MDTs have executed their parts.
+    pub(crate) async fn executed(&self, delivery: &Delivery) -> Result<(), Errno> {
+        loop {
+            let moved = self.deliveries.moved.notified();
+            if delivery.is_executed() {
+                return Ok(());
+            }
+            moved.await;
+            if self.is_stopped() {
+                return Err(Errno::ESHUTDOWN);
+            }
+        }
+    }
+
+    /// Waits until every operation that this MDT coordinates is executed.
+    pub(crate) async fn all_executed(&self) -> Result<(), Errno> {
+        for delivery in self.deliveries.all() {
+            self.executed(&delivery).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends operations that are durable everywhere, and tells the other MDTs.
+    pub(crate) async fn end_deliveries(self: Rc<Self>) {
+        loop {
+            let moved = self.deliveries.moved.notified();
+            if self.is_stopped() {
+                return;
+            }
+            if !self.exports.is_recovering() {
+                self.look_at_deliveries();
+                self.move_mark().await;
+            }
+            self.env.timeout(DONE_LOOK, moved).await;
+        }
+    }
+
+    fn look_at_deliveries(self: &Rc<Self>) {
+        let committed = self.exports.last_committed();
+        for delivery in self.deliveries.all() {
+            let is_durable = self.look_at(&delivery) && delivery.local <= committed;
+            if is_durable || self.engine.config.bugs.forget_records_early() {
+                let id = delivery.record.id;
+                self.deliveries.under_way.borrow_mut().remove(&id);
+                self.engine.state.borrow_mut().crossed.ended(id);
+            }
+        }
+    }
+
+    /// Whether all parts are durable. A part that went with its MDT's run is sent again.
+    fn look_at(self: &Rc<Self>, delivery: &Rc<Delivery>) -> bool {
+        let Some(endpoint) = &self.osts else { return false };
+        let parts: Vec<_> = delivery.parts.borrow().clone().into_iter().collect();
+        let mut durable = true;
+        for (other, part) in parts {
+            let remote = endpoint.remote(TargetId::mdt(other));
+            let Some((instance, transno)) = part else {
+                durable = false;
+                continue;
+            };
+            if remote.instance() != instance {
+                planted::reached("mdt: an update was sent again to a restarted MDT");
+                delivery.parts.borrow_mut().insert(other, None);
+                self.deliver_to(other, delivery);
+                durable = false;
+            } else {
+                durable &= remote.last_committed() >= transno;
+            }
+        }
+        durable
+    }
+
+    /// Forgets what is done, here and at the other MDTs.
+    async fn move_mark(&self) {
+        let here = self.engine.config.index;
+        let (mark, peers) = {
+            let crossed = &self.engine.state.borrow().crossed;
+            (crossed.own_mark(), crossed.peers.clone())
+        };
+        if peers.is_empty() {
+            return;
+        }
+        let behind = |mdt: &u32| self.deliveries.told.borrow().get(mdt).is_none_or(|m| *m < mark);
+        let behind: Vec<u32> = peers.into_iter().filter(behind).collect();
+        if self.engine.state.borrow().crossed.mark(here) < mark {
+            if let Err(errno) = self.forget_done(here, mark).await {
+                tracing::warn!(target: "mdt", %errno, "records of operations that are done stay");
+                return;
+            }
+        }
+        let Some(endpoint) = &self.osts else { return };
+        for mdt in behind {
+            let done = Done { mdt: here, below: mark, ..Done::default() };
+            if say(endpoint, mdt, &done).await {
+                self.deliveries.told.borrow_mut().insert(mdt, mark);
+            }
+        }
+    }
+}
+
+/// Has an MDT execute its part; returns its run, and the place in its history below which it is.
+async fn bring(
+    endpoint: &Rc<Endpoint>,
+    mdt: u32,
+    record: &Record,
+) -> Result<(Instance, Transno), CallError> {
+    let body: Bytes = updates::encode(record).into();
+    let mut call = Call::new(Opcode::MdtUpdate, vec![Bytes::new(), body]);
+    call.patience = Some(DELIVER_PATIENCE);
+    let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await?;
+    let below: SyncRep = answer.reply.body();
+    Ok((Instance(answer.reply.header.instance), Transno(below.last_committed)))
+}
+
+/// Tells an MDT what is over; says whether it heard.
+pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> bool {
+    let body: Bytes = updates::encode(done).into();
+    let mut call = Call::new(Opcode::MdtUpdatesDone, vec![Bytes::new(), body]);
+    call.patience = Some(DELIVER_PATIENCE);
+    endpoint.remote(TargetId::mdt(mdt)).call(call).await.is_ok()
+}

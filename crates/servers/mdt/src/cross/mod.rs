@@ -1,0 +1,45 @@
+//! Operations that change something on several MDTs.
+//!
+//! The MDT that a client asks coordinates ([`coordinate`]): it has the keys of other MDTs reserved
+//! ([`peer`] answers), decides, applies its own part with the record of the whole operation, and
+//! sends the record to the others until they have executed their parts ([`deliver`]). After a
+//! restart, MDTs ask each other for what they lost ([`roll`]).
+
+mod coordinate;
+mod crossed;
+mod deliver;
+mod facts;
+pub(crate) mod peer;
+mod reserve;
+mod roll;
+pub(crate) mod seal;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use wire::updates::{OpId, Want};
+
+pub(crate) use self::coordinate::Coordinator;
+pub(crate) use self::crossed::Crossed;
+pub(crate) use self::deliver::{Deliveries, Delivery};
+pub(crate) use self::facts::Facts;
+pub(crate) use self::peer::Guests;
+pub(crate) use self::reserve::Claim;
+
+/// What an operation knows of other MDTs while it is decided.
+#[derive(Debug, Default)]
+pub(crate) struct Crossing {
+    /// Its name, once it has asked another MDT.
+    pub(crate) id: Option<OpId>,
+    pub(crate) facts: Facts,
+    /// MDTs that have answered, and take their part.
+    pub(crate) prepared: BTreeSet<u32>,
+}
+
+/// What an operation must ask for before it can be decided.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    /// Keys by MDT; without any, the MDT takes a part all the same.
+    pub(crate) wants: BTreeMap<u32, BTreeSet<Want>>,
+    /// Keys of this MDT that it depends on so far.
+    pub(crate) claims: Vec<Claim>,
+}

@@ -1,0 +1,368 @@
+//! Requests of other MDTs: keys that an operation wants reserved, parts to execute, operations that
+//! a recovering MDT asks for, and operations that are over.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use env::LocalFuture;
+use ldlm::grants::{Bits, ChangeId, Want as WantedBits};
+use osd::{Table, View};
+use service::Incoming;
+use target::{Decided, OpError};
+use tokio::sync::Notify;
+use types::{Errno, Fid, Instance, TargetId};
+use wire::body::SyncRep;
+use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Want};
+use wire::{Reply, Request, encode_body};
+
+use super::Claim;
+use crate::grants::ATTRS;
+use crate::keys;
+use crate::limits::{HELD_WAIT, RECORDS_BYTES_MAX};
+use crate::perm::ACL_ACCESS;
+use crate::record::{DirentRecord, INODE_HAS_ACL, Inode};
+use crate::share::ShareKey;
+use crate::target::Mdt;
+
+/// Attribute under which a striped directory's shards are stored.
+pub(crate) const LMV: &[u8] = b"trusted.lmv";
+
+/// Operations of other MDTs that have reserved something here.
+#[derive(Default)]
+pub(crate) struct Guests {
+    /// Files of which nothing is granted meanwhile.
+    held: RefCell<BTreeMap<OpId, Vec<Fid>>>,
+    /// Something was freed.
+    pub(crate) freed: Notify,
+}
+
+/// What a step of a preparation came to.
+enum Step {
+    Ready(Vec<Fact>),
+    /// Grants are called back first.
+    Recalling,
+    /// Another operation has reserved a key.
+    Held,
+}
+
+/// Serves [`wire::Opcode::MdtPrepare`].
+pub(crate) fn prepare<'a>(
+    mdt: &'a Mdt,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(async move {
+        let ask: Prepare = asked(incoming)?;
+        let here = mdt.engine.config.index;
+        let is_own = |want: &Want| want.key.mdt() == here;
+        let is_ours = ask.id.mdt != here && ask.wants.iter().all(is_own);
+        if !is_ours || ask.wants.len() > updates::KEYS_MAX {
+            return Err(Errno::EPROTO);
+        }
+        mdt.note_peer(ask.id.mdt).await?;
+        let prepared = reserve(mdt, incoming, &ask).await;
+        if prepared.is_err() {
+            mdt.free_here(ask.id);
+        }
+        let body: Bytes = updates::encode(&prepared?).into();
+        Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
+    })
+}
+
+async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fact>, Errno> {
+    let changing = mdt.recalls.change();
+    let until = mdt.env.now() + HELD_WAIT;
+    loop {
+        let freed = mdt.guests.freed.notified();
+        let step = mdt.persist(|| step(mdt, incoming, ask, changing.id)).await?;
+        match step {
+            Step::Ready(facts) => return Ok(facts),
+            Step::Recalling => {
+                incoming.park();
+                changing.ready().await;
+            }
+            Step::Held => {
+                incoming.step_aside();
+                if mdt.env.timeout_at(until, freed).await.is_none() {
+                    return Err(Errno::EAGAIN);
+                }
+            }
+        }
+    }
+}
+
+fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Decided<Step> {
+    let view = mdt.engine.store.meta().running()?;
+    let mut guard = mdt.engine.state.borrow_mut();
+    let state = &mut *guard;
+    if state.crossed.is_over(ask.id) || incoming.session.is_ended() {
+        return Err(Errno::ESTALE.into());
+    }
+    let hash = |name: &[u8]| state.hash_key.name(name);
+    let claims: Vec<Claim> = ask.wants.iter().filter_map(|want| claim(want, hash)).collect();
+    if !state.crossed.reserved.reserve(ask.id, &claims) {
+        return Ok(Step::Held);
+    }
+    let is_uncommitted = |(key, _): &Claim| state.share.is_uncommitted(key);
+    if claims.iter().any(is_uncommitted) && !mdt.engine.config.bugs.prepare_uncommitted() {
+        return Err(OpError::CommitFirst);
+    }
+    mdt.guests.hold(ask, &mut state.grants);
+    let clock = mdt.env.now();
+    let changed = || ask.wants.iter().filter(|want| want.changes);
+    let timed = changed().filter_map(|want| state.grants.blocks_all(fid_of(&want.key)?, clock));
+    if let Some(end) = timed.max().max(state.grants.inherited(clock)) {
+        return Err(OpError::LeasedUntil(end));
+    }
+    let wants = || changed().filter_map(wanted_bits).collect();
+    let heard = |session| mdt.recalls.heard(session);
+    if !state.grants.begin_for_all(change, wants, &heard, clock) {
+        return Ok(Step::Recalling);
+    }
+    let mut facts = Vec::with_capacity(ask.wants.len());
+    for want in &ask.wants {
+        facts.push(match &want.key {
+            Key::New(..) => Fact::New(state.draw_fid()?),
+            key => fact(&*view, key, hash_of(state, key))?,
+        });
+    }
+    Ok(Step::Ready(facts))
+}
+
+fn hash_of(state: &crate::state::State, key: &Key) -> u64 {
+    match key {
+        Key::Name(place) => state.hash_key.name(&place.name),
+        _ => 0,
+    }
+}
+
+fn fid_of(key: &Key) -> Option<Fid> {
+    match key {
+        Key::Inode(fid) | Key::Empty(fid) => Some(*fid),
+        Key::Name(place) => Some(place.dir),
+        Key::New(..) => None,
+    }
+}
+
+fn claim(want: &Want, hash: impl Fn(&[u8]) -> u64) -> Option<Claim> {
+    let key = match &want.key {
+        Key::Inode(fid) => ShareKey::Inode(*fid),
+        Key::Empty(fid) => ShareKey::Contents(*fid),
+        Key::Name(place) => ShareKey::Entry(place.dir, hash(&place.name)),
+        Key::New(..) => return None,
+    };
+    Some((key, want.changes))
+}
+
+/// Grants that must not be out while a key changes.
+fn wanted_bits(want: &Want) -> Option<WantedBits> {
+    match &want.key {
+        Key::Inode(fid) => Some(WantedBits { fid: *fid, bits: ATTRS | Bits::LOOKUP }),
+        Key::Name(place) => Some(WantedBits { fid: place.dir, bits: Bits::UPDATE }),
+        Key::Empty(_) | Key::New(..) => None,
+    }
+}
+
+/// The state of a key.
+fn fact(view: &dyn View, key: &Key, hash: u64) -> Decided<Fact> {
+    match key {
+        Key::Inode(fid) => inode(view, *fid),
+        Key::Name(place) => {
+            let (from, mut found) = (keys::dirent(place.dir, hash << 16), Ok(Fact::Absent));
+            view.scan_within((Table::Dirents, keys::of_hash(&from)), &from, &mut |_, value| {
+                match DirentRecord::decode(value) {
+                    None => found = Err(OpError::Broken("directory entry")),
+                    Some(record) if record.name == place.name => {
+                        let DirentRecord { fid: child, file_type, .. } = record;
+                        found = Ok(Fact::Name { child, file_type });
+                    }
+                    Some(_) => return true,
+                }
+                false
+            })?;
+            found
+        }
+        Key::Empty(fid) => {
+            let (prefix, mut empty) = (fid.to_key(), true);
+            view.scan_within((Table::Dirents, &prefix), &prefix, &mut |_, _| {
+                empty = false;
+                false
+            })?;
+            Ok(Fact::Empty(empty))
+        }
+        Key::New(..) => Ok(Fact::Absent),
+    }
+}
+
+fn inode(view: &dyn View, fid: Fid) -> Decided<Fact> {
+    let Some(record) = view.get(Table::Inodes, &fid.to_key())? else { return Ok(Fact::Absent) };
+    let inode = Inode::decode(&record).ok_or(OpError::Broken("inode"))?;
+    let stored = |name: &[u8]| view.get(Table::Xattrs, &keys::xattr(fid, name));
+    let acl = if inode.has(INODE_HAS_ACL) { stored(ACL_ACCESS)? } else { None };
+    let stripes =
+        if inode.attr.flags & wire::attr::ATTR_STRIPED != 0 { stored(LMV)? } else { None };
+    let (acl, stripes) = (acl.unwrap_or_default(), stripes.unwrap_or_default());
+    Ok(Fact::Inode { record, acl, stripes })
+}
+
+/// Serves [`wire::Opcode::MdtUpdate`].
+pub(crate) fn update<'a>(
+    mdt: &'a Mdt,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(async move {
+        let record: Record = asked(incoming)?;
+        if record.part(mdt.engine.config.index).is_none() {
+            return Err(Errno::EPROTO);
+        }
+        mdt.replays_over(incoming).await?;
+        mdt.take_part(&record).await?;
+        let last_committed = mdt.exports.last_assigned().0;
+        let body = SyncRep { last_committed, reserved: 0 };
+        Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
+    })
+}
+
+/// Serves [`wire::Opcode::MdtUpdates`].
+pub(crate) fn list<'a>(
+    mdt: &'a Mdt,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(async move {
+        // the asked one takes the next instance from its own words, because it may be new here
+        let (of, from, instance): (u32, Option<OpId>, u64) = asked(incoming)?;
+        mdt.replays_over(incoming).await?;
+        mdt.deliveries.asked(of, Instance(instance));
+        let read = || Ok(records(&*mdt.engine.store.meta().running()?, of, from)?);
+        let found = mdt.persist(read).await?;
+        let body: Bytes = updates::encode(&found).into();
+        Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
+    })
+}
+
+/// Records with a part of an MDT, behind an operation; as many as fit a reply.
+fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
+    let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    view.scan(Table::Updates, &start, &mut |_, value| {
+        let record: Option<Record> = updates::decode(value);
+        if let Some(record) = record.filter(|record| record.part(of).is_some()) {
+            bytes += value.len();
+            found.push(record);
+        }
+        bytes < RECORDS_BYTES_MAX
+    })?;
+    Ok(found)
+}
+
+/// Serves [`wire::Opcode::MdtUpdatesDone`].
+pub(crate) fn done<'a>(
+    mdt: &'a Mdt,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(async move {
+        let done: Done = asked(incoming)?;
+        if done.mdt == mdt.engine.config.index {
+            return Err(Errno::EPROTO);
+        }
+        for number in done.released {
+            let id = OpId { mdt: done.mdt, number };
+            mdt.engine.state.borrow_mut().crossed.release(id);
+            mdt.free_here(id);
+        }
+        if done.instance != 0 {
+            let over = mdt.engine.state.borrow_mut().crossed.instance_over(done.mdt, done.instance);
+            over.into_iter().for_each(|id| mdt.free_here(id));
+        }
+        if !mdt.exports.is_recovering() {
+            mdt.forget_done(done.mdt, done.below).await?;
+        }
+        Ok(Reply::ok(&incoming.request.header, Vec::new()))
+    })
+}
+
+/// What a server asks for.
+fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result<T, Errno> {
+    if !incoming.session.is_server {
+        return Err(Errno::EPERM);
+    }
+    let request: &Request = &incoming.request;
+    updates::decode(&request.buf(1)).ok_or(Errno::EPROTO)
+}
+
+impl Guests {
+    /// Nothing is granted of the files that an operation changes, until it is over.
+    fn hold(&self, ask: &Prepare, grants: &mut crate::grants::Grants) {
+        let mut held = self.held.borrow_mut();
+        if held.contains_key(&ask.id) {
+            return;
+        }
+        let changed = ask.wants.iter().filter(|want| want.changes);
+        let fids: Vec<Fid> = changed.filter_map(|want| fid_of(&want.key)).collect();
+        fids.iter().for_each(|fid| grants.hold(*fid));
+        held.insert(ask.id, fids);
+    }
+}
+
+impl Mdt {
+    /// An operation is over here: whatever it reserved is free.
+    pub(crate) fn free_here(&self, id: OpId) {
+        let mut state = self.engine.state.borrow_mut();
+        for fid in self.guests.held.borrow_mut().remove(&id).into_iter().flatten() {
+            state.grants.let_go(fid);
+        }
+        if state.crossed.reserved.release(id) {
+            drop(state);
+            self.guests.freed.notify_waiters();
+        }
+    }
+
+    /// Executes the part of this MDT, if it has not.
+    pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
+        let next = || self.exports.next_own();
+        let recovering = self.exports.is_recovering();
+        self.persist(|| self.engine.take_part(record, recovering, &next)).await?;
+        self.free_here(record.id);
+        Ok(())
+    }
+
+    /// Waits until clients have replayed what may come before anything new.
+    async fn replays_over(&self, incoming: &Incoming) -> Result<(), Errno> {
+        while self.exports.is_replaying() {
+            incoming.step_aside();
+            self.env.sleep(crate::limits::REPLAYS_LOOK).await;
+            if self.is_stopped() || incoming.session.is_ended() {
+                return Err(Errno::ESTALE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says durably that this MDT and another one change something together: after a restart each
+    /// asks the other.
+    pub(crate) async fn note_peer(&self, mdt: u32) -> Result<(), Errno> {
+        if self.engine.state.borrow().crossed.peers.contains(&mdt) {
+            return Ok(());
+        }
+        let mut set = osd::WriteSet::new();
+        set.put(Table::Meta, keys::of_mdt(keys::META_PEER, mdt), []);
+        self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
+        self.commit().await?;
+        self.engine.state.borrow_mut().crossed.peers.insert(mdt);
+        tracing::info!(target: "mdt", peer = %TargetId::mdt(mdt).name(self.engine.config.fsname), "changes together with this MDT begin");
+        Ok(())
+    }
+
+    /// Forgets operations of a coordinator that are done everywhere.
+    pub(crate) async fn forget_done(&self, mdt: u32, below: u64) -> Result<(), Errno> {
+        let forget = || {
+            let set = self.engine.state.borrow().crossed.forget(mdt, below);
+            let Some(mut set) = set else { return Ok(()) };
+            target::reserve(&mut set);
+            self.engine.apply_own(&set)?;
+            self.engine.state.borrow_mut().crossed.forgot(mdt, below);
+            Ok(())
+        };
+        self.persist(forget).await
+    }
+}

@@ -1,0 +1,115 @@
+//! The last step of a recovery: what other MDTs know of operations that this one takes part in.
+//! Clients have replayed by then, and nothing new is served yet.
+//!
+//! An MDT that does not answer is waited for as long as a recovery may take at most. Then this MDT
+//! serves without it. Updates that come later and do not fit any more are left out and logged.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint};
+use tokio::sync::oneshot;
+use types::{Instant, TargetId};
+use wire::Opcode;
+use wire::updates::{self, Done, OpId, Record};
+
+use super::deliver::say;
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE};
+use crate::target::Mdt;
+
+impl Mdt {
+    /// Brings operations of several MDTs to their end, here and elsewhere.
+    pub(crate) async fn roll_forward(self: &Rc<Self>) {
+        let peers = self.engine.state.borrow().crossed.peers.clone();
+        let Some(endpoint) = self.osts.clone().filter(|_| !peers.is_empty()) else { return };
+        let config = &self.engine.config;
+        if config.abort_recovery || config.bugs.open_before_peers() {
+            return;
+        }
+        let until = self.env.now() + config.recovery_window_max;
+        let mut asking = Vec::new();
+        for peer in peers {
+            let (tell, told) = oneshot::channel();
+            let (mdt, endpoint) = (self.clone(), endpoint.clone());
+            self.env.spawn("mdt_roll", async move {
+                let rolled = mdt.env.timeout_at(until, mdt.roll_with(&endpoint, peer)).await;
+                let _gone = tell.send(rolled.is_some());
+            });
+            asking.push((peer, told));
+        }
+        for (peer, told) in asking {
+            if !told.await.unwrap_or(false) {
+                let name = TargetId::mdt(peer).name(config.fsname);
+                tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
+            }
+        }
+        self.say_instance(&endpoint, until).await;
+    }
+
+    /// Takes over what one MDT knows.
+    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) {
+        let mut from: Option<OpId> = None;
+        let started = self.env.now();
+        let mut is_told = false;
+        while !self.is_stopped() {
+            match self.ask(endpoint, peer, from).await {
+                Some(records) if records.is_empty() => return,
+                Some(records) => {
+                    from = records.last().map(|record| record.id);
+                    for record in records {
+                        if let Err(errno) = self.take_part(&record).await {
+                            tracing::error!(target: "mdt", id = ?record.id, %errno, "an operation of another MDT cannot be repeated");
+                            return;
+                        }
+                    }
+                }
+                None => {
+                    if !is_told && self.env.now() > started + DELIVER_PATIENCE {
+                        is_told = true;
+                        let name = TargetId::mdt(peer).name(self.engine.config.fsname);
+                        tracing::info!(target: "mdt", %name, "recovery waits for this MDT");
+                    }
+                    self.env.sleep(DELIVER_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn ask(
+        &self,
+        endpoint: &Rc<Endpoint>,
+        peer: u32,
+        from: Option<OpId>,
+    ) -> Option<Vec<Record>> {
+        let body = (self.engine.config.index, from, self.exports.instance().0);
+        let body: Bytes = updates::encode(&body).into();
+        let mut call = Call::new(Opcode::MdtUpdates, vec![Bytes::new(), body]);
+        call.patience = Some(DELIVER_PATIENCE);
+        let answer = endpoint.remote(TargetId::mdt(peer)).call(call).await.ok()?;
+        updates::decode(&answer.reply.buf(1))
+    }
+
+    /// Own operations of earlier runs are executed everywhere; then other MDTs free what these runs
+    /// have reserved.
+    async fn say_instance(self: &Rc<Self>, endpoint: &Rc<Endpoint>, until: Instant) {
+        let executed = self.env.timeout_at(until, self.all_executed()).await;
+        if executed.is_none() {
+            return;
+        }
+        let done = Done {
+            mdt: self.engine.config.index,
+            instance: self.exports.instance().0,
+            ..Done::default()
+        };
+        let peers = self.engine.state.borrow().crossed.peers.clone();
+        for peer in peers {
+            let (mdt, endpoint, done) = (self.clone(), endpoint.clone(), done.clone());
+            // one that is away has nothing reserved when it returns
+            self.env.spawn("mdt_instance", async move {
+                while !mdt.is_stopped() && !say(&endpoint, peer, &done).await {
+                    mdt.env.sleep(DELIVER_PAUSE).await;
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Directories over several MDTs: where a new one goes, its shards, and what its shards have in
+//! common with it.
+//!
+//! `trusted.lmv` names the shards of a striped directory, `trusted.dmv` is a directory's default
+//! for new subdirectories. Neither is listed. The shards of a directory have its mode, owner, access
+//! lists and defaults, so that requests about names in a shard need to ask no other MDT.
+
+use bytes::Bytes;
+use layout::dir::{Asked, BY_SPACE, COUNT_ALL, HASH_OVERSTRIPED, Stripes};
+use osd::Table;
+use target::{Decided, OpError};
+use types::{Errno, Fid};
+use wire::attr::{ATTR_SHARD, ATTR_STRIPED};
+use wire::body::{CreateReq, Disposition};
+use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
+
+use crate::cross::peer::LMV;
+use crate::keys;
+use crate::op::create::{inherit, make_inode};
+use crate::op::names::{At, Inherited};
+use crate::op::{Answer, AttrAnswer, Op};
+use crate::perm::{ACL_ACCESS, ACL_DEFAULT};
+use crate::record::{INODE_HAS_LAYOUT, Inode};
+
+/// Attribute under which a directory's default is stored.
+pub(crate) const DMV: &[u8] = b"trusted.dmv";
+
+/// What the inodes of a directory and of its shards have in common.
+const SHARED: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, DMV];
+
+/// Where a new directory goes.
+#[derive(Debug, PartialEq, Eq)]
+struct Where {
+    mdt: u32,
+    /// MDTs of its shards, empty: none.
+    shards: Vec<u32>,
+    hash: u32,
+    /// Its default for its own subdirectories.
+    default: Option<Asked>,
+}
+
+/// Makes a directory.
+pub(crate) fn make(
+    op: &mut Op<'_, '_>,
+    body: &CreateReq,
+    parent: &Inode,
+    at: At<'_>,
+) -> Decided<Answer> {
+    let place = choose(op, parent)?;
+    let here = op.tx.mdt();
+    if op.replay.is_none() {
+        for (number, mdt) in (0..).zip([&[place.mdt][..], &place.shards].concat()) {
+            op.tx.foresee(Key::New(mdt, number), true);
+        }
+    }
+    let fid = if place.mdt == here { None } else { Some(op.tx.new_fid(place.mdt, 0)?) };
+    let mut inode = make_inode(op, body, parent, fid)?;
+    let mut inherited = inherit(op, body, parent, &mut inode)?;
+    if let Some(default) = &place.default {
+        inherited.xattrs.push((DMV.to_vec(), default.encode()));
+    }
+    let shards = shards(op, &place)?;
+    inherited.mark(&mut inode);
+    let as_shard = Inode {
+        parent: inode.fid(),
+        attr: wire::Attr { flags: inode.attr.flags | ATTR_SHARD, ..inode.attr },
+        ..inode.clone()
+    };
+    for shard in &shards {
+        let attr = as_shard.attr.with_fid(*shard);
+        make_at(op, &Inode { attr, ..as_shard.clone() }, &inherited, None)?;
+    }
+    if !shards.is_empty() {
+        op.tx.needs_record = true;
+        inode.attr.flags |= ATTR_STRIPED;
+        let stripes = Stripes { hash: place.hash, version: 1, master: place.mdt, shards };
+        inherited.xattrs.push((LMV.to_vec(), stripes.encode()));
+        inherited.mark(&mut inode);
+    }
+    op.enter(at, &inode)?;
+    op.touch(parent.fid(), at.bytes(), 1)?;
+    let name = Place { dir: at.dir, name: at.name.to_vec() };
+    make_at(op, &inode, &inherited, Some(name))?;
+    let layout = inherited.layout;
+    Ok(Answer::Attr(AttrAnswer::new(&inode, 0, Disposition::CREATED, layout)))
+}
+
+/// FIDs of the shards of a new directory.
+fn shards(op: &mut Op<'_, '_>, place: &Where) -> Decided<Vec<Fid>> {
+    let here = op.tx.mdt();
+    let mut shards = Vec::with_capacity(place.shards.len());
+    for (number, mdt) in (1..).zip(&place.shards) {
+        shards.push(match *mdt == here {
+            true => op.state.draw_fid()?,
+            false => op.tx.new_fid(*mdt, number)?,
+        });
+    }
+    Ok(shards)
+}
+
+fn make_at(
+    op: &mut Op<'_, '_>,
+    inode: &Inode,
+    inherited: &Inherited,
+    at: Option<Place>,
+) -> Decided<()> {
+    let made = Made {
+        fid: inode.fid(),
+        inode: inode.encode(),
+        layout: inherited.layout.clone(),
+        xattrs: inherited.xattrs.clone(),
+        at,
+    };
+    if op.tx.is_here(inode.fid()) {
+        op.make(&made)?;
+    }
+    op.tx.updates.push(Update::Make(made));
+    Ok(())
+}
+
+/// Where a new directory goes: as the caller asks, or as its parent's default says.
+fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
+    let here = op.tx.mdt();
+    let asked = op.request.buf(4);
+    let default = default_of(op, parent)?;
+    let is_asked = !asked.is_empty();
+    let wanted = match is_asked {
+        true => Some(Asked::decode(&asked).map_err(|error| error.errno())?),
+        false => default.clone(),
+    };
+    let default = default.and_then(|default| default.handed_on());
+    let plain = Where { mdt: here, shards: Vec::new(), hash: 0, default };
+    // a replay without a record has made it here
+    let Some(wanted) = wanted.filter(|_| op.replay.is_none()) else { return Ok(plain) };
+    let mdts = (op.mdts)();
+    let mdt = master(op, &wanted, parent, is_asked, &mdts);
+    let shards = shard_mdts(&wanted, mdt, &mdts);
+    if let Some(absent) = shards.iter().chain([&mdt]).find(|mdt| !exists(**mdt, here, &mdts)) {
+        tracing::debug!(target: "mdt", mdt = absent, "a directory is wanted on an MDT that is not there");
+        return Err(Errno::ENODEV.into());
+    }
+    Ok(Where { mdt, shards, hash: wanted.hash, ..plain })
+}
+
+fn exists(mdt: u32, here: u32, mdts: &[u32]) -> bool {
+    mdt == here || mdts.contains(&mdt)
+}
+
+/// The MDT of the directory itself.
+fn master(
+    op: &mut Op<'_, '_>,
+    wanted: &Asked,
+    parent: &Inode,
+    is_asked: bool,
+    mdts: &[u32],
+) -> u32 {
+    let here = op.tx.mdt();
+    if let Some(first) = wanted.mdts.first() {
+        return *first;
+    }
+    if wanted.index != BY_SPACE {
+        return wanted.index as u32;
+    }
+    let is_shard = parent.attr.flags & ATTR_SHARD != 0;
+    let spreads = is_asked || (wanted.max_inherit_rr > 0 && !is_shard);
+    if !spreads || mdts.is_empty() {
+        return here;
+    }
+    mdts[op.state.crossed.turn(mdts.len())]
+}
+
+/// MDTs of the shards, none for a plain directory.
+fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> {
+    if !wanted.is_striped() {
+        return Vec::new();
+    }
+    if !wanted.mdts.is_empty() {
+        return wanted.mdts.clone();
+    }
+    let first = mdts.iter().position(|mdt| *mdt == master).unwrap_or(0);
+    let count = match wanted.count {
+        COUNT_ALL => mdts.len(),
+        count if wanted.hash & HASH_OVERSTRIPED != 0 => count as usize,
+        count => mdts.len().min(count as usize),
+    };
+    let shards: Vec<u32> = mdts.iter().cycle().skip(first).take(count).copied().collect();
+    if shards.len() > 1 { shards } else { Vec::new() }
+}
+
+/// A directory's default for new subdirectories.
+pub(crate) fn default_of(op: &Op<'_, '_>, dir: &Inode) -> Decided<Option<Asked>> {
+    if !op.tx.is_here(dir.fid()) {
+        return Ok(None);
+    }
+    let Some(stored) = op.tx.view.get(Table::Xattrs, &keys::xattr(dir.fid(), DMV))? else {
+        return Ok(None);
+    };
+    Asked::decode(&stored).map(Some).map_err(|_| OpError::Broken("default striping"))
+}
+
+/// The shards of a directory, none if it is not striped.
+pub(crate) fn shards_of(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Vec<Fid>> {
+    if dir.attr.flags & ATTR_STRIPED == 0 {
+        return Ok(Vec::new());
+    }
+    let stored = if op.tx.is_here(dir.fid()) {
+        op.tx.view.get(Table::Xattrs, &keys::xattr(dir.fid(), LMV))?.unwrap_or_default()
+    } else {
+        match op.tx.fact(Key::Inode(dir.fid()), true)? {
+            Fact::Inode { stripes, .. } => stripes,
+            _ => Vec::new(),
+        }
+    };
+    let stripes = Stripes::decode(&stored).map_err(|_| OpError::Broken("striping"))?;
+    Ok(stripes.shards)
+}
+
+/// Whether a directory and its shards have no names.
+pub(crate) fn is_empty(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<bool> {
+    let shards = shards_of(op, dir)?;
+    for fid in [&[dir.fid()][..], &shards].concat() {
+        op.tx.foresee(Key::Empty(fid), true);
+        op.tx.foresee(Key::Inode(fid), true);
+    }
+    let mut empty = op.tx.is_empty(dir.fid())?;
+    for shard in &shards {
+        empty &= op.tx.is_empty(*shard)?;
+    }
+    Ok(empty)
+}
+
+/// The shards of a directory that loses its name go with it.
+pub(crate) fn drop_shards(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<()> {
+    for fid in shards_of(op, dir)? {
+        op.rename_file(Named { fid, gets: None, loses: None, links: -2, moves: false })?;
+    }
+    Ok(())
+}
+
+/// What changed of a striped directory changes of its shards as well. To be called when the change
+/// is in the operation's set.
+pub(crate) fn spread(op: &mut Op<'_, '_>, dir: &Inode, sets_times: bool) -> Decided<()> {
+    let shards = shards_of(op, dir)?;
+    if shards.is_empty() {
+        return Ok(());
+    }
+    shards.iter().for_each(|shard| op.tx.foresee(Key::Inode(*shard), true));
+    let mut xattrs = Vec::new();
+    for name in SHARED {
+        xattrs.push((name.to_vec(), stored(op, dir.fid(), name)?));
+    }
+    let layout = op.tx.layout_record(dir)?;
+    let attr = &dir.attr;
+    let times = |sec, nsec| sets_times.then_some((sec, nsec));
+    for fid in shards.into_iter().chain([dir.fid()]) {
+        let own = Own {
+            fid,
+            mode: attr.mode,
+            uid: attr.uid,
+            gid: attr.gid,
+            projid: attr.projid,
+            atime: times(attr.atime, attr.atime_nsec),
+            mtime: times(attr.mtime, attr.mtime_nsec),
+            layout: layout.clone(),
+            xattrs: xattrs.clone(),
+        };
+        if op.tx.is_here(fid) {
+            op.own(&own)?;
+        } else {
+            op.tx.inode(fid)?;
+        }
+        op.tx.updates.push(Update::Own(own));
+    }
+    Ok(())
+}
+
+/// An attribute as the operation leaves it, empty if there is none.
+fn stored(op: &Op<'_, '_>, fid: Fid, name: &[u8]) -> Decided<Vec<u8>> {
+    let key = keys::xattr(fid, name);
+    let changed = op.tx.set.changes.iter().rev();
+    let mut changed = changed.filter(|(table, at, _)| *table == Table::Xattrs && *at == key);
+    if let Some((_, _, value)) = changed.next() {
+        return Ok(value.clone().unwrap_or_default());
+    }
+    Ok(op.tx.view.get(Table::Xattrs, &key)?.unwrap_or_default())
+}
+
+impl Op<'_, '_> {
+    /// Mode, owner, lists and defaults of a directory, or of a shard of it.
+    pub(crate) fn own(&mut self, own: &Own) -> Decided<()> {
+        let mut inode = self.tx.inode(own.fid)?;
+        inode.attr.mode = inode.attr.file_type() | own.mode & 0o7777;
+        (inode.attr.uid, inode.attr.gid, inode.attr.projid) = (own.uid, own.gid, own.projid);
+        if let Some((sec, nsec)) = own.atime {
+            (inode.attr.atime, inode.attr.atime_nsec) = (sec, nsec);
+        }
+        if let Some((sec, nsec)) = own.mtime {
+            (inode.attr.mtime, inode.attr.mtime_nsec) = (sec, nsec);
+        }
+        inode.attr.set_ctime(self.tx.now);
+        let mut inherited = Inherited { xattrs: Vec::new(), layout: own.layout.clone() };
+        inode.flags &= !(INODE_HAS_LAYOUT | Inherited::LISTS);
+        match own.layout.is_empty() {
+            true => self.tx.set.delete(Table::Layouts, own.fid.to_key()),
+            false => self.tx.set.put(Table::Layouts, own.fid.to_key(), own.layout.clone()),
+        }
+        for (name, value) in &own.xattrs {
+            let key = keys::xattr(own.fid, name);
+            if value.is_empty() {
+                self.tx.set.delete(Table::Xattrs, key);
+            } else {
+                self.tx.set.put(Table::Xattrs, key, value.clone());
+                inherited.xattrs.push((name.clone(), value.clone()));
+            }
+        }
+        inherited.mark(&mut inode);
+        self.change(inode);
+        Ok(())
+    }
+}
+
+/// The value of `lustre.lmv` or `lustre.dmv`.
+pub(crate) fn value(op: &Op<'_, '_>, dir: &Inode, name: &[u8]) -> Decided<Answer> {
+    let stored = op.tx.view.get(Table::Xattrs, &keys::xattr(dir.fid(), name))?;
+    Ok(Answer::data(stored.ok_or(Errno::ENODATA)?))
+}
+
+/// Sets a directory's default for new subdirectories; an empty value removes it.
+pub(crate) fn set_default(op: &mut Op<'_, '_>, dir: &mut Inode, value: &Bytes) -> Decided<()> {
+    if !dir.attr.is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    let key = keys::xattr(dir.fid(), DMV);
+    if value.is_empty() {
+        op.tx.set.delete(Table::Xattrs, key);
+        return Ok(());
+    }
+    let asked = Asked::decode(value).map_err(|error| error.errno())?;
+    let (here, mdts) = (op.tx.mdt(), (op.mdts)());
+    let first = (asked.index != BY_SPACE).then_some(asked.index as u32);
+    let mut named = asked.mdts.iter().copied().chain(first);
+    if op.replay.is_none() && named.any(|mdt| !exists(mdt, here, &mdts)) {
+        return Err(Errno::ENODEV.into());
+    }
+    op.tx.set.put(Table::Xattrs, key, asked.encode());
+    Inherited { xattrs: vec![(DMV.to_vec(), Vec::new())], layout: Vec::new() }.mark(dir);
+    Ok(())
+}
+
+/// Whether programs see an attribute.
+pub(crate) fn is_shown(name: &[u8]) -> bool {
+    name != LMV && name != DMV
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_begin_with_the_directorys_own_mdt_and_are_no_more_than_there_are_mdts() {
+        let asked = |count| Asked { count, ..Asked::default() };
+        assert_eq!(shard_mdts(&asked(2), 1, &[0, 1, 2]), [1, 2]);
+        assert_eq!(shard_mdts(&asked(9), 2, &[0, 1, 2]), [2, 0, 1]);
+        assert_eq!(shard_mdts(&asked(COUNT_ALL), 0, &[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(shard_mdts(&asked(1), 0, &[0, 1, 2]), []);
+        assert_eq!(shard_mdts(&asked(4), 0, &[0]), [], "one shard is a plain directory");
+        let over = Asked { hash: asked(1).hash | HASH_OVERSTRIPED, ..asked(3) };
+        assert_eq!(shard_mdts(&over, 0, &[0, 1]), [0, 1, 0]);
+        let listed = Asked { mdts: vec![3, 1], ..asked(2) };
+        assert_eq!(
+            shard_mdts(&listed, 3, &[0, 1]),
+            [3, 1],
+            "whether they exist is asked elsewhere"
+        );
+    }
+}
