@@ -35,8 +35,6 @@ pub(crate) const OWNERS_MAX: usize = 65_536;
 /// Clients that are fenced, the oldest go first: 100 bytes of memory each. A day in which 10,000
 /// nodes die six times does not fill it.
 pub(crate) const FENCES_MAX: usize = 65_536;
-/// MDTs of a file system: as many as the MGS takes.
-pub(crate) const MDTS_MAX: u32 = 256;
 /// Longest `commit_interval_ms`: more than this is lost work, not batching.
 pub(crate) const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
 /// Client nodes of `export_stats`.

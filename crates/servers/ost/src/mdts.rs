@@ -10,9 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use osd::{StoreError, Table, View, WriteSet};
-use types::ClientId;
+use types::{ClientId, MDTS_MAX};
 
-use crate::limits::MDTS_MAX;
 use crate::record::{META_MDT, Owner, mdt_key};
 
 /// Pure: the caller keeps the table in step.

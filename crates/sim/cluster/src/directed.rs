@@ -9,7 +9,7 @@
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **layouts**, **migrations**, **on_open**: see the modules.
+//!   **layouts**, **migrations**, **on_open**, **matrix**: see the modules.
 
 mod damaged;
 mod dead;
@@ -20,6 +20,7 @@ mod killed;
 mod layouts;
 mod leases;
 mod lost;
+mod matrix;
 mod migrations;
 mod on_open;
 mod told;
@@ -56,7 +57,7 @@ const O_EXCL: u32 = 0o200;
 
 pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Script) -> Report {
     let (rng, bugs) = (cluster.sim.rng(), scenario.bugs().fuse);
-    let mut stage = Stage { cluster, rng, bugs, nodes: 0, ops: 0, restarts: 0 };
+    let mut stage = Stage { cluster, rng, bugs, nodes: 0, ops: 0, restarts: 0, points: 0 };
     let failure = match script {
         Script::Share => stage.share(),
         Script::Late => stage.late(),
@@ -72,6 +73,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
         Script::OnOpen => stage.on_open(),
+        Script::Matrix => stage.matrix(seed),
     };
     Report {
         seed,
@@ -80,7 +82,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         races: 0,
         restarts: stage.restarts,
         power_cuts: 0,
-        crash_points: 0,
+        crash_points: stage.points,
         swaps: 0,
         faults: cluster.sim.faults(),
         on_disk: cluster.is_on_disk(),
@@ -130,6 +132,8 @@ struct Stage<'a> {
     nodes: u32,
     ops: u64,
     restarts: u32,
+    /// Of them at a point.
+    points: u32,
 }
 
 impl Stage<'_> {

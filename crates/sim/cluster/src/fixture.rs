@@ -59,7 +59,7 @@ impl Cluster {
             ..SimConfig::default()
         };
         let sim = Sim::new(seed, config);
-        let mdts = (0..scenario.mdts(seed)).map(TargetId::mdt);
+        let mdts = (0..scenario.mdt_count(seed)).map(TargetId::mdt);
         let osts = (0..scenario.osts).map(TargetId::ost);
         let targets = [TargetId::MGT].into_iter().chain(mdts).chain(osts);
         let addrs: Vec<_> = targets

@@ -35,6 +35,11 @@ pub(crate) fn after_recoveries(cluster: &Cluster) {
     }
 }
 
+/// Whether no operation of several MDTs is left undone.
+pub(crate) fn is_done(cluster: &Cluster) -> bool {
+    images(cluster).is_some_and(|images| fsck::left(&images).is_empty())
+}
+
 /// Nothing is under way: records fit together, and no operation is left undone.
 ///
 /// # Panics

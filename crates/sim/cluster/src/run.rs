@@ -8,7 +8,7 @@ use client::{Client, Ctx};
 use env_sim::{NodeHandle, Rng};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
-use oracle::{Runner, read_entries, test_ctx, verify_tree};
+use oracle::{Placing, Runner, mkdir_at, read_entries, test_ctx, verify_tree};
 use types::{Fid, Span};
 
 use crate::fixture::Cluster;
@@ -165,8 +165,10 @@ impl<'a> Run<'a> {
             self.ask(&node, "set-up", &maker, async |client| begin_at_mdt(client).await)?;
         }
         let count = self.scenario.clients * self.scenario.users;
-        let bases =
-            self.ask(&node, "set-up", &maker, async move |client| make_bases(client, count).await)?;
+        let mdts = self.cluster.mdt_count();
+        let bases = self.ask(&node, "set-up", &maker, async move |client| {
+            make_bases(client, count, mdts).await
+        })?;
         if self.scenario.races {
             let arena = self.ask(&node, "set-up", &maker, async |client| {
                 races::make_arena(client).await.map_err(|error| error.to_string())
@@ -200,11 +202,12 @@ impl<'a> Run<'a> {
     fn put_to_work(&mut self, index: u32, node: &NodeHandle, client: &Client, bases: &[Fid]) {
         let ops =
             u64::from(self.scenario.ops.div_ceil(self.scenario.clients * self.scenario.users));
+        let mdts = self.cluster.mdt_count();
         for user in 0..self.scenario.users {
             let number = index * self.scenario.users + user;
             let base = bases[number as usize];
             let name = format!("user {index}.{user}");
-            let runner = Runner::new(client.clone(), base);
+            let runner = Runner::new(client.clone(), base).placing(Placing::InTurn(mdts));
             let (rng, what) = (self.rng.fork(), (ops, &self.plan));
             self.users.push(User::start((number, &name), node, runner, rng, what));
         }
@@ -421,11 +424,13 @@ pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> 
     fsck::at_peace(cluster)
 }
 
-async fn make_bases(client: &Client, count: u32) -> Result<Vec<Fid>, String> {
+/// Directories of users, in turn on all MDTs.
+async fn make_bases(client: &Client, count: u32, mdts: u32) -> Result<Vec<Fid>, String> {
     let mut bases = Vec::new();
     for index in 0..count {
         let name = format!("user{index}");
-        let made = client.mkdir(&test_ctx(), Fid::ROOT, name.as_bytes(), 0o755).await;
+        let at = (Fid::ROOT, name.as_bytes());
+        let made = mkdir_at(client, &test_ctx(), at, 0o755, index % mdts).await;
         bases.push(made.map_err(|error| error.to_string())?.fid());
     }
     Ok(bases)

@@ -40,6 +40,8 @@ pub enum Script {
     Migrations,
     /// A small file is overwritten while others have bytes of it that came with their opens.
     OnOpen,
+    /// An MDT dies at every point of an operation of several MDTs.
+    Matrix,
 }
 
 /// Where servers keep what they have.
@@ -331,6 +333,27 @@ impl Scenario {
         }
     }
 
+    /// The same as [`Scenario::shared`] over several MDTs, each with directories of its own.
+    #[must_use]
+    pub fn mdts() -> Scenario {
+        Scenario { name: "mdts", mdts: (2, 4), ..Scenario::shared() }
+    }
+
+    /// The same as [`Scenario::storm`] over several MDTs: trees of users are spread over them.
+    /// Without a blackout, because each MDT has a history of its own: all of them together may come
+    /// back to a state that never was.
+    #[must_use]
+    pub fn forest() -> Scenario {
+        Scenario { name: "forest", mdts: (2, 4), blackout: false, ..Scenario::storm() }
+    }
+
+    /// MDTs that die at every point of operations of several MDTs.
+    #[must_use]
+    pub fn matrix() -> Scenario {
+        let script = Some(Script::Matrix);
+        Scenario { name: "matrix", script, mdts: (3, 3), osts: 1, ..Scenario::calm() }
+    }
+
     /// Writes of a client that was given up.
     #[must_use]
     pub fn fence() -> Scenario {
@@ -371,7 +394,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 24] = [
+    pub const NAMES: [&str; 27] = [
         "calm",
         "storm",
         "kills",
@@ -396,6 +419,9 @@ impl Scenario {
         "layouts",
         "migrations",
         "on_open",
+        "mdts",
+        "forest",
+        "matrix",
     ];
 
     #[must_use]
@@ -425,6 +451,9 @@ impl Scenario {
             "layouts" => Scenario::layouts(),
             "migrations" => Scenario::migrations(),
             "on_open" => Scenario::on_open(),
+            "mdts" => Scenario::mdts(),
+            "forest" => Scenario::forest(),
+            "matrix" => Scenario::matrix(),
             _ => return None,
         })
     }
@@ -454,7 +483,7 @@ impl Scenario {
     }
 
     /// How many MDTs there are.
-    pub(crate) fn mdts(&self, seed: u64) -> u32 {
+    pub(crate) fn mdt_count(&self, seed: u64) -> u32 {
         let (least, most) = self.mdts;
         least + (SplitMix64::new(seed ^ MDTS_SALT).bits() % u64::from(most - least + 1)) as u32
     }

@@ -76,6 +76,11 @@ impl Resolve for Plan {
         let target = target.dom_of().unwrap_or(target);
         self.addrs.iter().filter(|(id, _)| *id == target).map(|(_, addr)| *addr).collect()
     }
+
+    fn mdts(&self) -> Vec<u32> {
+        let mdts = self.addrs.iter().filter(|(id, _)| id.kind == TargetKind::Mdt);
+        mdts.map(|(id, _)| id.index).collect()
+    }
 }
 
 /// A server, running or not.

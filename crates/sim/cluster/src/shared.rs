@@ -182,8 +182,10 @@ impl<'a> Run<'a> {
         let node = self.cluster.client_node("maker", 101);
         let maker = self.cluster.mount(&node);
         let has_components = self.has_components;
+        let places = self.places();
         let arena = self.ask(&node, "set-up", &maker, async move |client| {
-            board::make_arena(client, has_components).await.map_err(|error| error.to_string())
+            let made = board::make_arena(client, has_components, &places).await;
+            made.map_err(|error| error.to_string())
         })?;
         self.board.borrow_mut().arena = arena;
         if self.scenario.diaries {
@@ -197,6 +199,13 @@ impl<'a> Run<'a> {
         self.leave(&node, maker);
         (0..self.nodes.len()).for_each(|index| self.put_to_work(index));
         Ok(())
+    }
+
+    /// The MDTs of the directories.
+    fn places(&mut self) -> Vec<u32> {
+        let mdts = self.cluster.mdt_count();
+        let first = if mdts == 1 { 0 } else { self.rng.below(u64::from(mdts)) as u32 };
+        board::places(mdts, first)
     }
 
     fn put_to_work(&mut self, index: usize) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use wire::Attr;
 
 use crate::model::{Expect, Model, Node};
-use crate::op::xattr_name;
+use crate::op::{Op, xattr_name};
 use crate::run::Answer;
 
 /// Whether `answer` is what the model expects; else what is wrong with it.
@@ -47,6 +47,19 @@ pub(crate) fn compare(
         }
         (expect, Ok(answer)) => Err(format!("answered {answer:?}, expected {expect:?}")),
     }
+}
+
+/// Carries `op` out in the model. Says whether that explains the answer, if there is one.
+///
+/// # Errors
+/// Where the answer is another one.
+pub fn explains(
+    model: &mut Model,
+    op: &Op,
+    answer: Option<&Result<Answer, client::Error>>,
+) -> Result<(), String> {
+    let expect = model.apply(op);
+    answer.map_or(Ok(()), |answer| compare(model, &expect, answer))
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, found: &T, expected: &T) -> Result<(), String> {

@@ -14,17 +14,20 @@ mod generate;
 pub mod history;
 mod model;
 mod op;
+mod place;
 mod run;
 mod shrink;
 mod verify;
 
+pub use check::explains;
 pub use generate::{Taste, next_op};
 pub use model::{BLOCK_BYTES, Body, Expect, Ino, Model, Node, ROOT, Slot, Unsynced};
 pub use op::{
     EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern,
     xattr_name,
 };
-pub use run::{Answer, Mirror, Mismatch, Runner, read_entries, read_names, test_ctx};
+pub use place::mkdir_at;
+pub use run::{Answer, Mirror, Mismatch, Placing, Runner, read_entries, read_names, test_ctx};
 pub use shrink::shrink;
 pub use verify::{read_file, read_summary, verify_tree};
 

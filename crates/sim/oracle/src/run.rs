@@ -12,6 +12,7 @@ use types::{Errno, Fid, Timespec};
 use wire::Attr;
 
 use crate::check::compare;
+use crate::mkdir_at;
 use crate::model::{Expect, Ino, Model, ROOT};
 use crate::op::{Op, Path, pattern, xattr_name};
 
@@ -155,6 +156,32 @@ pub struct Runner {
     mirror: Rc<RefCell<Mirror>>,
     files: BTreeMap<u8, File>,
     index: usize,
+    placing: Placing,
+}
+
+/// On which MDTs a runner makes its directories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placing {
+    /// On that of the directory above, or as that one says.
+    Default,
+    /// In turn on so many.
+    InTurn(u32),
+    /// On the one whose number the name ends with.
+    Named,
+}
+
+impl Placing {
+    /// The MDT for the directory that the `index`th operation makes.
+    fn of(self, index: usize, name: &[u8]) -> Option<u32> {
+        match self {
+            Placing::Default | Placing::InTurn(..=1) => None,
+            Placing::InTurn(mdts) => Some(index as u32 % mdts),
+            Placing::Named => {
+                let last = char::from(*name.last()?);
+                last.to_digit(10)
+            }
+        }
+    }
 }
 
 /// The user of the tests: root, no umask.
@@ -168,7 +195,23 @@ impl Runner {
     #[must_use]
     pub fn new(client: Client, base: Fid) -> Runner {
         let mirror = Rc::new(RefCell::new(Mirror::new(base)));
-        Runner { client, ctx: test_ctx(), base, mirror, files: BTreeMap::new(), index: 0 }
+        let (ctx, files) = (test_ctx(), BTreeMap::new());
+        Runner { client, ctx, base, mirror, files, index: 0, placing: Placing::Default }
+    }
+
+    /// The same, with its directories on these MDTs.
+    #[must_use]
+    pub fn placing(self, placing: Placing) -> Runner {
+        Runner { placing, ..self }
+    }
+
+    /// Carries `op` out in the real world alone.
+    ///
+    /// # Errors
+    /// The client's error.
+    pub async fn call(&mut self, op: &Op) -> Result<Answer, client::Error> {
+        self.index += 1;
+        self.perform(op).await
     }
 
     /// The model's side, shared.
@@ -252,8 +295,11 @@ impl Runner {
         let (client, ctx) = (self.client.clone(), self.ctx.clone());
         Ok(match op {
             Op::Mkdir { path, mode } => {
-                let (parent, name) = self.place(path).await?;
-                attr(client.mkdir(&ctx, parent, name, *mode).await?)
+                let at = self.place(path).await?;
+                attr(match self.placing.of(self.index, at.1) {
+                    None => client.mkdir(&ctx, at.0, at.1, *mode).await?,
+                    Some(mdt) => mkdir_at(&client, &ctx, at, *mode, mdt).await?,
+                })
             }
             Op::Mkfifo { path, mode } => {
                 let (parent, name) = self.place(path).await?;

@@ -3,11 +3,13 @@
 mod check;
 mod df;
 mod find;
+mod getdirstripe;
 mod getname;
 mod getstripe;
 mod ids;
 mod migrate;
 mod pool;
+mod setdirstripe;
 mod setstripe;
 mod targets;
 
@@ -24,7 +26,7 @@ use crate::Failed;
     version,
     infer_long_args = true,
     arg_required_else_help = true,
-    after_help = "Exit status: 0, or the first error's number; 2 for wrong usage.\n\nExamples:\n  lfs setstripe -c 4 -S 1m DIR    new files in DIR go over four OSTs\n  lfs getstripe FILE              where the bytes of FILE are\n  lfs df -h /mnt/nacre            space of each target"
+    after_help = "Exit status: 0, or the first error's number; 2 for wrong usage.\n\nExamples:\n  lfs setstripe -c 4 -S 1m DIR    new files in DIR go over four OSTs\n  lfs getstripe FILE              where the bytes of FILE are\n  lfs mkdir -i 2 DIR              a directory on another MDT\n  lfs df -h /mnt/nacre            space of each target"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -39,6 +41,12 @@ enum Command {
     Migrate(migrate::Args),
     /// Show layouts.
     Getstripe(getstripe::Args),
+    /// Make directories on chosen MDTs, or set where new ones go.
+    Mkdir(setdirstripe::Args),
+    /// The same as mkdir, by its other name.
+    Setdirstripe(setdirstripe::Args),
+    /// Show on which MDTs directories are.
+    Getdirstripe(getdirstripe::Args),
     /// Show space or inodes of each target.
     Df(df::Args),
     /// Show FIDs of paths.
@@ -68,13 +76,16 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::Setstripe(args) => setstripe::run(&args),
         Command::Migrate(args) => migrate::run(&args),
         Command::Getstripe(args) => getstripe::run(&args),
+        Command::Mkdir(args) => setdirstripe::run(&args, "lfs mkdir"),
+        Command::Setdirstripe(args) => setdirstripe::run(&args, "lfs setdirstripe"),
+        Command::Getdirstripe(args) => getdirstripe::run(&args),
         Command::Df(args) => df::run(&args),
         Command::Path2fid(args) => ids::path2fid(&args),
         Command::Fid2path(args) => ids::fid2path(&args),
         Command::Osts(args) => targets::run(targets::Kind::Osts, &args),
         Command::Mdts(args) => targets::run(targets::Kind::Mdts, &args),
         Command::PoolList(args) => pool::list(&args),
-        Command::Find(args) => args.check_mdts().and_then(|()| find::run(&args)),
+        Command::Find(args) => find::run(&args),
         Command::Getname(args) => getname::run(&args),
         Command::Check(args) => check::run(&args),
     }

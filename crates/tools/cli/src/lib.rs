@@ -9,6 +9,7 @@ mod failure;
 mod form;
 pub mod lctl;
 pub mod lfs;
+mod lmv;
 mod lov;
 pub mod lst;
 mod mountpoint;

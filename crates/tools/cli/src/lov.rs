@@ -38,7 +38,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     get(path, XATTR)
 }
 
-fn get(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
+/// The value of an xattr of `path`.
+pub(crate) fn get(path: &Path, name: &str) -> io::Result<Option<Vec<u8>>> {
     let mut value = vec![0; VALUE_BYTES_MAX];
     match rustix::fs::getxattr(c_path(path)?.as_c_str(), name, value.as_mut_slice()) {
         Ok(len) => {

@@ -79,6 +79,18 @@ pub enum Ask {
         /// What `lustre.lov` would be set to.
         striping: Vec<u8>,
     },
+    /// Makes a directory on MDTs of the asker's choice; it must not exist (clients only).
+    Mkdir {
+        /// Path of its directory, from the root of the file system.
+        dir: String,
+        name: String,
+        /// Permissions, to which the umask is applied.
+        mode: u32,
+        /// The asker's umask.
+        umask: u32,
+        /// What `lustre.dmv` would be set to.
+        striping: Vec<u8>,
+    },
     /// Begins to move a file into other objects (clients only). It is given up where nobody asks
     /// for its state any more.
     Migrate {
@@ -167,7 +179,7 @@ pub enum Reply {
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
     /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name),
-    /// [`Ask::Path2fid`], [`Ask::Create`] and [`Ask::Fid2path`].
+    /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

@@ -31,8 +31,8 @@ pub(crate) struct Deliveries {
     under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
     /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
     asked: RefCell<BTreeMap<u32, Instance>>,
-    /// Other MDTs know that operations below are done.
-    told: RefCell<BTreeMap<u32, u64>>,
+    /// Runs of other MDTs know that operations below are done. A later run may have lost that.
+    told: RefCell<BTreeMap<u32, (Instance, u64)>>,
     /// A part was executed, or became durable.
     moved: Notify,
 }
@@ -180,22 +180,22 @@ impl Mdt {
             let crossed = &self.engine.state.borrow().crossed;
             (crossed.own_mark(), crossed.peers.clone())
         };
-        if peers.is_empty() {
-            return;
-        }
-        let behind = |mdt: &u32| self.deliveries.told.borrow().get(mdt).is_none_or(|m| *m < mark);
-        let behind: Vec<u32> = peers.into_iter().filter(behind).collect();
+        let Some(endpoint) = self.osts.as_ref().filter(|_| !peers.is_empty()) else { return };
+        let is_behind = |mdt: &u32| {
+            let instance = endpoint.remote(TargetId::mdt(*mdt)).instance();
+            self.deliveries.told.borrow().get(mdt).is_none_or(|told| *told < (instance, mark))
+        };
+        let behind: Vec<u32> = peers.into_iter().filter(is_behind).collect();
         if self.engine.state.borrow().crossed.mark(here) < mark {
             if let Err(errno) = self.forget_done(here, mark).await {
                 tracing::warn!(target: "mdt", %errno, "records of operations that are done stay");
                 return;
             }
         }
-        let Some(endpoint) = &self.osts else { return };
         for mdt in behind {
             let done = Done { mdt: here, below: mark, ..Done::default() };
-            if say(endpoint, mdt, &done).await {
-                self.deliveries.told.borrow_mut().insert(mdt, mark);
+            if let Some(instance) = say(endpoint, mdt, &done).await {
+                self.deliveries.told.borrow_mut().insert(mdt, (instance, mark));
             }
         }
     }
@@ -215,10 +215,11 @@ async fn bring(
     Ok((Instance(answer.reply.header.instance), Transno(below.last_committed)))
 }
 
-/// Tells an MDT what is over; says whether it heard.
-pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> bool {
+/// Tells an MDT what is over; returns the run that heard it.
+pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> Option<Instance> {
     let body: Bytes = updates::encode(done).into();
     let mut call = Call::new(Opcode::MdtUpdatesDone, vec![Bytes::new(), body]);
     call.patience = Some(DELIVER_PATIENCE);
-    endpoint.remote(TargetId::mdt(mdt)).call(call).await.is_ok()
+    let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await.ok()?;
+    Some(Instance(answer.reply.header.instance))
 }

@@ -274,7 +274,10 @@ pub(crate) fn done<'a>(
             let over = mdt.engine.state.borrow_mut().crossed.instance_over(done.mdt, done.instance);
             over.into_iter().for_each(|id| mdt.free_here(id));
         }
-        if !mdt.exports.is_recovering() {
+        if done.below > 0 {
+            if mdt.exports.is_recovering() {
+                return Err(Errno::EAGAIN); // others may still ask for what is done
+            }
             mdt.forget_done(done.mdt, done.below).await?;
         }
         Ok(Reply::ok(&incoming.request.header, Vec::new()))

@@ -106,7 +106,7 @@ impl Mdt {
             let (mdt, endpoint, done) = (self.clone(), endpoint.clone(), done.clone());
             // one that is away has nothing reserved when it returns
             self.env.spawn("mdt_instance", async move {
-                while !mdt.is_stopped() && !say(&endpoint, peer, &done).await {
+                while !mdt.is_stopped() && say(&endpoint, peer, &done).await.is_none() {
                     mdt.env.sleep(DELIVER_PAUSE).await;
                 }
             });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::Fid;
 use wire::attr::{ATTR_SHARD, S_IFDIR};
+use wire::updates::Record;
 
 use super::image::{Entry, Image};
 use crate::record::{INODE_HAS_LAYOUT, INODE_ORPHAN, Inode};
@@ -18,6 +19,7 @@ pub(super) fn check(image: &Image) -> Vec<String> {
     check.are_there("orphan", &image.orphans);
     check.are_there("attributes of", &image.with_xattrs);
     check.layouts();
+    check.records();
     check.bad
 }
 
@@ -143,6 +145,18 @@ impl Check<'_> {
     fn are_there(&mut self, what: &str, fids: &BTreeSet<Fid>) {
         let missing = fids.iter().filter(|fid| !self.image.inodes.contains_key(fid));
         self.bad.extend(missing.map(|fid| format!("{what} {fid}, which is not there")));
+    }
+
+    /// What is done everywhere has no record.
+    fn records(&mut self) {
+        let mark = |mdt: u32| self.image.marks.get(&mdt).copied().unwrap_or(0);
+        let done =
+            self.image.records.iter().filter(|record| record.id.number < mark(record.id.mdt));
+        let text = |record: &Record| {
+            let (number, mdt) = (record.id.number, record.id.mdt);
+            format!("operation {number:#x} of MDT {mdt} is done and has a record")
+        };
+        self.bad.extend(done.map(text));
     }
 
     fn layouts(&mut self) {

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use layout::dir::Stripes;
 use osd::{StoreError, Table, View};
 use types::Fid;
 use wire::updates::{self, OpId, Record};
 
+use crate::cross::peer::LMV;
 use crate::keys;
 use crate::record::{DirentRecord, Inode};
 
@@ -37,7 +39,11 @@ pub struct Image {
     pub(super) orphans: BTreeSet<Fid>,
     pub(super) with_xattrs: BTreeSet<Fid>,
     pub(super) with_layouts: BTreeSet<Fid>,
+    /// Shards of striped directories.
+    pub(super) stripes: BTreeMap<Fid, Vec<Fid>>,
     pub(super) records: Vec<Record>,
+    /// Operations of an MDT below this number are done everywhere.
+    pub(super) marks: BTreeMap<u32, u64>,
     /// Records that cannot be read.
     pub(super) broken: Vec<String>,
 }
@@ -75,7 +81,10 @@ impl Image {
         pairs(Table::Links)?.into_iter().for_each(|pair| image.take_link(pair));
         pairs(Table::Updates)?.iter().for_each(|pair| image.take_record(pair));
         image.orphans = fids(pairs(Table::Orphans)?);
-        image.with_xattrs = fids(pairs(Table::Xattrs)?);
+        let xattrs = pairs(Table::Xattrs)?;
+        xattrs.iter().for_each(|pair| image.take_stripes(pair));
+        image.with_xattrs = fids(xattrs);
+        pairs(Table::Meta)?.iter().for_each(|pair| image.take_mark(pair));
         image.with_layouts = fids(pairs(Table::Layouts)?);
         Ok(image)
     }
@@ -105,6 +114,26 @@ impl Image {
                 self.links.push(Link { fid, dir, cookie, name });
             }
             _ => self.broken.push(format!("no back-link under {key:?}")),
+        }
+    }
+
+    fn take_stripes(&mut self, (key, value): &Pair) {
+        let Some(dir) = Fid::from_key(key).filter(|dir| *key == keys::xattr(*dir, LMV)) else {
+            return;
+        };
+        match Stripes::decode(value) {
+            Ok(stripes) => drop(self.stripes.insert(dir, stripes.shards)),
+            Err(_) => self.broken.push(format!("the striping of {dir} cannot be read")),
+        }
+    }
+
+    fn take_mark(&mut self, (key, value): &Pair) {
+        let Some(mdt) = key.strip_prefix(keys::META_DONE) else { return };
+        let mdt = mdt.try_into().map(u32::from_be_bytes);
+        let below = value[..].try_into().map(u64::from_le_bytes);
+        match (mdt, below) {
+            (Ok(mdt), Ok(below)) => drop(self.marks.insert(mdt, below)),
+            _ => self.broken.push(format!("no mark under {key:?}")),
         }
     }
 

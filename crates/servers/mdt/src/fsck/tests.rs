@@ -1,5 +1,6 @@
 //! Damage made by hand: each rule finds it.
 
+use layout::dir::Stripes;
 use osd::{Table, WriteSet};
 use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, Timespec};
 use wire::Attr;
@@ -7,6 +8,7 @@ use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
 use wire::updates::{self, Named, OpId, Part, Record, Update};
 
 use super::*;
+use crate::cross::peer::LMV;
 use crate::keys;
 use crate::record::{DirentRecord, INODE_ORPHAN, Inode};
 
@@ -232,25 +234,52 @@ fn a_rename_that_left_both_names_or_none_is_a_breach() {
 }
 
 #[test]
-fn a_shard_needs_a_striped_parent_and_no_name() {
-    let shard = |stores: &mut Stores, at: Fid, parent: Fid| {
-        stores.inode_with(at, (S_IFDIR, ATTR_SHARD, 0), (2, 0), parent);
+fn a_shard_is_listed_by_its_directory_and_has_no_name() {
+    let shard = |stores: &mut Stores, at: Fid| {
+        stores.inode_with(at, (S_IFDIR, ATTR_SHARD, 0), (2, 0), fid(0, 1));
     };
-    let striped = |stores: &mut Stores| {
+    let striped = |stores: &mut Stores, shards: &[Fid]| {
+        let stripes = Stripes { hash: 4, version: 1, master: 0, shards: shards.to_vec() };
+        stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
         stores.inode_with(fid(0, 1), (S_IFDIR, ATTR_STRIPED, 0), (2, 0), Fid::ROOT);
     };
     let fine = after(|stores| {
-        striped(stores);
-        shard(stores, fid(1, 7), fid(0, 1));
+        striped(stores, &[fid(1, 7), fid(2, 7)]);
+        shard(stores, fid(1, 7));
+        shard(stores, fid(2, 7));
     });
     assert_eq!(fine, "");
-    let plain = after(|stores| shard(stores, fid(1, 7), fid(0, 1)));
-    assert!(plain.contains("which is not striped"), "{plain}");
+    let unlisted = after(|stores| {
+        striped(stores, &[fid(1, 7)]);
+        shard(stores, fid(1, 7));
+        shard(stores, fid(2, 7));
+    });
+    assert_eq!(
+        unlisted,
+        format!("{} is a shard of {}, which does not list it", fid(2, 7), fid(0, 1))
+    );
+    let missing = after(|stores| {
+        striped(stores, &[fid(1, 7), fid(2, 7)]);
+        shard(stores, fid(1, 7));
+    });
+    assert_eq!(missing, format!("{} lists {}, which is no shard of it", fid(0, 1), fid(2, 7)));
     let named = after(|stores| {
-        striped(stores);
+        striped(stores, &[fid(2, 1)]);
         stores.inode_with(fid(2, 1), (S_IFDIR, ATTR_SHARD, 0), (2, 3), Fid::ROOT);
     });
     assert!(named.contains("is a shard and has a name in"), "{named}");
+}
+
+#[test]
+fn a_record_of_an_operation_that_is_done_is_a_breach() {
+    let mark = |below: u64| {
+        move |stores: &mut Stores| {
+            stores.record(1, fid(2, 5));
+            stores.0[1].put(Table::Meta, keys::of_mdt(keys::META_DONE, 1), below.to_le_bytes());
+        }
+    };
+    assert_eq!(after(mark(7)), "");
+    assert_eq!(after(mark(8)), "operation 0x7 of MDT 1 is done and has a record");
 }
 
 #[test]

@@ -32,6 +32,15 @@ pub(super) fn check(images: &[Image]) -> Vec<String> {
     check.bad.into_iter().filter(|breach| !explained(breach)).map(|breach| breach.text).collect()
 }
 
+/// Directories and the shards that they list.
+fn listed(image: &Image) -> Vec<(Fid, Fid)> {
+    let striped = image.stripes.iter().filter(|(master, _)| {
+        let inode = image.inodes.get(master);
+        inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0 && inode.attr.nlink > 0)
+    });
+    striped.flat_map(|(master, shards)| shards.iter().map(|shard| (*master, *shard))).collect()
+}
+
 /// Operations that are not done everywhere.
 pub(super) fn left(images: &[Image]) -> Vec<String> {
     let one = |image: &Image, record: &Record| {
@@ -56,9 +65,8 @@ fn fids_of(update: &Update) -> Vec<Fid> {
         Update::Repoint { at, old, child, .. } => vec![at.dir, *old, *child],
         Update::Touch { dir, .. } => vec![*dir],
         Update::Make(made) => {
-            let inode = Inode::decode(&made.inode);
-            let own = inode.map(|inode| [inode.fid(), inode.parent]);
-            own.into_iter().flatten().chain(dir(&made.at)).collect()
+            let parent = Inode::decode(&made.inode).map(|inode| inode.parent);
+            [Some(made.fid), parent, dir(&made.at)].into_iter().flatten().collect()
         }
         Update::Named(named) => {
             [Some(named.fid), dir(&named.gets), dir(&named.loses)].into_iter().flatten().collect()
@@ -146,15 +154,20 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// The parent of a shard is a striped directory.
+    /// A striped directory lists its shards, and nothing else is a shard.
     fn shards(&mut self) {
         let all = self.images.iter().flat_map(|image| &image.inodes);
-        for (fid, inode) in all.filter(|(_, inode)| inode.attr.flags & ATTR_SHARD != 0) {
-            let master = self.inode(inode.parent);
-            if master.is_none_or(|master| master.attr.flags & ATTR_STRIPED == 0) {
-                let text = format!("{fid} is a shard of {}, which is not striped", inode.parent);
-                self.breach([*fid, inode.parent], text);
-            }
+        let lives = |inode: &&Inode| inode.attr.flags & ATTR_SHARD != 0 && inode.attr.nlink > 0;
+        let shards = all.map(|(_, inode)| inode).filter(lives);
+        let said: BTreeSet<_> = shards.map(|inode| (inode.parent, inode.fid())).collect();
+        let listed: BTreeSet<_> = self.images.iter().flat_map(listed).collect();
+        for (master, shard) in said.difference(&listed) {
+            let text = format!("{shard} is a shard of {master}, which does not list it");
+            self.breach([*shard, *master], text);
+        }
+        for (master, shard) in listed.difference(&said) {
+            let text = format!("{master} lists {shard}, which is no shard of it");
+            self.breach([*shard, *master], text);
         }
     }
 }

@@ -11,15 +11,17 @@ use oracle::diary::Diary;
 use oracle::history::{
     self, Block, BlockCall, EndCall, Entry, Names, NamesCall, Pages, PagesCall, Told,
 };
-use oracle::test_ctx;
+use oracle::{mkdir_at, test_ctx};
 use types::{Fid, Instant, TargetKind};
 
 use crate::nemesis::Fullness;
 
 /// Names in each directory.
 pub(super) const PLACES: u8 = 3;
-/// Directories.
-pub(super) const DIRS: usize = 2;
+/// Directories at one MDT.
+const DIRS: usize = 2;
+/// Directories at several MDTs, at most: a file of one is moved from the second to the third.
+const DIRS_MAX: u32 = 3;
 /// Owner of the file that create 0 made; the owner tells which create made a file.
 pub(super) const FIRST_OWNER: u32 = 1_000;
 /// Stripes of the file in several objects.
@@ -74,19 +76,37 @@ fn striping(usage: Use, has_components: bool) -> Asked {
     Asked::Composite(CompositeTemplate::striped(stripe_size, parts))
 }
 
-pub(super) async fn make_arena(client: &Client, has_components: bool) -> client::Result<Arena> {
+/// Where the directories are: on the only MDT, or in turn on `mdts` ones from `first` on.
+pub(super) fn places(mdts: u32, first: u32) -> Vec<u32> {
+    match mdts {
+        1 => vec![0; DIRS],
+        _ => (0..mdts.clamp(DIRS as u32, DIRS_MAX)).map(|dir| (first + dir) % mdts).collect(),
+    }
+}
+
+pub(super) async fn make_arena(
+    client: &Client,
+    has_components: bool,
+    places: &[u32],
+) -> client::Result<Arena> {
     let (ctx, mut arena) = (test_ctx(), Arena::default());
-    for dir in 0..DIRS {
+    let mut bases = vec![Fid::ROOT];
+    for (dir, mdt) in places.iter().enumerate() {
         let name = format!("dir{dir}");
-        let made = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o777).await?;
+        let made = mkdir_at(client, &ctx, (Fid::ROOT, name.as_bytes()), 0o777, *mdt).await?;
         arena.dirs.push(made.fid());
+    }
+    for mdt in places.iter().filter(|mdt| **mdt != 0) {
+        let name = format!("files{mdt}");
+        let made = mkdir_at(client, &ctx, (Fid::ROOT, name.as_bytes()), 0o777, *mdt).await?;
+        bases.push(made.fid());
     }
     for (index, (usage, cell_bytes, cells)) in FILES.into_iter().enumerate() {
         let asked = striping(usage, has_components);
-        let name = format!("file{index}");
+        let (base, name) = (bases[index % bases.len()], format!("file{index}"));
         let flags = O_RDWR | O_EXCL;
         let (attr, file) =
-            client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&asked)).await?;
+            client.create(&ctx, base, name.as_bytes(), 0o666, flags, Some(&asked)).await?;
         file.close().await?;
         arena.files.push(Shared { fid: attr.fid(), usage, cell_bytes, cells });
     }
@@ -317,7 +337,7 @@ impl Board {
 
     /// Whether some order explains each history.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let names = Names { dirs: vec![PLACES; DIRS] };
+        let names = Names { dirs: vec![PLACES; self.arena.dirs.len()] };
         let done = (0..).zip(&self.names).filter(|(index, _)| !self.refused.contains(index));
         let done: Vec<_> = done.map(|(_, entry)| entry.clone()).collect();
         history::check(&names, &done).map_err(|breach| format!("names: {breach}"))?;

@@ -61,6 +61,11 @@ impl Caller {
         self.board.borrow().arena.files.clone()
     }
 
+    /// How many directories there are.
+    pub(super) fn dirs(&self) -> usize {
+        self.board.borrow().arena.dirs.len()
+    }
+
     pub(super) fn is_open(&self, file: usize) -> bool {
         self.open.contains_key(&file)
     }

@@ -8,7 +8,7 @@ use env::Env;
 use env_sim::{NodeHandle, Rng};
 use types::Span;
 
-use super::board::{Board, DIRS, PLACES, Use};
+use super::board::{Board, PLACES, Use};
 use super::call::Caller;
 use super::diary::Keeper;
 
@@ -120,7 +120,7 @@ impl Player {
 
     /// Directories are looked at and changed, until they are not leased any more.
     async fn after_quiet(&mut self) {
-        let (dir, place) = (self.rng.index(DIRS), self.place());
+        let (dir, place) = (self.rng.index(self.caller.dirs()), self.place());
         match (self.rng.below(10), self.caller.some_file(&mut self.rng)) {
             (0, Some(file)) => self.caller.link(file, place).await,
             (1, _) => self.on_names().await,
@@ -129,13 +129,13 @@ impl Player {
     }
 
     fn place(&mut self) -> u8 {
-        self.rng.below(u64::from(PLACES) * DIRS as u64) as u8
+        self.rng.below(u64::from(PLACES) * self.caller.dirs() as u64) as u8
     }
 
     async fn on_names(&mut self) {
         let (place, other, kind) = (self.place(), self.place(), self.rng.below(20));
         let mode = *self.rng.pick(&[0o600, 0o640, 0o644, 0o666]);
-        let (dir, how) = (self.rng.index(DIRS), self.rng.below(4));
+        let (dir, how) = (self.rng.index(self.caller.dirs()), self.rng.below(4));
         let file = self.caller.some_file(&mut self.rng);
         match (kind, file) {
             (0..=4, _) => self.caller.create(place, mode).await,
@@ -184,10 +184,10 @@ pub(super) async fn look(client: &Client, who: u32, board: Rc<RefCell<Board>>) {
         caller.size(file, false).await;
         caller.read(file, 0, 4 * caller.files()[file].cells).await;
     }
-    for place in 0..PLACES * DIRS as u8 {
+    for place in 0..PLACES * caller.dirs() as u8 {
         caller.lookup(place).await;
     }
-    for dir in 0..DIRS {
+    for dir in 0..caller.dirs() {
         caller.list(dir).await;
         caller.taken(dir).await;
     }

@@ -129,6 +129,7 @@ fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
         return Ok((false, None));
     }
     let layout = lov::of(path, COMMAND)?;
-    let fid = if args.fields.fid { Some(ids::fid_of(path)?.to_string()) } else { None };
+    let wants_fid = args.fields.fid || args.fields.mdt;
+    let fid = wants_fid.then(|| ids::fid_of(path)).transpose()?;
     Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, layout, fid })))
 }

@@ -13,7 +13,13 @@ use crate::mountpoint::{self, Mount};
 
 /// Arguments of `lfs path2fid`.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  lfs path2fid FILE       [0x200000402:0x1f:0x0]\n  lfs path2fid -p FILE    [0x200000402:0x2:0x0]/FILE"
+)]
 pub(super) struct Path2fid {
+    /// Show the FID of the directory and the name in it, of each hard link if root asks.
+    #[arg(short = 'p', long)]
+    parents: bool,
     #[command(flatten)]
     form: Form,
     /// Files and directories.
@@ -54,14 +60,25 @@ pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
     let mut first = First::default();
     let mut rows = Vec::new();
     for path in &args.paths {
-        match fid_of(path) {
-            Ok(fid) if args.form.is_data() => {
-                rows.push(json!({"path": path.display().to_string(), "fid": fid.to_string()}))
+        let found = fid_of(path).and_then(|fid| {
+            let links = if args.parents { parents(path, fid)? } else { Vec::new() };
+            Ok((fid, links))
+        });
+        match found {
+            Ok((fid, links)) if args.form.is_data() => {
+                let mut row = json!({"path": path.display().to_string(), "fid": fid.to_string()});
+                if args.parents {
+                    row["links"] = links.into();
+                }
+                rows.push(row);
             }
-            Ok(fid) if args.paths.len() > 1 => {
-                crate::out::line(format_args!("{}: {fid}", path.display()))
+            Ok((fid, links)) => {
+                let text = if args.parents { links.join("\t") } else { fid.to_string() };
+                match args.paths.len() {
+                    1 => crate::out::line(text),
+                    _ => crate::out::line(format_args!("{}: {text}", path.display())),
+                }
             }
-            Ok(fid) => crate::out::line(fid),
             Err(failed) => first.note(&failed),
         }
     }
@@ -76,15 +93,50 @@ pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
     let inside = mountpoint::inside(&mount, path, COMMAND)?;
+    fid_inside(&mount, inside, path)
+}
+
+/// `[FID of the directory]/NAME` of the file at `path`: of all its names, or of this one where the
+/// asker may not know the others.
+fn parents(path: &Path, fid: Fid) -> Result<Vec<String>, Failed> {
+    const COMMAND: &str = "lfs path2fid";
+    let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
+    let known = match mountpoint::ask(&mount, &Ask::Fid2path { fid: fid.to_string() }, COMMAND) {
+        Ok(Reply::Lines(known)) => known,
+        Ok(_) => Vec::new(),
+        Err(failed) if i32::from(failed.status) == Errno::EPERM.raw() => {
+            vec![mountpoint::inside(&mount, path, COMMAND)?]
+        }
+        Err(failed) => return Err(failed),
+    };
+    let split = |known: &String| {
+        let (dir, name) = known.rsplit_once('/')?;
+        Some((
+            if dir.is_empty() { "/".to_owned() } else { format!("/{}", dir.trim_matches('/')) },
+            name.to_owned(),
+        ))
+    };
+    let shown = |(dir, name): (String, String)| {
+        if name.is_empty() {
+            return Ok(format!("{fid}/")); // the root has no other directory
+        }
+        Ok(format!("{}/{name}", fid_inside(&mount, dir, path)?))
+    };
+    known.iter().filter_map(split).map(shown).collect()
+}
+
+/// The FID of a path from the root of the file system; an error names what the user said.
+fn fid_inside(mount: &Mount, inside: String, shown: &Path) -> Result<Fid, Failed> {
+    const COMMAND: &str = "lfs path2fid";
     let reply =
-        mountpoint::ask(&mount, &Ask::Path2fid { path: inside }, COMMAND).map_err(|failed| {
-            Failed { text: format!("{}: {}", failed.text, path.display()), ..failed }
+        mountpoint::ask(mount, &Ask::Path2fid { path: inside }, COMMAND).map_err(|failed| {
+            Failed { text: format!("{}: {}", failed.text, shown.display()), ..failed }
         })?;
     let fid = match reply {
         Reply::Lines(lines) => lines.first().and_then(|line| line.parse().ok()),
         _ => None,
     };
-    fid.ok_or_else(|| Failed::of(Errno::EPROTO, COMMAND, &path.display().to_string()))
+    fid.ok_or_else(|| Failed::of(Errno::EPROTO, COMMAND, &shown.display().to_string()))
 }
 
 /// A symbolic link's own mount is its directory's: following it may leave the file system.

@@ -235,7 +235,8 @@ fn create(path: &Path, wish: &Wish) -> Result<(), Failed> {
     }
 }
 
-fn umask() -> u32 {
+/// The umask of this process.
+pub(super) fn umask() -> u32 {
     let mask = rustix::process::umask(rustix::fs::Mode::empty());
     rustix::process::umask(mask);
     mask.bits()

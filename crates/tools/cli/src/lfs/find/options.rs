@@ -3,20 +3,17 @@
 //! They are written like those of find(1): `-name` is `--name`.
 
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use ctl::{Ask, Reply};
-use types::{Errno, TargetId, TargetKind};
+use types::{TargetId, TargetKind};
 
+use super::Args;
 use super::mode::Mode;
 use super::number::Bound;
 use super::predicate::{Predicate, Stamp, Test};
-use super::{Args, COMMAND};
-use crate::Failed;
 use crate::form::Form;
-use crate::mountpoint;
 
 const EXAMPLES: &str = "\
 All predicates must hold; `!` before one negates it. Numbers: +N more than N, -N less than N, N equal within the unit.
@@ -107,7 +104,15 @@ const PREDICATES: &[Declared] = &[
         Some('m'),
         &["mdt-index"],
         "LIST",
-        "On one of these MDTs: indices or names, with commas",
+        "On one of these MDTs, a directory also with a shard: indices or names, with commas",
+    ),
+    ("mdt-count", Some('T'), &[], "[+-]N", "Shards of a directory; a plain one has 0"),
+    (
+        "mdt-hash",
+        Some('H'),
+        &[],
+        "HASH[,HASH]",
+        "Names of a directory are spread by one of these: all_char, fnv_1a_64, crush, crush2",
     ),
 ];
 
@@ -240,6 +245,8 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "stripe-index" => Test::StripeIndex(Bound::plain(value)?),
         "ost" => Test::Osts(targets(value, TargetKind::Ost)?),
         "mdt" => Test::Mdts(targets(value, TargetKind::Mdt)?),
+        "mdt-count" => Test::MdtCount(Bound::plain(value)?),
+        "mdt-hash" => Test::MdtHash(value.split(',').map(hash).collect::<Result<_, _>>()?),
         "pool" => Test::Pool(value.rsplit_once('.').map_or(value, |(_, pool)| pool).to_owned()),
         "component-count" => Test::Components(Bound::plain(value)?),
         "component-start" => Test::ComponentStart(Bound::bytes(value)?),
@@ -248,6 +255,11 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "extension-size" => Test::ExtensionSize(Bound::bytes(value)?),
         _ => Test::Pattern(value.to_owned()),
     })
+}
+
+fn hash(value: &str) -> Result<u32, String> {
+    let kind = layout::dir::hash_kind(value);
+    kind.ok_or_else(|| format!("'{value}' is none of all_char, fnv_1a_64, crush, crush2"))
 }
 
 /// The end of a component: a size, or the end of the file.
@@ -312,25 +324,6 @@ fn targets(value: &str, kind: TargetKind) -> Result<Vec<u32>, String> {
         }
     }
     Ok(all)
-}
-
-impl Args {
-    /// Which MDT holds a file is known only while there is one.
-    pub(in crate::lfs) fn check_mdts(&self) -> Result<(), Failed> {
-        let asks = self.predicates.iter().any(|predicate| matches!(predicate.test, Test::Mdts(_)));
-        for path in self.paths.iter().filter(|_| asks) {
-            let mount = mountpoint::of(Some(Path::new(path)), COMMAND)?;
-            if let Reply::Targets(mdts) = mountpoint::ask(&mount, &Ask::Mdts, COMMAND)?
-                && mdts.len() > 1
-            {
-                return Err(Failed::new(
-                    Errno::EOPNOTSUPP.raw(),
-                    format!("{COMMAND}: --mdt: not with several MDTs yet"),
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The words behind `find` as clap takes them: `-name` becomes `--name`, `!` becomes `--not`.
@@ -404,7 +397,10 @@ mod tests {
         assert_eq!(tests("a --name=x"), ["Name(\"x\")"]);
         assert_eq!(tests("a -name -type"), ["Name(\"-type\")"], "a value stays what it is");
         assert_eq!(tests("a -O 1-3,OST000a"), ["Osts([1, 2, 3, 10])"]);
-        assert_eq!(tests("a --ost 7 -m 0"), ["Mdts([0])", "Osts([7])"]);
+        assert_eq!(tests("a -m 0 --ost 7"), ["Osts([7])", "Mdts([0])"]);
+        assert_eq!(tests("a -H crush,all_char"), ["MdtHash([3, 1])"]);
+        assert!(check("a -H md5").is_err() && check("a -mdt-count x").is_err());
+        assert!(tests("a -mdt-count +1")[0].starts_with("MdtCount"));
         assert!(tests("a -mtime -7 -size +1M")[0].contains("Modification"));
         assert_eq!(tests("a -user root"), tests("a -uid 0"));
         assert_eq!(tests("a -c2 -O3"), tests("a -c 2 -O 3"));

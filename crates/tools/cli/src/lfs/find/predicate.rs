@@ -4,6 +4,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use layout::dir::{HASH_KIND, Stripes};
 use layout::lov::composite::LovEntry;
 use layout::lov::{Lov, LovAny};
 
@@ -48,8 +49,12 @@ pub(super) enum Test {
     Pool(String),
     /// `raid0`, `mdt`.
     Pattern(String),
-    /// The MDT of the file is one of these.
+    /// The MDT of the file, or of a shard of the directory, is one of these.
     Mdts(Vec<u32>),
+    /// Shards of a directory.
+    MdtCount(Bound),
+    /// A striped directory with one of these hashes.
+    MdtHash(Vec<u32>),
     /// None of a plain layout.
     Components(Bound),
     /// Of some component.
@@ -80,10 +85,10 @@ impl Stamp {
 }
 
 impl Predicate {
-    /// What it costs to know: nothing, a `stat`, a layout.
+    /// What it costs to know: nothing, a `stat`, a layout, a question to the mount's daemon.
     pub(super) fn price(&self) -> u8 {
         match self.test {
-            Test::Name(_) | Test::Type(_) | Test::Mdts(_) => 0,
+            Test::Name(_) | Test::Type(_) => 0,
             Test::Size(_)
             | Test::Blocks(_)
             | Test::Links(_)
@@ -91,6 +96,7 @@ impl Predicate {
             | Test::Gid(_)
             | Test::Time(..) => 1,
             Test::Newer(..) | Test::Mode(_) => 1,
+            Test::Mdts(_) => 3,
             _ => 2,
         }
     }
@@ -101,6 +107,10 @@ impl Predicate {
             0 => self.test.by_name(found),
             1 => self.test.by_stat(found.stat()?),
             _ if matches!(self.test, Test::Empty) => found.is_empty()?,
+            _ if matches!(self.test, Test::MdtCount(_) | Test::MdtHash(_)) => {
+                found.kind == 'd' && self.test.by_stripes(found.stripes()?)
+            }
+            3 => self.test.by_mdt(found)?,
             _ => found.lov()?.is_some_and(|lov| self.test.by_layout(lov, found.kind == 'd')),
         };
         Ok(holds != self.negated)
@@ -116,7 +126,6 @@ impl Test {
                 glob::matches(pattern.as_bytes(), name.as_bytes())
             }
             Test::Type(kind) => found.kind == *kind,
-            Test::Mdts(mdts) => mdts.contains(&0), // the one that there is: `options` refuses more
             _ => false,
         }
     }
@@ -133,6 +142,28 @@ impl Test {
             Test::Mode(mode) => mode.holds(stat.mode()),
             _ => false,
         }
+    }
+
+    /// Plain directories have no stripes.
+    fn by_stripes(&self, stripes: Option<&Stripes>) -> bool {
+        match self {
+            Test::MdtCount(bound) => {
+                bound.holds_up(stripes.map_or(0, |stripes| stripes.shards.len() as u64))
+            }
+            Test::MdtHash(kinds) => {
+                stripes.is_some_and(|stripes| kinds.contains(&(stripes.hash & HASH_KIND)))
+            }
+            Test::Mdts(mdts) => stripes.is_some_and(|stripes| {
+                stripes.shards.iter().any(|shard| mdts.contains(&shard.mdt_index()))
+            }),
+            _ => false,
+        }
+    }
+
+    fn by_mdt(&self, found: &Found) -> Result<bool, Failed> {
+        let Test::Mdts(mdts) = self else { return Ok(false) };
+        let is_here = mdts.contains(&found.mdt()?);
+        Ok(is_here || (found.kind == 'd' && self.by_stripes(found.stripes()?)))
     }
 
     /// Counts and sizes are those of the last component that has its objects, as in Lustre.
@@ -228,6 +259,21 @@ mod tests {
             !Test::StripeIndex(bound("+0")).by_layout(&any, true)
                 && !Test::StripeCount(bound("+0")).by_layout(&any, true)
         );
+    }
+
+    #[test]
+    fn directories_are_told_apart_by_their_shards() {
+        let bound = |text| Bound::plain(text).expect("a number");
+        let on = |mdt: u64| types::Fid::new(0x2_0000_0400 + (mdt << 17), 5);
+        let striped =
+            Stripes { hash: 2 | 0x0200_0000, version: 0, master: 1, shards: vec![on(1), on(3)] };
+        let holds = |test: &Test| test.by_stripes(Some(&striped));
+        let yes = [Test::MdtCount(bound("2")), Test::MdtHash(vec![4, 2]), Test::Mdts(vec![3])];
+        assert!(yes.iter().all(holds), "{yes:?}");
+        let no = [Test::MdtCount(bound("+2")), Test::MdtHash(vec![4]), Test::Mdts(vec![0, 2])];
+        assert!(!no.iter().any(holds), "{no:?}");
+        assert!(Test::MdtCount(bound("0")).by_stripes(None), "a plain directory");
+        assert!(!Test::MdtHash(vec![2]).by_stripes(None) && !yes[2].by_stripes(None));
     }
 
     #[test]

@@ -5,11 +5,13 @@ use std::fs::{self, Metadata, ReadDir};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use layout::dir::Stripes;
 use layout::lov::LovAny;
 
 use super::COMMAND;
 use crate::Failed;
-use crate::lov;
+use crate::lfs::ids;
+use crate::{lmv, lov};
 
 /// A file that was found. What it costs a request to know is asked once, and only when somebody
 /// wants to know.
@@ -20,11 +22,21 @@ pub(super) struct Found {
     pub(super) depth: usize,
     stat: OnceCell<Metadata>,
     lov: OnceCell<Option<LovAny>>,
+    stripes: OnceCell<Option<Stripes>>,
+    mdt: OnceCell<u32>,
 }
 
 impl Found {
     fn new(path: PathBuf, kind: fs::FileType, depth: usize) -> Found {
-        Found { path, kind: letter(kind), depth, stat: OnceCell::new(), lov: OnceCell::new() }
+        Found {
+            path,
+            kind: letter(kind),
+            depth,
+            stat: OnceCell::new(),
+            lov: OnceCell::new(),
+            stripes: OnceCell::new(),
+            mdt: OnceCell::new(),
+        }
     }
 
     fn fail(&self, error: &std::io::Error) -> Failed {
@@ -60,6 +72,24 @@ impl Found {
         }
         let lov = lov::of(&self.path, COMMAND)?;
         Ok(self.lov.get_or_init(|| lov).as_ref())
+    }
+
+    /// The shards of a striped directory.
+    pub(super) fn stripes(&self) -> Result<Option<&Stripes>, Failed> {
+        if let Some(stripes) = self.stripes.get() {
+            return Ok(stripes.as_ref());
+        }
+        let stripes = lmv::stripes(&self.path, COMMAND)?;
+        Ok(self.stripes.get_or_init(|| stripes).as_ref())
+    }
+
+    /// Index of its MDT.
+    pub(super) fn mdt(&self) -> Result<u32, Failed> {
+        if let Some(mdt) = self.mdt.get() {
+            return Ok(*mdt);
+        }
+        let mdt = ids::fid_of(&self.path)?.mdt_index();
+        Ok(*self.mdt.get_or_init(|| mdt))
     }
 }
 

@@ -160,13 +160,13 @@ fn extent(fields: &Fields, part: [String; 4], step: u64) -> [Field; 5] {
 fn striping(fields: &Fields, shown: &Shown, raw: bool) -> [Field; 8] {
     let values = values(shown, raw);
     [
-        (fields.fid, "lmm_fid:", shown.fid.clone().unwrap_or_default()),
+        (fields.fid, "lmm_fid:", shown.fid.map_or_else(String::new, |fid| fid.to_string())),
         (fields.count, "lmm_stripe_count:", values.count.to_string()),
         (fields.size, "lmm_stripe_size:", values.size.to_string()),
         (fields.pattern, "lmm_pattern:", values.pattern),
         (fields.generation, "lmm_layout_gen:", values.generation.to_string()),
         (fields.index, "lmm_stripe_offset:", values.offset.to_string()),
         (fields.pool, "lmm_pool:", values.pool),
-        (fields.mdt, "lmm_mdt_index:", "0".into()),
+        (fields.mdt, "lmm_mdt_index:", shown.mdt().to_string()),
     ]
 }

@@ -153,7 +153,7 @@ fn as_json(args: &Args, shown: &Shown) -> Value {
         "path": path_of(shown),
         "is_directory": shown.is_dir,
         "has_layout": shown.layout.is_some(),
-        "lmm_fid": shown.fid,
+        "lmm_fid": shown.fid.map(|fid| fid.to_string()),
         "lmm_stripe_count": count,
         "lmm_stripe_size": size,
         "lmm_pattern": pattern,

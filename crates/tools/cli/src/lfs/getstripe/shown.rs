@@ -4,19 +4,26 @@ use std::path::PathBuf;
 
 use layout::lov::composite::LovComposite;
 use layout::lov::{Lov, LovAny};
+use types::Fid;
 
 /// One path's answer.
 pub(super) struct Shown {
     pub(super) path: PathBuf,
     pub(super) is_dir: bool,
     pub(super) layout: Option<LovAny>,
-    pub(super) fid: Option<String>,
+    /// If somebody wants to know.
+    pub(super) fid: Option<Fid>,
 }
 
 impl Shown {
     /// The striping that stands for all.
     pub(super) fn lov(&self) -> Option<&Lov> {
         self.layout.as_ref().and_then(LovAny::last)
+    }
+
+    /// Index of its MDT.
+    pub(super) fn mdt(&self) -> u32 {
+        self.fid.map_or(0, Fid::mdt_index)
     }
 
     /// The components, if there are some.
@@ -30,7 +37,7 @@ impl Shown {
             path: self.path.clone(),
             is_dir: self.is_dir,
             layout: Some(LovAny::Plain(lov)),
-            fid: self.fid.clone(),
+            fid: self.fid,
         }
     }
 }

@@ -1,0 +1,296 @@
+//! **matrix**: an MDT dies at every point of an operation of several MDTs.
+//!
+//! A seed names an operation, with a rival call on the same names, and whether the caller dies with
+//! the MDT. The operation is repeated in directories of its own, again and again. Each time one MDT
+//! dies right after its k-th applied set, commit or message. k rises from 1 until the operation is
+//! over before that point; so every point is reached. Later seeds draw the points, and the same or
+//! another MDT dies once more during the recovery.
+//!
+//! After each time:
+//! - some order of the two calls explains all answers and the tree. The call of a caller that died
+//!   has happened, or not;
+//! - the records of all MDTs fit together, and no operation is left undone.
+
+mod cases;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use client::Client;
+use env_sim::NodeHandle;
+use oracle::{Answer, Model, Op, Placing, Runner, explains, mkdir_at, read_summary, test_ctx};
+use osd::mem::Deed;
+use types::{Fid, Span};
+
+use super::Stage;
+use crate::fsck;
+use crate::run::{PEACE_MAX, remove_below};
+use crate::server::CrashPoint;
+use cases::{CASES, Case};
+
+/// Seeds from 1 on that try every point once: each case with a caller that lives and one that dies.
+pub(crate) const SINGLE: u64 = 2 * CASES.len() as u64;
+
+/// No operation has so many points.
+const POINTS_MAX: u64 = 100;
+/// Cells with two deaths in one run.
+const DOUBLES: u32 = 40;
+/// The first point is at most this one then, and the second one.
+const DRAWN_MAX: (u64, u64) = (16, 16);
+/// The rival begins so much later at most.
+const LATER: Span = Span::millis(2);
+/// How often it is looked whether all is over.
+const LOOK: Span = Span::millis(20);
+/// A second point is reached within this, or never.
+const AGAIN_MAX: Span = Span::secs(3);
+
+/// A caller, and what was answered.
+type Who = (NodeHandle, Client);
+type Slot = Rc<RefCell<Option<Result<Answer, client::Error>>>>;
+
+/// Where MDTs die.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    mdt: u32,
+    point: CrashPoint,
+    /// During the recovery.
+    again: Option<(u32, CrashPoint)>,
+}
+
+/// Those who call, over all cells.
+struct Cast {
+    subject: Who,
+    rival: Who,
+    /// Prepares each cell, and looks at what came of it.
+    looker: Who,
+}
+
+/// One repetition, under way.
+struct Cell {
+    base: Fid,
+    before: Model,
+    calls: [(Op, Slot); 2],
+    /// The caller of the first one is dead.
+    is_dead: bool,
+}
+
+impl Stage<'_> {
+    pub(super) fn matrix(&mut self, seed: u64) -> Result<(), String> {
+        let index = seed.saturating_sub(1);
+        let case = &CASES[(index % CASES.len() as u64) as usize];
+        let dies = (index / CASES.len() as u64) % 2 == 1;
+        let mut cast = Cast {
+            subject: self.enter("subject"),
+            rival: self.enter("rival"),
+            looker: self.enter("looker"),
+        };
+        if index < SINGLE {
+            return self.every_point(&mut cast, case, dies);
+        }
+        for _ in 0..DOUBLES {
+            let death = self.draw_death(case);
+            self.cell(&mut cast, (case, dies), death)?;
+        }
+        Ok(())
+    }
+
+    fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
+        let points: [fn(u64) -> CrashPoint; 3] = [
+            |count| CrashPoint::Deed(Deed::Apply, count),
+            |count| CrashPoint::Deed(Deed::Commit, count),
+            CrashPoint::Send,
+        ];
+        for mdt in case.mdts {
+            for point in points {
+                let mut count = 1;
+                loop {
+                    let death = Death { mdt: *mdt, point: point(count), again: None };
+                    if !self.cell(cast, (case, dies), death)? {
+                        break;
+                    }
+                    count += 1;
+                    if count > POINTS_MAX {
+                        return Err(format!("{}: {death:?} and no end", case.name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_death(&mut self, case: &Case) -> Death {
+        let mut draw = |most| {
+            let count = self.rng.range(1, most);
+            let mdt = *self.rng.pick(case.mdts);
+            let point = match self.rng.below(3) {
+                0 => CrashPoint::Deed(Deed::Apply, count),
+                1 => CrashPoint::Deed(Deed::Commit, count),
+                _ => CrashPoint::Send(count),
+            };
+            (mdt, point)
+        };
+        let (mdt, point) = draw(DRAWN_MAX.0);
+        Death { mdt, point, again: Some(draw(DRAWN_MAX.1)) }
+    }
+
+    /// Says whether the MDT came to its point.
+    fn cell(
+        &mut self,
+        cast: &mut Cast,
+        (case, dies): (&Case, bool),
+        death: Death,
+    ) -> Result<bool, String> {
+        let told = |what: String| format!("{}, {death:?}, caller dies: {dies}: {what}", case.name);
+        self.cluster.sim.narrate(&format!("{} with {death:?}", case.name));
+        let (mut cell, done) = self.prepare(cast, case).map_err(&told)?;
+        let victim = &self.cluster.servers[self.cluster.mdt_index(death.mdt)];
+        victim.die_at(death.point);
+        self.begin(cast, &cell);
+        let is_reached = self.wait(&cell, death.mdt);
+        match is_reached {
+            true => self.kill(cast, &mut cell, (dies, death)).map_err(&told)?,
+            false => victim.spare(),
+        }
+        self.judge(cast, cell, done).map_err(&told)?;
+        if dies && is_reached {
+            cast.subject.1 = self.cluster.mount(&cast.subject.0);
+        }
+        Ok(is_reached)
+    }
+
+    /// A directory with what the case needs; also its name.
+    fn prepare(&mut self, cast: &Cast, case: &Case) -> Result<(Cell, String), String> {
+        let name = format!("cell{}", self.ops);
+        let own = name.clone();
+        let base = self.ask(&cast.looker, "a directory", async move |client| {
+            let at = (Fid::ROOT, own.as_bytes());
+            Ok(mkdir_at(client, &test_ctx(), at, 0o755, 0).await?.fid())
+        })?;
+        let steps = case.setup();
+        let node = cast.looker.0.clone();
+        let mut runner = Runner::new(cast.looker.1.clone(), base).placing(Placing::Named);
+        let mirror = runner.mirror();
+        let set_up = async move {
+            for step in &steps {
+                runner.step(step).await.map_err(|mismatch| mismatch.to_string())?;
+            }
+            runner.close_all().await.map_err(|mismatch| mismatch.to_string())
+        };
+        let set_up = self.cluster.sim.block_on_for(&node, PEACE_MAX, set_up);
+        set_up.unwrap_or_else(|| Err("the set-up never ends".to_owned()))?;
+        if self.rng.chance(500_000) {
+            self.cluster.sim.run_for(Span::secs(3)); // all is durable
+        }
+        let before = mirror.borrow().model.clone();
+        let calls = case.calls().map(|op| (op, Slot::default()));
+        Ok((Cell { base, before, calls, is_dead: false }, name))
+    }
+
+    /// Both calls begin.
+    fn begin(&mut self, cast: &Cast, cell: &Cell) {
+        let later = self.rng.span(Span::ZERO, LATER);
+        let callers = [(&cast.subject, Span::ZERO), (&cast.rival, later)];
+        for ((who, later), (op, slot)) in callers.into_iter().zip(&cell.calls) {
+            let (env, op, slot) = (who.0.env(), op.clone(), slot.clone());
+            let mut runner = Runner::new(who.1.clone(), cell.base).placing(Placing::Named);
+            self.ops += 1;
+            who.0.env().spawn("call", async move {
+                env.sleep(later).await;
+                let answer = runner.call(&op).await;
+                *slot.borrow_mut() = Some(answer);
+            });
+        }
+    }
+
+    /// Until the MDT has come to its point, or all is over; says which.
+    fn wait(&self, cell: &Cell, mdt: u32) -> bool {
+        let node = &self.cluster.servers[self.cluster.mdt_index(mdt)].node;
+        let until = self.cluster.sim.now() + PEACE_MAX;
+        while self.cluster.sim.now() < until {
+            if self.cluster.sim.run_until(LOOK, || node.is_frozen()) {
+                return true;
+            }
+            let is_answered = cell.calls.iter().all(|(_, slot)| slot.borrow().is_some());
+            if is_answered && fsck::is_done(self.cluster) {
+                return false;
+            }
+        }
+        false
+    }
+
+    fn kill(
+        &mut self,
+        cast: &Cast,
+        cell: &mut Cell,
+        (dies, death): (bool, Death),
+    ) -> Result<(), String> {
+        if dies {
+            cast.subject.0.kill();
+            cell.is_dead = true;
+        }
+        self.restart(death.mdt);
+        let Some((mdt, point)) = death.again else { return Ok(()) };
+        let again = &self.cluster.servers[self.cluster.mdt_index(mdt)];
+        again.die_at(point);
+        match self.cluster.sim.run_until(AGAIN_MAX, || again.node.is_frozen()) {
+            true => self.restart(mdt),
+            false => again.spare(),
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, mdt: u32) {
+        let server = &self.cluster.servers[self.cluster.mdt_index(mdt)];
+        let machine = self.rng.chance(500_000);
+        self.cluster.sim.narrate(&format!("kills {}", server.target));
+        server.kill(machine);
+        if machine {
+            server.power_cut(self.rng.bits());
+        }
+        self.restarts += 1;
+        self.points += 1;
+        self.pause(Span::secs(1));
+        server.boot();
+    }
+
+    /// Everything ends; what came of it is explained, and is removed.
+    fn judge(&mut self, cast: &Cast, cell: Cell, name: String) -> Result<(), String> {
+        let [(op, first), (rival, second)] = &cell.calls;
+        let is_over = || {
+            let is_answered = cell.is_dead || first.borrow().is_some();
+            let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
+            is_answered && second.borrow().is_some() && all_up
+        };
+        if !self.cluster.sim.run_until(PEACE_MAX, is_over) {
+            let waits = [&cast.subject, &cast.rival].map(|who| who.1.waiting_on());
+            return Err(format!("never ends; callers wait for {waits:?}"));
+        }
+        fsck::at_peace(self.cluster)?;
+        let base = cell.base;
+        let found = self.ask(&cast.looker, "looking", async move |client| {
+            Ok(read_summary(client, base).await?)
+        })?;
+        let found = found.into_iter().map(|(path, (line, _))| (path, line)).collect();
+        let (first, second) = (first.borrow(), second.borrow());
+        let (one, other) = ((op, first.as_ref()), (rival, second.as_ref()));
+        let mut orders = vec![vec![one, other], vec![other, one]];
+        if one.1.is_none() {
+            orders.push(vec![other]);
+        }
+        let mut why = Vec::new();
+        let is_explained = orders.iter().any(|order| {
+            let mut model = cell.before.clone();
+            let told = order.iter().try_for_each(|(op, answer)| explains(&mut model, op, *answer));
+            let explained = told.is_ok() && model.summary() == found;
+            why.push(told.err().unwrap_or_else(|| format!("{:?}", model.summary())));
+            explained
+        });
+        if !is_explained {
+            return Err(format!("{one:?} and {other:?} left {found:?}; orders: {why:?}"));
+        }
+        self.ask(&cast.looker, "removing", async move |client| {
+            remove_below(client, base).await?;
+            client.rmdir(&test_ctx(), Fid::ROOT, name.as_bytes()).await
+        })
+    }
+}
