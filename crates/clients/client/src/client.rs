@@ -24,6 +24,7 @@ use crate::locks::Held;
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
+use crate::namespace::striped::Striped;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What is cached under grants.
     pub(crate) grants: AllGrants,
+    /// Directories that are spread over MDTs.
+    pub(crate) striped: Rc<Striped>,
     /// Names of files at other MDTs.
     pub(crate) elsewhere: Elsewhere,
     /// Changes that others of this client wait for.
@@ -243,7 +246,7 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<Answer> {
-        let call = self.order.enter(call.into()).await;
+        let call = self.order.enter(call.into(), &|fid| self.striped.master(fid)).await;
         let stage = call.opcode.name();
         self.check_mdt(target, stage).await?;
         if call.modifies && target.kind == TargetKind::Ost {
@@ -311,7 +314,14 @@ impl Inner {
         if mdt_of(stat.attr.fid()) != mdt {
             stat.lease = Gift::None;
         }
+        stat.dir = stat.dir.filter(|(dir, _)| mdt_of(dir.fid()) == mdt);
+        self.striped.note(&stat.attr);
         Ok(stat)
+    }
+
+    /// Whether there are several MDTs.
+    pub(crate) fn has_mdts(&self) -> bool {
+        self.directory.targets(TargetKind::Mdt).len() > 1
     }
 
     /// The MDTs that a session was begun with, and the first one.

@@ -37,6 +37,13 @@ pub const LOCK_WAIT_MS: u32 = 4_000;
 /// unlocks and everything else always find a place. More of them ask again and again.
 pub const LOCK_WAITS_MAX: usize = 16;
 
+/// Attempts to follow a name to a file at another MDT, where that has no such file: the name is
+/// being moved meanwhile. Together with the pauses longer than an operation of two MDTs takes.
+pub const MOVING_TRIES: u32 = 20;
+
+/// Pause between two of them.
+pub const MOVING_PAUSE: Span = Span::millis(10);
+
 /// Pause before a request is repeated that the server cannot carry out yet: its peers are still
 /// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);

@@ -20,6 +20,7 @@ use crate::locks::Held;
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
+use crate::namespace::striped::Striped;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -65,6 +66,7 @@ impl Client {
 
     fn prepare(env: &Env, config: MountConfig) -> Client {
         let directory = Rc::new(Directory::new(config.mgs.clone()));
+        let striped: Rc<Striped> = Rc::default();
         let inner = Inner {
             env: env.clone(),
             endpoint: Endpoint::new(env, config.endpoint.clone(), directory.clone()),
@@ -78,7 +80,8 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
-            grants: AllGrants::new(env, config.bugs),
+            grants: AllGrants::new(env, config.bugs, &striped),
+            striped,
             elsewhere: Elsewhere::default(),
             order: Order::default(),
             losses: Losses::default(),

@@ -1,5 +1,6 @@
 //! Extended attributes. The MDT stores all of them. `lustre.lov` and `trusted.lov` are views of the
-//! layout in Lustre's binary form ([`layout::lov`]).
+//! layout in Lustre's binary form ([`layout::lov`]). `lustre.lmv` and `lustre.dmv` are those of a
+//! directory's striping and of its default for new subdirectories ([`layout::dir`]).
 
 use std::rc::Rc;
 
@@ -20,6 +21,10 @@ pub(crate) const LOV: &[u8] = b"lustre.lov";
 pub(crate) const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// Takes components away from a file.
 pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
+/// The shards of a directory.
+pub(crate) const LMV: &[u8] = b"lustre.lmv";
+/// The default of a directory for new subdirectories.
+pub(crate) const DMV: &[u8] = b"lustre.dmv";
 /// Longest name of an attribute (XATTR_NAME_MAX).
 const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value (XATTR_SIZE_MAX).
@@ -80,7 +85,9 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtListxattr, &fid_req(fid));
         let names =
             self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
-        Ok(split_nul(&names).map(<[u8]>::to_vec).collect())
+        // tools that copy attributes would take them along
+        let is_shown = |name: &&[u8]| *name != LMV && *name != DMV;
+        Ok(split_nul(&names).filter(is_shown).map(<[u8]>::to_vec).collect())
     }
 
     /// Removes an attribute.

@@ -2,6 +2,7 @@
 
 use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource, limits};
 use types::{Errno, Instant, Span, TargetId, Xid};
+use wire::body::{AttrRep, Disposition};
 use wire::body::{CancelRep, CancelReq, ConnectRep, cancel, connect};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
@@ -327,6 +328,27 @@ fn the_bytes_that_came_with_an_open_are_not_kept_for_its_replay() {
     let _done = world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
     let bufs = |request: &Request| (request.header.replay_bufs, request.bufs.len());
     assert_eq!(world.import.unconfirmed().map(bufs).collect::<Vec<_>>(), [(2, 3)]);
+}
+
+#[test]
+fn an_open_that_leads_to_another_mdt_is_not_repeated() {
+    let mut world = World::new();
+    for (waiter, disposition) in [(1, Disposition::REMOTE), (2, Disposition::empty())] {
+        let mut create = Request::new(Opcode::MdtCreate, vec![encode_body(&1u64)]);
+        create.header.flags = RequestFlags::MODIFIES;
+        let request = Box::new(create);
+        world.import.submit(Submit { request, bulk: (), waiter, keep: Keep::Open }, NOW);
+        let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
+        let body = AttrRep { disposition, ..AttrRep::default() };
+        let mut reply = Reply::ok(&header, vec![encode_body(&body)]);
+        reply.header.instance = header.instance;
+        world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+        assert_eq!(
+            world.import.kept() > 0,
+            disposition.is_empty(),
+            "there is no handle to be had again"
+        );
+    }
 }
 
 #[test]

@@ -94,7 +94,11 @@ impl Inner {
 
     /// A file is durable, and the names by which this client knows it, at whatever MDT they are.
     async fn sync_names(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
-        let others = self.elsewhere.mdts_of(fid);
+        let mut others = self.elsewhere.mdts_of(fid);
+        if let Some(stripes) = self.striped.shards(fid) {
+            others.extend(stripes.shards.iter().map(|shard| shard.mdt_index()));
+            others.remove(&fid.mdt_index());
+        }
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
             vec![Box::pin(self.sync_mdt(ctx, mdt_of(fid), fid))];
         for mdt in others {

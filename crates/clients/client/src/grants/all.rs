@@ -19,6 +19,7 @@ use wire::Attr;
 use super::{Grants, Kernel, Known, Lease, Lru, Recalls};
 use crate::config::Bugs;
 use crate::data::OnOpenStats;
+use crate::namespace::striped::Striped;
 
 /// Caches that are kept: one for each MDT of the largest file system.
 const MDTS_MAX: usize = layout::dir::SHARDS_MAX;
@@ -30,11 +31,17 @@ pub(super) struct Shared {
     kernel: RefCell<Option<Rc<dyn Kernel>>>,
     pub(super) recalls: Recalls,
     pub(super) lru: Cell<Lru>,
+    striped: Rc<Striped>,
 }
 
 impl Shared {
     pub(super) fn kernel(&self) -> Option<Rc<dyn Kernel>> {
         self.kernel.borrow().clone()
+    }
+
+    /// The file as the kernel knows it: shards are a part of their directory.
+    pub(super) fn shown(&self, fid: Fid) -> Fid {
+        self.striped.master(fid)
     }
 }
 
@@ -47,9 +54,9 @@ pub(crate) struct AllGrants {
 }
 
 impl AllGrants {
-    pub(crate) fn new(env: &Env, bugs: Bugs) -> AllGrants {
-        let by_mdt = RefCell::default();
-        AllGrants { env: env.clone(), bugs, shared: Rc::default(), by_mdt }
+    pub(crate) fn new(env: &Env, bugs: Bugs, striped: &Rc<Striped>) -> AllGrants {
+        let shared = Rc::new(Shared { striped: striped.clone(), ..Shared::default() });
+        AllGrants { env: env.clone(), bugs, shared, by_mdt: RefCell::default() }
     }
 
     /// Those of an MDT.
@@ -102,6 +109,12 @@ impl AllGrants {
     pub(super) fn told_kernel(&self, fid: Fid, until: Instant) {
         for grants in self.by_mdt.borrow().values() {
             grants.known.borrow_mut().cache.told(fid, until);
+        }
+        if let Some(stripes) = self.shared.striped.shards(fid) {
+            self.shared.striped.told(fid, until);
+            for shard in &stripes.shards {
+                self.of(*shard).known.borrow_mut().cache.told(*shard, until);
+            }
         }
     }
 

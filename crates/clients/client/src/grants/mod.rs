@@ -65,6 +65,25 @@ pub struct Lease {
     recalls: u64,
 }
 
+impl Lease {
+    /// Of attributes that were made of two answers, this one and `other`.
+    pub(crate) fn and(self, other: Lease) -> Lease {
+        let attrs = self.attrs.min(other.attrs);
+        Lease { attrs, name: self.name, recalls: self.recalls.min(other.recalls) }
+    }
+
+    /// Of a name by this answer, and the attributes of its file by `attrs`.
+    pub(crate) fn naming(self, attrs: Lease) -> Lease {
+        let recalls = self.recalls.min(attrs.recalls);
+        Lease { attrs: attrs.attrs, name: self.name, recalls }
+    }
+
+    /// The attributes alone may be old.
+    pub(crate) fn without_attrs(self) -> Lease {
+        Lease { attrs: NEVER, ..self }
+    }
+}
+
 /// What an answer grants of a file, or of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Gift {

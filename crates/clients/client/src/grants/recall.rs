@@ -103,7 +103,8 @@ impl Grants {
 
     /// The kernel is to forget a file; nothing where it has.
     fn forgets(&self, notify: Notify) -> Option<Forgetting> {
-        self.shared.kernel()?.forget(notify.fid, notify.bits.contains(Bits::LOOKUP))
+        let fid = self.shared.shown(notify.fid);
+        self.shared.kernel()?.forget(fid, notify.bits.contains(Bits::LOOKUP))
     }
 
     /// The kernel has forgotten what it could not forget at once.

@@ -283,7 +283,7 @@ fn bytes_without_a_grant_or_of_another_length_are_not_kept() {
 
 /// A client with its directory [`D`] known.
 fn grants(env: &Env) -> Rc<Grants> {
-    of_first(&AllGrants::new(env, Bugs::default()))
+    of_first(&AllGrants::new(env, Bugs::default(), &Rc::default()))
 }
 
 fn of_first(all: &AllGrants) -> Rc<Grants> {
@@ -301,7 +301,7 @@ fn in_time(test: impl FnOnce(&Env)) {
 #[test]
 fn a_change_that_nobody_waits_for_leaves_nothing_known_until_its_fate_is_known() {
     in_time(|env| {
-        let all = AllGrants::new(env, Bugs::default());
+        let all = AllGrants::new(env, Bugs::default(), &Rc::default());
         let grants = of_first(&all);
         let change = grants.changing(Scope::entry(D, b"n"));
         let (hold, asked) = (change.hold(), grants.asking());

@@ -142,7 +142,9 @@ impl Inner {
         let lost = gather(changes);
         let work = changes.iter().filter(|change| !touched(change).is_empty()).count();
         self.losses.count.set(self.losses.count.get() + work as u64);
-        let files: std::collections::BTreeSet<Fid> = lost.keys().map(|(fid, _)| *fid).collect();
+        let shown = |fid: &Fid| self.striped.master(*fid); // nobody has a shard open
+        let files: std::collections::BTreeSet<Fid> =
+            lost.keys().map(|(fid, _)| shown(fid)).collect();
         if !self.config.bugs.forget_lost_work() {
             files.iter().for_each(|fid| self.losses.note(*fid));
         }

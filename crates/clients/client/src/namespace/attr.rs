@@ -127,7 +127,8 @@ impl Inner {
     ) -> Result<(Stat, Lease, bool)> {
         let change = Change::new(set, file.map_or(0, |file| file.0.handle));
         if set.size.is_none() {
-            let (stat, lease) = self.setattr_leased(ctx, fid, change).await?;
+            let (mut stat, mut lease) = self.setattr_leased(ctx, fid, change).await?;
+            self.complete(ctx, &mut stat, &mut lease).await?;
             let size_known = stat.layout.is_none() || !crate::needs_glimpse(&stat.attr);
             return Ok((stat, lease, size_known));
         }

@@ -1,11 +1,14 @@
 //! readdir, readlink, fid2path.
 
 use bytes::Bytes;
+use layout::dir::Stripes;
 use ldlm::grants::Number;
 use types::{Errno, Fid, Transno};
+use wire::attr::ATTR_STRIPED;
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
+use super::striped::cookie;
 use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
@@ -27,7 +30,14 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<DirPage> {
-        self.list(ctx, dir, cookie, bytes_max, 0).await.map(|(page, ..)| page)
+        if let Some(stripes) = self.0.stripes(ctx, dir).await? {
+            let read = Box::pin(self.read_shards(ctx, (dir, &stripes), (cookie, bytes_max), false));
+            return read.await.map(|(page, _)| page);
+        }
+        let (mut page, ..) = self.list(ctx, dir, cookie, bytes_max, 0).await?;
+        self.show(&mut page);
+        self.show_parent(ctx, cookie, &mut page).await?;
+        Ok(page)
     }
 
     /// The same, and how long its names and the attributes of its leased entries hold. An entry is
@@ -43,17 +53,93 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<(DirPage, Lease)> {
+        if let Some(stripes) = self.0.stripes(ctx, dir).await? {
+            let read = self.read_shards(ctx, (dir, &stripes), (cookie, bytes_max), true);
+            return Box::pin(read).await;
+        }
+        let (mut page, lease) = self.list_leased(ctx, dir, cookie, bytes_max).await?;
+        self.show_parent(ctx, cookie, &mut page).await?;
+        Ok((page, lease))
+    }
+
+    /// The parent of a directory whose name is in a shard is the directory of that shard. Of later
+    /// pages it does not count.
+    async fn show_parent(&self, ctx: &Ctx, cookie: u64, page: &mut DirPage) -> Result<()> {
+        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts() {
+            page.parent = Box::pin(self.0.shown_dir(ctx, page.parent)).await?;
+        }
+        Ok(())
+    }
+
+    /// A page of a striped directory: shard after shard, and of a shard that ends empty the next.
+    async fn read_shards(
+        &self,
+        ctx: &Ctx,
+        (dir, stripes): (Fid, &Stripes),
+        (cookie, bytes_max): (u64, u32),
+        is_leased: bool,
+    ) -> Result<(DirPage, Lease)> {
+        let parent = match cookie {
+            0 => {
+                let (mut own, _) = self.list_leased(ctx, dir, 0, limits::READDIR_BYTES_MIN).await?;
+                self.show_parent(ctx, 0, &mut own).await?;
+                own.parent
+            }
+            _ => Fid::ZERO,
+        };
+        let (mut number, mut inside) = cookie::inside(cookie);
+        while let Some(shard) = stripes.shards.get(number) {
+            let (mut page, lease) = match is_leased {
+                true => self.list_leased(ctx, *shard, inside, bytes_max).await?,
+                false => (self.list(ctx, *shard, inside, bytes_max, 0).await?.0, Lease::default()),
+            };
+            let is_last = number + 1 == stripes.shards.len();
+            if page.entries.is_empty() && page.at_end && !is_last {
+                (number, inside) = (number + 1, 0);
+                continue;
+            }
+            for entry in &mut page.entries {
+                entry.cookie = cookie::outside(number, entry.cookie);
+            }
+            (page.at_end, page.parent) = (page.at_end && is_last, parent);
+            self.show(&mut page);
+            return Ok((page, lease));
+        }
+        Ok((DirPage { at_end: true, parent, ..DirPage::default() }, Lease::default()))
+    }
+
+    /// Attributes of striped directories are not those that their MDT has.
+    fn show(&self, page: &mut DirPage) {
+        for entry in page.entries.iter_mut().filter(|entry| entry.has_attr) {
+            self.0.striped.note(&entry.attr);
+            if entry.attr.flags & ATTR_STRIPED != 0 {
+                (entry.has_attr, entry.leased) = (false, false);
+            }
+        }
+    }
+
+    /// A page of a directory or shard.
+    async fn list_leased(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Result<(DirPage, Lease)> {
         let bytes_max = clamped(bytes_max);
         let is_open = |fid: Fid| self.0.inodes.get(fid).is_some();
         let grants = self.0.grants.of(dir);
-        if let Some(known) = grants.listed(dir, (cookie, bytes_max), &is_open) {
-            return Ok(known);
+        if let Some((mut page, lease)) = grants.listed(dir, (cookie, bytes_max), &is_open) {
+            self.show(&mut page);
+            return Ok((page, lease));
         }
         let reading = grants.reading(dir, cookie);
         let asking = grants.asking();
         let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
         for entry in &mut page.entries {
-            let is_exact = !is_open(entry.attr.fid()) && !crate::needs_glimpse(&entry.attr);
+            let fid = entry.attr.fid();
+            let is_exact = !is_open(fid) && !crate::needs_glimpse(&entry.attr);
+            entry.has_attr &= fid.mdt_index() == dir.mdt_index();
             entry.leased &= entry.has_attr && is_exact;
         }
         let lease = asking.told_page(
@@ -64,6 +150,7 @@ impl Client {
         );
         grants.read(reading, &page);
         self.0.shed_grants(dir.mdt_index());
+        self.show(&mut page);
         Ok((page, lease))
     }
 

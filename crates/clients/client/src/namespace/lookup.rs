@@ -4,10 +4,11 @@ use std::rc::Rc;
 
 use env::LocalFuture;
 use types::{Errno, Fid};
-use wire::body::{FidReq, LookupReq};
+use wire::body::{Disposition, FidReq, LookupReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
+use super::shards::{check_seen, shard};
 use crate::client::{Client, Inner, mdt_of};
 use crate::data::{Question, settle};
 use crate::file::File;
@@ -34,7 +35,8 @@ impl Client {
         if let Some((attr, lease)) = self.0.named(parent, name) {
             return Ok(Glance { attr, lease, size_known: true });
         }
-        if self.0.grants.of(parent).has_no_name(parent, name) {
+        let holder = self.0.known_holder(parent, name);
+        if self.0.grants.of(holder).has_no_name(holder, name) {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
         }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
@@ -168,17 +170,25 @@ impl Client {
     }
 }
 
+/// The file is not there any more, or not yet.
+pub(crate) fn is_gone(error: &Error) -> bool {
+    matches!(error.errno(), Errno::ESTALE | Errno::ENOENT)
+}
+
 impl Inner {
     /// Attributes of a file that nobody else can have changed, where this client knows them.
     fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
-        let (attr, lease) = self.grants.of(fid).believed(fid)?;
+        let believed = self.grants.of(fid).believed(fid)?;
+        let (attr, lease) = self.complete_known(believed)?;
         self.is_whole(&attr).then_some((attr, lease))
     }
 
     /// The same of the file that a name stands for. Only where a kernel has found that the caller
     /// may look names up there.
     fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
-        let (attr, lease) = self.grants.named(dir, name).filter(|(attr, _)| self.is_whole(attr))?;
+        let dir = self.known_holder(dir, name);
+        let named = self.complete_known(self.grants.named(dir, name)?)?;
+        let (attr, lease) = Some(named).filter(|(attr, _)| self.is_whole(attr))?;
         self.order.found(dir, name, attr.fid());
         Some((attr, lease))
     }
@@ -189,6 +199,11 @@ impl Inner {
         attr.is_dir() || attr.nlink > 0 && self.inodes.get(attr.fid()).is_none()
     }
 
+    /// The directory that holds a name, or the directory itself where its shards are not known.
+    pub(crate) fn known_holder(&self, dir: Fid, name: &[u8]) -> Fid {
+        self.striped.shards(dir).map_or(dir, |stripes| shard(&stripes, name))
+    }
+
     async fn look_up(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -196,6 +211,53 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         check_name(name, "lookup")?;
+        let (mut stat, mut lease) = match self.look_up_once(ctx, parent, name).await {
+            Err(error) if self.is_news(ctx, parent, &error).await => {
+                self.look_up_once(ctx, parent, name).await?
+            }
+            found => found?,
+        };
+        if stat.disposition.contains(Disposition::REMOTE) {
+            return Box::pin(self.look_up_elsewhere(ctx, (parent, name), (stat, lease))).await;
+        }
+        check_seen(&stat.attr, "lookup")?;
+        self.complete(ctx, &mut stat, &mut lease).await?;
+        Ok((stat, lease))
+    }
+
+    /// A name leads to a file of another MDT, which is asked. If it has no such file, the name may
+    /// be about to move.
+    async fn look_up_elsewhere(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        (parent, name): (Fid, &[u8]),
+        (mut stat, mut lease): (Stat, Lease),
+    ) -> Result<(Stat, Lease)> {
+        for _ in 0..limits::MOVING_TRIES {
+            if !stat.disposition.contains(Disposition::REMOTE) {
+                check_seen(&stat.attr, "lookup")?;
+                self.complete(ctx, &mut stat, &mut lease).await?;
+                return Ok((stat, lease));
+            }
+            match self.look(ctx, stat.attr.fid(), None).await {
+                Ok((found, attrs)) => return Ok((found, lease.naming(attrs))),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.env.sleep(limits::MOVING_PAUSE).await;
+            (stat, lease) = self.look_up_once(ctx, parent, name).await?;
+        }
+        Err(Error::local(Errno::ENOENT, "lookup").about(parent))
+    }
+
+    /// By the word of the MDT that has the name.
+    async fn look_up_once(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<(Stat, Lease)> {
+        let parent = self.holder(ctx, parent, name).await?;
         let mdt = mdt_of(parent);
         let asking = self.grants.at(mdt.index).asking();
         let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
@@ -209,18 +271,20 @@ impl Inner {
         Ok((stat, lease))
     }
 
-    async fn look(
+    pub(crate) async fn look(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Stat, Lease)> {
         let asking = self.grants.of(fid).asking();
-        let stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
+        let mut stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
+        check_seen(&stat.attr, "mds_getattr")?;
         if let Some(inode) = self.inodes.get(fid) {
             inode.see(&stat);
         }
-        let lease = asking.told(&stat);
+        let mut lease = asking.told(&stat);
+        self.complete(ctx, &mut stat, &mut lease).await?;
         Ok((stat, lease))
     }
 

@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use layout::Asked;
+use layout::{Asked, dir};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
-use wire::attr::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use wire::body::{CreateFlags, CreateReq, LinkReq};
+use wire::attr::{ATTR_STRIPED, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use wire::body::{CreateFlags, CreateReq, Disposition, LinkReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
@@ -21,8 +21,27 @@ pub(super) struct Make<'a> {
     pub(super) rdev: u64,
     pub(super) target: &'a [u8],
     pub(super) striping: Option<&'a Asked>,
+    /// Of a directory.
+    pub(super) spread: Option<&'a dir::Asked>,
     pub(super) open_flags: u32,
     pub(super) flags: CreateFlags,
+}
+
+impl<'a> Make<'a> {
+    /// A name, of which the rest is to be said.
+    pub(super) fn new(parent: Fid, name: &'a [u8]) -> Make<'a> {
+        Make {
+            parent,
+            name,
+            mode: 0,
+            rdev: 0,
+            target: b"",
+            striping: None,
+            spread: None,
+            open_flags: 0,
+            flags: CreateFlags::empty(),
+        }
+    }
 }
 
 impl Inner {
@@ -35,6 +54,13 @@ impl Inner {
             }
             None => Vec::new(),
         };
+        let spread = match make.spread {
+            Some(spread) => {
+                spread.check().map_err(|error| Error::local(error.errno(), "mkdir"))?;
+                Some(spread.encode())
+            }
+            None => None,
+        };
         let body = CreateReq {
             parent: make.parent.into(),
             mode: make.mode,
@@ -44,11 +70,36 @@ impl Inner {
             flags: make.flags,
             ..CreateReq::default()
         };
-        Ok(self.call(ctx, Opcode::MdtCreate, &body).name(make.name).name(make.target).buf(record))
+        let call = self.call(ctx, Opcode::MdtCreate, &body);
+        let call = call.name(make.name).name(make.target).buf(record);
+        Ok(match spread {
+            Some(spread) => call.buf(spread),
+            None => call,
+        })
     }
 
     async fn link(self: &Rc<Self>, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Stat> {
         check_name(name, "link")?;
+        let linked = match self.link_once(ctx, fid, parent, name).await {
+            Err(error) if self.is_news(ctx, parent, &error).await => {
+                self.link_once(ctx, fid, parent, name).await?
+            }
+            linked => linked?,
+        };
+        if !linked.disposition.contains(Disposition::REMOTE) {
+            return Ok(linked);
+        }
+        Box::pin(self.look(ctx, fid, None)).await.map(|(stat, _)| stat)
+    }
+
+    async fn link_once(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<Stat> {
+        let parent = self.holder(ctx, parent, name).await?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
         let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
         let linked = self.change(Scope::link(fid, parent, name), mdt_of(parent), call).await;
@@ -76,7 +127,25 @@ impl Client {
         name: &[u8],
         mode: u32,
     ) -> Result<Glance> {
-        self.make(ctx, parent, name, S_IFDIR | mode & !S_IFMT, 0, b"", CreateFlags::empty()).await
+        let make = Make { mode: S_IFDIR | mode & !S_IFMT, ..Make::new(parent, name) };
+        self.make(ctx, make).await
+    }
+
+    /// Makes a directory at the MDTs that `spread` names; nothing: as the parent's default says.
+    ///
+    /// # Errors
+    /// As [`Client::mkdir`]; EPERM if the caller may not choose; ENODEV for an MDT that does not
+    /// exist; EINVAL for a striping out of bounds.
+    pub async fn mkdir_spread(
+        &self,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+        mode: u32,
+        spread: Option<&dir::Asked>,
+    ) -> Result<Attr> {
+        let make = Make { mode: S_IFDIR | mode & !S_IFMT, spread, ..Make::new(parent, name) };
+        self.make(ctx, make).await.map(|glance| glance.attr)
     }
 
     /// Makes a file (without a layout: it gets one when it is first opened for writing, or by
@@ -113,7 +182,7 @@ impl Client {
             return Err(Error::local(Errno::EINVAL, "mknod"));
         }
         let flags = CreateFlags::NO_LAYOUT.when(mode & S_IFMT == S_IFREG);
-        self.make(ctx, parent, name, mode, rdev, b"", flags).await
+        self.make(ctx, Make { mode, rdev, flags, ..Make::new(parent, name) }).await
     }
 
     /// Makes a symbolic link to `target`.
@@ -144,7 +213,7 @@ impl Client {
         if target.len() > SYMLINK_BYTES_MAX {
             return Err(Error::local(Errno::ENAMETOOLONG, "symlink"));
         }
-        self.make(ctx, parent, name, S_IFLNK | 0o777, 0, target, CreateFlags::empty()).await
+        self.make(ctx, Make { mode: S_IFLNK | 0o777, target, ..Make::new(parent, name) }).await
     }
 
     /// Gives the file another name.
@@ -172,23 +241,23 @@ impl Client {
         Ok(self.0.glance(&mut stat, Lease::default()))
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the arguments of the calls above, in their order"
-    )]
-    async fn make(
-        &self,
-        ctx: &Ctx,
-        parent: Fid,
-        name: &[u8],
-        mode: u32,
-        rdev: u64,
-        target: &[u8],
-        flags: CreateFlags,
-    ) -> Result<Glance> {
-        let make = Make { parent, name, mode, rdev, target, striping: None, open_flags: 0, flags };
-        let call = self.0.create_call(ctx, &make)?;
-        let (stat, lease) = self.0.change(Scope::entry(parent, name), mdt_of(parent), call).await?;
+    async fn make(&self, ctx: &Ctx, make: Make<'_>) -> Result<Glance> {
+        match self.make_once(ctx, &make).await {
+            Err(error) if self.0.is_news(ctx, make.parent, &error).await => {
+                self.make_once(ctx, &make).await
+            }
+            made => made,
+        }
+    }
+
+    async fn make_once(&self, ctx: &Ctx, make: &Make<'_>) -> Result<Glance> {
+        let parent = self.0.holder(ctx, make.parent, make.name).await?;
+        let call = self.0.create_call(ctx, &Make { parent, ..*make })?;
+        let scope = Scope::entry(parent, make.name);
+        let (stat, mut lease) = self.0.change(scope, mdt_of(parent), call).await?;
+        if stat.attr.flags & ATTR_STRIPED != 0 {
+            lease = lease.without_attrs(); // its shards have a part in them
+        }
         Ok(Glance { attr: stat.attr, lease, size_known: true })
     }
 }

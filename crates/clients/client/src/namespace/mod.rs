@@ -9,6 +9,8 @@ mod open;
 pub(crate) mod order;
 mod remove;
 mod rename;
+pub(crate) mod shards;
+pub(crate) mod striped;
 
 pub(crate) use attr::Change;
 pub(crate) use dir::split_nul;

@@ -10,6 +10,7 @@ use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq};
 use wire::{Attr, Opcode};
 
+use super::lookup::is_gone;
 use super::make::Make;
 use crate::client::{Client, Inner, mdt_of};
 use crate::file::{File, Open};
@@ -65,20 +66,22 @@ impl Client {
         let mode = S_IFREG | mode & !S_IFMT;
         let later = open_flags & flags::O_DELAY_LAYOUT != 0 && striping.is_none();
         let make = Make {
-            parent,
-            name,
             mode,
-            rdev: 0,
-            target: b"",
             striping,
             open_flags,
             flags: CreateFlags::OPEN | CreateFlags::NO_LAYOUT.when(later),
+            ..Make::new(parent, name)
         };
-        let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
-        let (file, mut lease) = self
-            .0
-            .open_by(ctx, Some((parent, name)), mdt_of(parent), call.into(), open_flags)
-            .await?;
+        let opened = match self.create_once(ctx, &make).await {
+            Err(error) if self.0.is_news(ctx, parent, &error).await => {
+                self.create_once(ctx, &make).await?
+            }
+            opened => opened?,
+        };
+        let (file, mut lease) = match opened {
+            Opened::Here(file, lease) => (file, lease),
+            Opened::Elsewhere(fid, name) => Box::pin(self.follow(ctx, &make, (fid, name))).await?,
+        };
         let attr = file.attr();
         if !file.0.made {
             // the kernel takes an answer to a create without asking whether it is old
@@ -90,6 +93,37 @@ impl Client {
         let size_known =
             is_empty || !crate::needs_glimpse(&attr) || file.0.inode.layout().is_none();
         Ok((Glance { attr, lease, size_known }, file))
+    }
+
+    async fn create_once(&self, ctx: &Ctx, make: &Make<'_>) -> Result<Opened> {
+        let parent = self.0.holder(ctx, make.parent, make.name).await?;
+        let call = self.0.create_call(ctx, &Make { parent, ..*make })?.keep(Keep::Open);
+        let place = Some((parent, make.name));
+        self.0.open_by(ctx, place, mdt_of(parent), call.into(), make.open_flags).await
+    }
+
+    /// The name leads to a file of another MDT, which opens it. If it has no such file, the name
+    /// may be about to move.
+    async fn follow(
+        &self,
+        ctx: &Ctx,
+        make: &Make<'_>,
+        (mut fid, mut name): (Fid, Lease),
+    ) -> Result<(File, Lease)> {
+        let open_flags = make.open_flags & !(flags::O_CREAT | flags::O_EXCL);
+        for _ in 0..limits::MOVING_TRIES {
+            match self.open(ctx, fid, open_flags).await {
+                Ok(file) => return Ok((file, name.without_attrs())),
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+            self.0.env.sleep(limits::MOVING_PAUSE).await;
+            match self.create_once(ctx, make).await? {
+                Opened::Here(file, lease) => return Ok((file, lease)),
+                Opened::Elsewhere(other, lease) => (fid, name) = (other, lease),
+            }
+        }
+        Err(Error::local(Errno::ENOENT, "create").about(make.parent))
     }
 
     /// Makes a file without a name in the file system of `dir` and opens it, as `O_TMPFILE` does:
@@ -139,7 +173,7 @@ impl Client {
             // orphan. No other client can have seen it, so another one does as well.
             made = make().await;
         }
-        let (file, _) = made?;
+        let file = made?.here()?;
         Ok((file.attr(), file))
     }
 
@@ -160,7 +194,25 @@ impl Client {
         );
         let call = call.keep(Keep::Open);
         let opened = self.0.open_by(ctx, None, mdt_of(fid), call.into(), open_flags).await;
-        opened.map(|(file, _)| file).map_err(|error| error.about(fid))
+        opened.and_then(Opened::here).map_err(|error| error.about(fid))
+    }
+}
+
+/// What an open returns.
+enum Opened {
+    /// A handle, and how long what was told holds.
+    Here(File, Lease),
+    /// The file is at another MDT; how long its name holds.
+    Elsewhere(Fid, Lease),
+}
+
+impl Opened {
+    /// Of an open without a name, which goes to the right MDT.
+    fn here(self) -> Result<File> {
+        match self {
+            Opened::Here(file, _) => Ok(file),
+            Opened::Elsewhere(fid, _) => Err(Error::local(Errno::EPROTO, "open").about(fid)),
+        }
     }
 }
 
@@ -174,10 +226,11 @@ impl Inner {
         mdt: TargetId,
         call: Call,
         open_flags: u32,
-    ) -> Result<(File, Lease)> {
+    ) -> Result<Opened> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
         let scope = named_in.map_or_else(Scope::open, |(dir, name)| Scope::entry(dir, name));
         self.run("open", async move {
+            let dirs: Vec<Fid> = scope.named_in().collect();
             let changing = inner.grants.at(mdt.index).changing(scope);
             let call = Call { hold: changing.hold(), ..call };
             let asked = inner.env.now();
@@ -189,7 +242,11 @@ impl Inner {
                 }
             };
             let stat = inner.stat_of(mdt, &answer.reply, stage)?;
+            inner.note_names(&dirs, &stat);
             let lease = changing.done(&stat);
+            if stat.disposition.contains(Disposition::REMOTE) {
+                return Ok(Opened::Elsewhere(stat.attr.fid(), lease));
+            }
             let inode = inner.inodes.attach(&stat, open_flags);
             if inode.has_writers() {
                 inner.grants.of(inode.fid).forget_bytes(inode.fid);
@@ -216,7 +273,7 @@ impl Inner {
                 Box::pin(inner.truncate_opened(&file.0.ctx, &stat)).await?; // rare and large
                 file.0.wrote.set(flags::can_write(open_flags));
             }
-            Ok((file, lease))
+            Ok(Opened::Here(file, lease))
         })
         .await
     }

@@ -91,6 +91,18 @@ impl Scope {
     }
 }
 
+impl Scope {
+    /// What uses a shard uses the directory that it belongs to.
+    fn permitted_by(&mut self, master: &dyn Fn(Fid) -> Fid) {
+        let masters = self.uses.iter().filter_map(|key| match key {
+            Key::File(fid) => Some((*fid, master(*fid))),
+            Key::Name(..) => None,
+        });
+        let masters: Vec<_> = masters.filter(|(fid, master)| fid != master).collect();
+        self.uses.extend(masters.into_iter().map(|(_, master)| Key::File(master)));
+    }
+}
+
 /// Which change under way holds what.
 #[derive(Default)]
 struct UnderWay {
@@ -159,12 +171,14 @@ impl Drop for Turn {
 }
 
 impl Order {
-    /// Waits until no change is under way that `call` could depend on, and lets it begin.
-    pub(crate) async fn enter(&self, call: Call) -> Call {
-        let scope = Scope::of(&call);
+    /// Waits until no change is under way that `call` could depend on, and lets it begin. `master`:
+    /// the directory that a shard belongs to, whose permissions count.
+    pub(crate) async fn enter(&self, call: Call, master: &dyn Fn(Fid) -> Fid) -> Call {
+        let mut scope = Scope::of(&call);
         if scope.uses.is_empty() {
             return call;
         }
+        scope.permitted_by(master);
         loop {
             let ended = self.0.ended.notified();
             if let Some(number) = self.0.under_way.borrow_mut().begin(&scope) {
@@ -273,6 +287,17 @@ mod tests {
     }
 
     #[test]
+    fn what_uses_a_shard_waits_for_a_change_of_the_permissions_of_its_directory() {
+        let mut under_way = UnderWay::default();
+        let mode = under_way.begin(&set(fid(7), SetattrFlags::MODE)).expect("the first");
+        let mut in_shard = make(fid(8), "a");
+        in_shard.permitted_by(&|of| if of == fid(8) { fid(7) } else { of });
+        assert_eq!(under_way.begin(&in_shard), None);
+        under_way.end(mode);
+        assert!(under_way.begin(&in_shard).is_some());
+    }
+
+    #[test]
     fn calls_that_change_no_name_and_no_permission_never_wait() {
         for opcode in [Opcode::MdtGetattr, Opcode::MdtLookup, Opcode::MdtClose, Opcode::MdtLock] {
             let call = called(opcode, Bytes::from_static(&[1; 200]), &["a"]);
@@ -289,9 +314,9 @@ mod tests {
             Poll::Ready(call) => Some(call),
             Poll::Pending => None,
         };
-        let mut first: Entering<'_> = Box::pin(order.enter(call.clone()));
+        let mut first: Entering<'_> = Box::pin(order.enter(call.clone(), &|fid| fid));
         let first = now(&mut first).expect("nothing is under way");
-        let mut second: Entering<'_> = Box::pin(order.enter(call));
+        let mut second: Entering<'_> = Box::pin(order.enter(call, &|fid| fid));
         assert!(now(&mut second).is_none());
         let again = first.clone(); // as it is kept for another attempt
         drop(first);

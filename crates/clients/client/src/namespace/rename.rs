@@ -29,6 +29,8 @@ impl Client {
     ) -> Result<()> {
         check_name(name, "rename")?;
         check_name(new_name, "rename")?;
+        let parent = self.0.holder(ctx, parent, name).await?;
+        let new_parent = self.0.holder(ctx, new_parent, new_name).await?;
         let body = RenameReq {
             parent: parent.into(),
             new_parent: new_parent.into(),

@@ -2,7 +2,7 @@
 //!
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
 //! - A change that was answered is kept until it is known to be durable, and an open until its
-//!   close is durable.
+//!   close is durable. An open of a file that another MDT has is not kept.
 //! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
 //! - What the target reports as durable only grows within a session.
 //! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
@@ -10,6 +10,7 @@
 
 use bytes::Bytes;
 use types::{Errno, Instant, Span, Transno, Xid};
+use wire::body::{AttrRep, Disposition};
 use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
 
 use super::{Completed, Event, Handled, Import, InFlight, Kind, Out, Phase, State, Undone};
@@ -24,6 +25,12 @@ fn pause(reply: &Reply) -> Option<Span> {
     let asked = Span::millis(u64::from(reply.header.lease_ms));
     let pause = asked.clamp(limits::BUSY_RETRY_MIN, limits::BUSY_RETRY_MAX);
     reply.has(ReplyFlags::BUSY).then_some(pause)
+}
+
+/// An open that was not carried out, because another MDT has the file: there is no handle to be had
+/// again.
+fn is_elsewhere(reply: &Reply) -> bool {
+    reply.body::<AttrRep>().disposition.contains(Disposition::REMOTE)
 }
 
 impl<B: Default, W> Import<B, W> {
@@ -72,7 +79,7 @@ impl<B: Default, W> Import<B, W> {
         };
         let keeps = out.modifies()
             && reply.errno().is_none()
-            && (reply.header.transno != 0 || out.keep == Keep::Open);
+            && (reply.header.transno != 0 || (out.keep == Keep::Open && !is_elsewhere(&reply)));
         let bufs = out.request.bufs.len() + reply.bufs.len();
         if keeps && bufs > BUFS_MAX {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));

@@ -1,0 +1,206 @@
+//! Striped directories: the shards that hold their names, as far as this client has heard.
+//!
+//! ```text
+//!  a name of the directory --hash--> shard --its FID is the parent--> request to the shard's MDT
+//!  a recall of a shard's attributes --> the kernel forgets those of the directory
+//! ```
+//! Callers and the kernel see the directory only.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use layout::dir::Stripes;
+use queues::FixedMap;
+use types::{Fid, Instant};
+use wire::Attr;
+use wire::attr::ATTR_STRIPED;
+
+/// Shards of all directories that are remembered, about 100 bytes each. Of more of them only those
+/// stay of whose directories the kernel still has attributes.
+const SHARDS_KNOWN_MAX: usize = 262_144;
+
+/// What is known of whether a directory is striped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// It is not, or no reply has told of it.
+    Plain,
+    /// It may be: that is forgotten.
+    Unknown,
+    /// It is.
+    Striped(Option<Rc<Stripes>>),
+}
+
+#[derive(Default)]
+struct Dir {
+    stripes: Option<Rc<Stripes>>,
+    /// The kernel has attributes of it until then.
+    told_until: Instant,
+}
+
+#[derive(Default)]
+struct Known {
+    dirs: FixedMap<Fid, Dir>,
+    masters: FixedMap<Fid, Fid>,
+    has_forgotten: bool,
+}
+
+/// See the head of the file.
+#[derive(Default)]
+pub(crate) struct Striped(RefCell<Known>);
+
+impl Striped {
+    /// Attributes came from an MDT.
+    pub(crate) fn note(&self, attr: &Attr) {
+        if attr.flags & ATTR_STRIPED != 0 {
+            self.0.borrow_mut().dirs.entry(attr.fid()).or_default();
+        }
+    }
+
+    pub(crate) fn kind(&self, dir: Fid) -> Kind {
+        let known = self.0.borrow();
+        match known.dirs.get(&dir) {
+            Some(dir) => Kind::Striped(dir.stripes.clone()),
+            None if known.has_forgotten => Kind::Unknown,
+            None => Kind::Plain,
+        }
+    }
+
+    /// The shards of a directory, where they are known.
+    pub(crate) fn shards(&self, dir: Fid) -> Option<Rc<Stripes>> {
+        self.0.borrow().dirs.get(&dir)?.stripes.clone()
+    }
+
+    /// The directory that a shard belongs to; another file itself.
+    pub(crate) fn master(&self, fid: Fid) -> Fid {
+        self.0.borrow().masters.get(&fid).copied().unwrap_or(fid)
+    }
+
+    /// The shards of a directory are these.
+    pub(crate) fn learn(&self, dir: Fid, stripes: Stripes, now: Instant) -> Rc<Stripes> {
+        let mut known = self.0.borrow_mut();
+        known.make_room(now);
+        let stripes = Rc::new(stripes);
+        known.masters.extend(stripes.shards.iter().map(|shard| (*shard, dir)));
+        known.dirs.entry(dir).or_default().stripes = Some(stripes.clone());
+        stripes
+    }
+
+    /// The kernel has attributes of the directory until then.
+    pub(crate) fn told(&self, dir: Fid, until: Instant) {
+        if let Some(dir) = self.0.borrow_mut().dirs.get_mut(&dir) {
+            dir.told_until = dir.told_until.max(until);
+        }
+    }
+}
+
+impl Known {
+    fn make_room(&mut self, now: Instant) {
+        if self.dirs.len().max(self.masters.len()) < SHARDS_KNOWN_MAX {
+            return;
+        }
+        self.has_forgotten = true;
+        self.dirs.retain(|_, dir| dir.told_until > now);
+        let dirs = &self.dirs;
+        self.masters.retain(|_, master| dirs.contains_key(master));
+    }
+}
+
+/// Attributes of a striped directory, of its own and those of its shards.
+pub(crate) fn merge(dir: &mut Attr, shards: &[Attr]) {
+    let sum = |of: fn(&Attr) -> u64| shards.iter().map(of).fold(0_u64, u64::saturating_add);
+    (dir.size, dir.blocks) = (sum(|shard| shard.size), sum(|shard| shard.blocks));
+    let subdirs = shards.iter().map(|shard| shard.nlink.saturating_sub(2));
+    dir.nlink = subdirs.fold(2, u32::saturating_add);
+    for shard in shards {
+        dir.set_atime(dir.atime().max(shard.atime()));
+        dir.set_mtime(dir.mtime().max(shard.mtime()));
+        dir.set_ctime(dir.ctime().max(shard.ctime()));
+    }
+}
+
+/// Cookies of a striped directory: 8 bits of the shard, 47 of the hash of the name, 8 of the number
+/// among names with the same hash. Those of a shard have 16 bits of that number. More than 255
+/// names with one hash are not made by chance.
+pub(crate) mod cookie {
+    const SHARD_SHIFT: u32 = 55;
+    const IN_SHARD: u64 = (1 << SHARD_SHIFT) - 1;
+
+    /// Of an entry of a shard.
+    pub(crate) fn outside(shard: usize, cookie: u64) -> u64 {
+        let (hash, number) = (cookie >> 16, (cookie & 0xffff).min(0xff));
+        (shard as u64) << SHARD_SHIFT | (hash << 8 | number) & IN_SHARD
+    }
+
+    /// The shard, and the cookie there.
+    pub(crate) fn inside(cookie: u64) -> (usize, u64) {
+        let (hash, number) = ((cookie & IN_SHARD) >> 8, cookie & 0xff);
+        let shard = usize::try_from(cookie >> SHARD_SHIFT).unwrap_or(usize::MAX);
+        (shard, hash << 16 | number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Timespec;
+
+    fn stripes(first: u32, count: u32) -> Stripes {
+        let shards = (first..first + count).map(|oid| Fid::new(0x2_0000_0400, oid)).collect();
+        Stripes { hash: layout::dir::HASH_CRUSH2, version: 1, master: 0, shards }
+    }
+
+    #[test]
+    fn attributes_add_up() {
+        let shard = |nlink, size, mtime| {
+            let mut attr = Attr { nlink, size, blocks: 8, ..Attr::default() };
+            attr.set_mtime(Timespec::new(mtime, 5));
+            attr
+        };
+        let mut dir = Attr { nlink: 2, size: 7, ..Attr::default() };
+        dir.set_ctime(Timespec::new(9, 0));
+        merge(&mut dir, &[shard(3, 100, 8), shard(2, 50, 20), shard(5, 1, 3)]);
+        assert_eq!((dir.nlink, dir.size, dir.blocks), (6, 151, 24));
+        assert_eq!((dir.mtime(), dir.ctime()), (Timespec::new(20, 5), Timespec::new(9, 0)));
+    }
+
+    #[test]
+    fn cookies_name_shard_and_entry_and_keep_their_order() {
+        let inside = [0, 1 << 16, (5 << 16) | 1, (5 << 16) | 0xff, ((1 << 47) - 1) << 16];
+        let mut all = Vec::new();
+        for shard in [0, 1, 255] {
+            for of_shard in inside {
+                let outside = cookie::outside(shard, of_shard);
+                assert_eq!(cookie::inside(outside), (shard, of_shard));
+                assert!(outside >> 63 == 0, "a kernel takes it for an offset");
+                all.push(outside);
+            }
+        }
+        assert!(all.is_sorted_by(|a, b| a < b));
+    }
+
+    #[test]
+    fn shards_lead_to_their_directory() {
+        let striped = Striped::default();
+        let dir = Fid::new(0x2_0000_0400, 1);
+        assert_eq!(striped.kind(dir), Kind::Plain);
+        striped.note(&Attr { flags: ATTR_STRIPED, ..Attr::default() }.with_fid(dir));
+        assert_eq!(striped.kind(dir), Kind::Striped(None));
+        let known = striped.learn(dir, stripes(10, 3), Instant(0));
+        assert_eq!(striped.kind(dir), Kind::Striped(Some(known.clone())));
+        assert_eq!((striped.master(known.shards[2]), striped.master(dir)), (dir, dir));
+    }
+
+    #[test]
+    fn what_the_kernel_has_is_not_forgotten() {
+        let striped = Striped::default();
+        let dir = |oid| Fid::new(0x2_0000_0401, oid);
+        let most = SHARDS_KNOWN_MAX as u32 / 256;
+        (0..most).for_each(|number| {
+            striped.learn(dir(number), stripes(number * 256, 256), Instant(0));
+        });
+        striped.told(dir(5), Instant(10));
+        striped.learn(dir(most), stripes(most * 256, 256), Instant(9));
+        assert!(striped.shards(dir(5)).is_some() && striped.shards(dir(most)).is_some());
+        assert_eq!((striped.kind(dir(6)), striped.0.borrow().masters.len()), (Kind::Unknown, 512));
+    }
+}

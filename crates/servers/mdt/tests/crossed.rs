@@ -1,0 +1,465 @@
+//! Several MDTs and their clients: operations of several MDTs, and crashes of each of them in the
+//! middle.
+
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use env::{CptTable, Env};
+use env_sim::{NodeHandle, Sim, SimConfig};
+use layout::dir::{self, Stripes};
+use mdt::fsck::{self, Image};
+use mdt::{Bugs, Mdt, MdtConfig};
+use osd::MetaStore;
+use osd::mem::{MemDisk, MemMeta};
+use service::{Node, NodeConfig};
+use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
+use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFMT, S_IFREG};
+use wire::body::{
+    AttrRep, CreateReq, Disposition, FidReq, LinkReq, LookupReq, RenameReq, SetattrFlags,
+    SetattrReq, UnlinkReq,
+};
+use wire::updates::RECORD_MAGIC;
+use wire::{Attr, Opcode, Reply, encode_body};
+
+const MDTS: u32 = 3;
+
+/// A number for each client and server.
+struct Where;
+
+impl Resolve for Where {
+    fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
+        vec![addr(target.index)]
+    }
+
+    fn mdts(&self) -> Vec<u32> {
+        (0..MDTS).collect()
+    }
+}
+
+fn addr(mdt: u32) -> NidAddr {
+    format!("10.0.0.{}@tcp", mdt + 1).parse().expect("a NID")
+}
+
+fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
+    let config = EndpointConfig {
+        import: endpoint::ImportConfig {
+            client: ClientId(client),
+            name: format!("c{client}"),
+            is_server,
+            ..Default::default()
+        },
+        ..EndpointConfig::default()
+    };
+    Endpoint::new(env, config, Rc::new(Where))
+}
+
+/// A running MDT with its store.
+type Running = Rc<RefCell<Option<(Rc<Mdt>, Rc<MemMeta>)>>>;
+
+struct Server {
+    node: NodeHandle,
+    disk: MemDisk,
+    running: Running,
+}
+
+struct World {
+    sim: Sim,
+    servers: Vec<Server>,
+    clients: Vec<(NodeHandle, Rc<Endpoint>)>,
+    bugs: Bugs,
+    /// How often a server was started.
+    boots: RefCell<BTreeMap<u32, u128>>,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        World::with_bugs(seed, Bugs::default())
+    }
+
+    fn with_bugs(seed: u64, bugs: Bugs) -> World {
+        let sim = Sim::new(seed, SimConfig::default());
+        let server = |mdt: u32| Server {
+            node: sim.node(&format!("mdt{mdt}"), addr(mdt).nid),
+            disk: MemDisk::default(),
+            running: Running::default(),
+        };
+        let servers: Vec<_> = (0..MDTS).map(server).collect();
+        let client = |n: u32| {
+            let nid = format!("10.0.1.{n}@tcp").parse().expect("a NID");
+            let node = sim.node(&format!("c{n}"), nid);
+            let endpoint = endpoint(&node.env(), u128::from(n) + 1, false);
+            (node, endpoint)
+        };
+        let clients = (0..2).map(client).collect();
+        let world = World { sim, servers, clients, bugs, boots: RefCell::default() };
+        (0..MDTS).for_each(|mdt| world.boot(mdt));
+        world.sim.run_for(Span::secs(1));
+        world
+    }
+
+    fn boot(&self, mdt: u32) {
+        let Server { node, disk, running } = &self.servers[mdt as usize];
+        let (env, disk, running, bugs) = (node.env(), disk.clone(), running.clone(), self.bugs);
+        let boot = {
+            let mut boots = self.boots.borrow_mut();
+            let boot = boots.entry(mdt).or_default();
+            *boot += 1;
+            *boot
+        };
+        node.env().spawn("server", async move {
+            let one = NonZeroU32::MIN;
+            let service =
+                Node::new(&env, NodeConfig::new(CptTable::new(one, one, 1, true).expect("one")));
+            let meta = Rc::new(MemMeta::open(&env, &disk));
+            let mut config = MdtConfig::new("testfs".parse().expect("a name"), mdt);
+            config.bugs = bugs;
+            let own = endpoint(&env, 1_000 + 100 * u128::from(mdt) + boot, true);
+            let target =
+                Mdt::start(&env, config, meta.clone(), Some(own), Rc::new(Vec::new)).await;
+            let target = target.expect("boots");
+            *running.borrow_mut() = Some((target.clone(), meta));
+            service.add_target(target);
+            service.serve(env.listen(addr(mdt)).await.expect("a free address"));
+            std::future::pending::<()>().await;
+        });
+    }
+
+    /// The process dies, and with it everything that is not durable.
+    fn kill(&self, mdt: u32) {
+        let server = &self.servers[mdt as usize];
+        *server.running.borrow_mut() = None;
+        server.node.kill_as(true);
+        server.disk.power_cut(7);
+    }
+
+    fn send(&self, client: usize, mdt: u32, call: Call) -> Result<Reply, Errno> {
+        let (node, endpoint) = &self.clients[client];
+        let remote = endpoint.remote(TargetId::mdt(mdt));
+        let answer =
+            self.sim.block_on_for(node, Span::secs(300), async move { remote.call(call).await });
+        let answer = answer.expect("answered in time");
+        answer.map(|answer| *answer.reply).map_err(|error| error.errno())
+    }
+
+    /// Sends a request and waits for no answer.
+    fn begin(&self, client: usize, mdt: u32, call: Call) {
+        let (node, endpoint) = &self.clients[client];
+        let remote = endpoint.remote(TargetId::mdt(mdt));
+        node.env().spawn("begun", async move { drop(remote.call(call).await) });
+    }
+
+    fn mkdir(&self, parent: Fid, name: &str, on: &[u32]) -> Result<Attr, Errno> {
+        let reply = self.send(0, parent.mdt_index(), mkdir(parent, name, on))?;
+        let body: AttrRep = reply.body();
+        assert_eq!(body.attr.mode & S_IFMT, S_IFDIR);
+        Ok(body.attr)
+    }
+
+    fn create(&self, parent: Fid, name: &str) -> Fid {
+        let reply = self.send(0, parent.mdt_index(), make(parent, name, S_IFREG | 0o644, &[]));
+        reply.expect("created").body::<AttrRep>().attr.fid()
+    }
+
+    fn lookup(&self, client: usize, parent: Fid, name: &str) -> Result<AttrRep, Errno> {
+        let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
+        let call = Call::new(Opcode::MdtLookup, vec![encode_body(&body), bytes(name)]);
+        self.send(client, parent.mdt_index(), call).map(|reply| reply.body())
+    }
+
+    fn attr(&self, fid: Fid) -> Result<Attr, Errno> {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let call = Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]);
+        self.send(0, fid.mdt_index(), call).map(|reply| reply.body::<AttrRep>().attr)
+    }
+
+    fn unlink(&self, parent: Fid, name: &str, is_dir: bool) -> Result<AttrRep, Errno> {
+        let reply = self.send(0, parent.mdt_index(), unlink(parent, name, is_dir));
+        reply.map(|reply| reply.body())
+    }
+
+    fn rename(&self, from: (Fid, &str), to: (Fid, &str)) -> Result<AttrRep, Errno> {
+        self.send(0, from.0.mdt_index(), rename(from, to)).map(|reply| reply.body())
+    }
+
+    fn images(&self) -> Vec<Image> {
+        let image = |(mdt, server): (u32, &Server)| {
+            let running = server.running.borrow();
+            let (_, meta) = running.as_ref().expect("all MDTs run");
+            self.sim.block_on(&server.node, {
+                let meta = meta.clone();
+                async move { meta.ready().await }
+            });
+            let view = meta.running().expect("ready");
+            Image::of(mdt, &*view).expect("readable")
+        };
+        (0..).zip(&self.servers).map(image).collect()
+    }
+
+    /// All MDTs agree, and no record of an operation is left some time later.
+    fn check(&self) {
+        assert_eq!(fsck::all(&self.images()), Vec::<String>::new());
+        self.sim.run_for(Span::secs(20));
+        let images = self.images();
+        assert_eq!(fsck::all(&images), Vec::<String>::new());
+        assert_eq!(fsck::left(&images), Vec::<String>::new());
+    }
+
+    /// A second later everything is durable.
+    fn settle(&self) {
+        self.sim.run_for(Span::secs(3));
+    }
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn make(parent: Fid, name: &str, mode: u32, on: &[u32]) -> Call {
+    let body = CreateReq { parent: parent.into(), mode, ..CreateReq::default() };
+    let asked = match on {
+        [] => Bytes::new(),
+        [one] => dir::Asked { index: *one as i32, ..dir::Asked::default() }.encode().into(),
+        many => {
+            let (count, mdts) = (many.len() as u32, many.to_vec());
+            dir::Asked { count, mdts, ..dir::Asked::default() }.encode().into()
+        }
+    };
+    let bufs = vec![encode_body(&body), bytes(name), Bytes::new(), Bytes::new(), asked];
+    Call::new(Opcode::MdtCreate, bufs)
+}
+
+fn mkdir(parent: Fid, name: &str, on: &[u32]) -> Call {
+    make(parent, name, S_IFDIR | 0o755, on)
+}
+
+fn unlink(parent: Fid, name: &str, is_dir: bool) -> Call {
+    let body =
+        UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
+    Call::new(Opcode::MdtUnlink, vec![encode_body(&body), bytes(name)])
+}
+
+fn rename(from: (Fid, &str), to: (Fid, &str)) -> Call {
+    let body = RenameReq {
+        parent: from.0.into(),
+        new_parent: to.0.into(),
+        ..RenameReq::default()
+    };
+    Call::new(Opcode::MdtRename, vec![encode_body(&body), bytes(from.1), bytes(to.1)])
+}
+
+fn link(fid: Fid, parent: Fid, name: &str) -> Call {
+    let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
+    Call::new(Opcode::MdtLink, vec![encode_body(&body), bytes(name)])
+}
+
+#[test]
+fn a_remote_directory_is_made_used_and_removed() {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[2]).expect("made");
+    assert_eq!((dir.fid().mdt_index(), dir.nlink), (2, 2));
+    let found = world.lookup(1, Fid::ROOT, "d").expect("found");
+    assert_eq!(found.disposition, Disposition::REMOTE);
+    assert_eq!((found.attr.fid(), found.attr.mode), (dir.fid(), S_IFDIR));
+    assert_eq!(world.attr(Fid::ROOT).expect("the root").nlink, 3);
+    assert_eq!(world.attr(dir.fid()).map(|attr| attr.mode), Ok(dir.mode));
+    let file = world.create(dir.fid(), "f");
+    assert_eq!(file.mdt_index(), 2, "a file is made where its directory is");
+    assert_eq!(world.mkdir(Fid::ROOT, "d", &[1]).err(), Some(Errno::EEXIST));
+    assert_eq!(world.unlink(Fid::ROOT, "d", true).err(), Some(Errno::ENOTEMPTY));
+    assert_eq!(world.unlink(Fid::ROOT, "d", false).err(), Some(Errno::EISDIR));
+    world.check();
+    world.unlink(dir.fid(), "f", false).expect("removed");
+    let gone = world.unlink(Fid::ROOT, "d", true).expect("removed");
+    assert_eq!((gone.disposition, gone.attr.fid()), (Disposition::REMOTE, dir.fid()));
+    assert_eq!(world.lookup(1, Fid::ROOT, "d").err(), Some(Errno::ENOENT));
+    assert_eq!(world.attr(dir.fid()).err(), Some(Errno::ESTALE));
+    assert_eq!(world.attr(Fid::ROOT).expect("the root").nlink, 2);
+    world.check();
+}
+
+#[test]
+fn a_directory_on_an_mdt_that_does_not_exist_or_answer_is_refused_soon() {
+    let world = World::new(2);
+    assert_eq!(world.mkdir(Fid::ROOT, "d", &[9]).err(), Some(Errno::ENODEV));
+    world.kill(2);
+    let before = world.clients[0].0.env().now();
+    assert_eq!(world.mkdir(Fid::ROOT, "d", &[2]).err(), Some(Errno::ENODEV));
+    assert!(world.clients[0].0.env().now() - before < Span::secs(10));
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("another one is there");
+    world.boot(2);
+    world.settle();
+    world.mkdir(Fid::ROOT, "e", &[2]).expect("it is back");
+    world.check();
+}
+
+#[test]
+fn files_and_directories_move_between_mdts_and_replace_others() {
+    let world = World::new(3);
+    let dirs: Vec<Fid> = (0..MDTS)
+        .map(|mdt| world.mkdir(Fid::ROOT, &format!("d{mdt}"), &[mdt]).expect("made").fid())
+        .collect();
+    let file = world.create(dirs[0], "f");
+    let moved = world.rename((dirs[0], "f"), (dirs[1], "g")).expect("moved");
+    assert_eq!(moved.attr.fid(), file);
+    assert_eq!(world.lookup(1, dirs[0], "f").err(), Some(Errno::ENOENT));
+    assert_eq!(world.lookup(1, dirs[1], "g").expect("there").attr.fid(), file);
+    // again, from an MDT that has the name and not the file, onto a file of a third one
+    let victim = world.create(dirs[2], "h");
+    world.rename((dirs[1], "g"), (dirs[2], "h")).expect("moved");
+    assert_eq!(world.lookup(1, dirs[2], "h").expect("there").attr.fid(), file);
+    assert_eq!(world.attr(victim).err(), Some(Errno::ESTALE));
+    world.check();
+    // a directory with a file in it, and one below itself
+    let sub = world.mkdir(dirs[1], "sub", &[0]).expect("made").fid();
+    world.create(sub, "x");
+    world.rename((dirs[1], "sub"), (dirs[2], "sub")).expect("moved");
+    assert_eq!(world.attr(dirs[1]).expect("there").nlink, 2);
+    assert_eq!(world.attr(dirs[2]).expect("there").nlink, 3);
+    let below = world.mkdir(sub, "below", &[2]).expect("made").fid();
+    let looped = world.rename((dirs[2], "sub"), (below, "loop"));
+    assert_eq!(looped.err(), Some(Errno::EINVAL), "a directory does not come to lie below itself");
+    world.check();
+}
+
+#[test]
+fn links_count_over_mdts() {
+    let world = World::new(4);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.create(Fid::ROOT, "f");
+    let linked = world.send(0, 1, link(file, dir, "g")).expect("linked");
+    assert_eq!(linked.body::<AttrRep>().disposition, Disposition::REMOTE);
+    assert_eq!(world.attr(file).expect("there").nlink, 2);
+    world.unlink(Fid::ROOT, "f", false).expect("removed");
+    assert_eq!(world.attr(file).expect("there").nlink, 1);
+    world.check();
+    world.unlink(dir, "g", false).expect("removed");
+    assert_eq!(world.attr(file).err(), Some(Errno::ESTALE));
+    world.check();
+}
+
+#[test]
+fn a_striped_directory_has_shards_that_follow_it() {
+    let world = World::new(5);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1, 0, 2]).expect("made");
+    assert_eq!((dir.fid().mdt_index(), dir.flags & ATTR_STRIPED), (1, ATTR_STRIPED));
+    let body = FidReq { fid: dir.fid().into(), ..FidReq::default() };
+    let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
+    let stripes = world.send(1, 1, call).expect("a striping").buf(1);
+    let stripes = Stripes::decode(&stripes).expect("well formed");
+    let mdts: Vec<u32> = stripes.shards.iter().map(|shard| shard.mdt_index()).collect();
+    assert_eq!(mdts, [1, 0, 2]);
+    for shard in &stripes.shards {
+        let attr = world.attr(*shard).expect("a shard");
+        assert_eq!((attr.flags & ATTR_SHARD, attr.nlink), (ATTR_SHARD, 2));
+    }
+    let file = world.create(stripes.shards[2], "f");
+    assert_eq!(file.mdt_index(), 2);
+    let attr = Attr { mode: 0o711, ..dir }.with_fid(dir.fid());
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    world.send(0, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)])).expect("changed");
+    for fid in stripes.shards.iter().chain([&dir.fid()]) {
+        assert_eq!(world.attr(*fid).expect("there").mode & 0o777, 0o711, "{fid}");
+    }
+    assert_eq!(world.unlink(Fid::ROOT, "d", true).err(), Some(Errno::ENOTEMPTY));
+    world.check();
+    world.unlink(stripes.shards[2], "f", false).expect("removed");
+    world.unlink(Fid::ROOT, "d", true).expect("removed");
+    for fid in stripes.shards.iter().chain([&dir.fid()]) {
+        assert_eq!(world.attr(*fid).err(), Some(Errno::ESTALE), "{fid}");
+    }
+    world.check();
+}
+
+/// The coordinator dies right after its answer; the client replays.
+#[test]
+fn a_coordinator_repeats_what_it_lost_from_its_clients_replay() {
+    for seed in 0..10 {
+        let world = World::new(seed);
+        let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+        world.settle();
+        let file = world.create(Fid::ROOT, "f");
+        world.rename((Fid::ROOT, "f"), (dir, "g")).expect("moved");
+        world.mkdir(Fid::ROOT, "e", &[2]).expect("made");
+        world.kill(0);
+        world.boot(0);
+        assert_eq!(world.lookup(0, Fid::ROOT, "f").err(), Some(Errno::ENOENT), "seed {seed}");
+        assert_eq!(world.lookup(0, dir, "g").expect("there").attr.fid(), file);
+        world.lookup(0, Fid::ROOT, "e").expect("there");
+        world.check();
+    }
+}
+
+/// The coordinator and its client die; another MDT has the operation.
+#[test]
+fn what_another_mdt_has_is_completed_without_the_client() {
+    for seed in 0..10 {
+        let world = World::new(seed);
+        world.lookup(1, Fid::ROOT, "nothing").expect_err("it is not there");
+        let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+        world.settle();
+        let made = world.mkdir(dir, "e", &[2]).expect("made").fid();
+        // MDT 2 commits what it has because the directory is used
+        let other = world.send(1, 2, make(made, "f", S_IFREG | 0o644, &[])).expect("made");
+        world.kill(1);
+        world.clients[0].0.kill_as(false);
+        world.boot(1);
+        let found = world.lookup(1, dir, "e").expect("the operation is complete");
+        assert_eq!(found.attr.fid(), made, "seed {seed}");
+        let file = other.body::<AttrRep>().attr.fid();
+        assert_eq!(world.lookup(1, made, "f").expect("there").attr.fid(), file);
+        world.sim.run_for(Span::secs(20));
+        assert_eq!(fsck::all(&world.images()), Vec::<String>::new());
+    }
+}
+
+/// An MDT dies at a drawn moment while operations are under way; all MDTs agree in the end.
+#[test]
+fn a_crash_at_any_moment_leaves_no_half_operation() {
+    for seed in 0..120 {
+        let world = World::new(seed);
+        let dirs: Vec<Fid> = (0..MDTS)
+            .map(|mdt| world.mkdir(Fid::ROOT, &format!("d{mdt}"), &[mdt]).expect("made").fid())
+            .collect();
+        let names = ["a", "b", "c"];
+        for (dir, name) in dirs.iter().zip(names) {
+            world.create(*dir, name);
+        }
+        world.settle();
+        let rival = rename((dirs[1], "b"), (dirs[0], "x"));
+        world.begin(0, 0, rename((dirs[0], "a"), (dirs[1], "x")));
+        world.begin(1, 1, rival);
+        world.begin(0, 2, rename((dirs[2], "c"), (dirs[1], "b")));
+        world.begin(1, 0, mkdir(dirs[0], "sub", &[2]));
+        world.begin(0, 0, unlink(Fid::ROOT, "d2", true));
+        let victim = (seed % u64::from(MDTS)) as u32;
+        world.sim.run_for(Span::micros(50 * (seed / u64::from(MDTS))));
+        world.kill(victim);
+        if seed % 4 == 3 {
+            world.clients[(seed % 2) as usize].0.kill_as(false);
+        }
+        world.sim.run_for(Span::millis(seed * 7 % 400));
+        world.boot(victim);
+        world.sim.run_for(Span::secs(60));
+        let images = world.images();
+        assert_eq!(fsck::all(&images), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(fsck::left(&images), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_reply_that_was_forged_repeats_nothing() {
+    let world = World::new(8);
+    let call = mkdir(Fid::ROOT, "d", &[1]);
+    let reply = world.send(0, 0, call).expect("made");
+    let sealed = reply.bufs.last().expect("a record");
+    assert!(sealed.starts_with(&RECORD_MAGIC), "the record comes last");
+    let asked = Call::new(Opcode::MdtUpdate, vec![Bytes::new(), sealed.slice(24..)]);
+    assert_eq!(world.send(0, 1, asked).err(), Some(Errno::EPERM), "clients are no MDTs");
+}
