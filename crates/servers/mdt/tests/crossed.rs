@@ -121,8 +121,7 @@ impl World {
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), mdt);
             config.bugs = bugs;
             let own = endpoint(&env, 1_000 + 100 * u128::from(mdt) + boot, true);
-            let target =
-                Mdt::start(&env, config, meta.clone(), Some(own), Rc::new(Vec::new)).await;
+            let target = Mdt::start(&env, config, meta.clone(), Some(own), Rc::new(Vec::new)).await;
             let target = target.expect("boots");
             *running.borrow_mut() = Some((target.clone(), meta));
             service.add_target(target);
@@ -246,11 +245,7 @@ fn unlink(parent: Fid, name: &str, is_dir: bool) -> Call {
 }
 
 fn rename(from: (Fid, &str), to: (Fid, &str)) -> Call {
-    let body = RenameReq {
-        parent: from.0.into(),
-        new_parent: to.0.into(),
-        ..RenameReq::default()
-    };
+    let body = RenameReq { parent: from.0.into(), new_parent: to.0.into(), ..RenameReq::default() };
     Call::new(Opcode::MdtRename, vec![encode_body(&body), bytes(from.1), bytes(to.1)])
 }
 
