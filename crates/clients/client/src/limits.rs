@@ -130,3 +130,6 @@ pub const ATIME_SECS: i64 = 24 * 3_600;
 
 const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
+
+/// How often a path may lead from one MDT to another: directories are nested less deeply.
+pub(crate) const PATH_MDTS_MAX: u32 = 4_096;

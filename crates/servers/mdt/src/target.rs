@@ -157,6 +157,9 @@ impl Mdt {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
+            if mdt.engine.config.index != 0 {
+                env.spawn("mdt_root", background::root::run(mdt.clone()));
+            }
         }
         if !mdt.exports.is_recovering() || mdt.engine.config.bugs.sweep_orphans_early() {
             mdt.sweep_orphans().await;

@@ -194,12 +194,38 @@ impl Client {
     /// # Errors
     /// ENOENT if it has no name; EPERM if the caller may not ask.
     pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+        let mut paths = Vec::new();
+        for path in self.paths_at_mdt(ctx, fid).await? {
+            paths.push(self.whole_path(ctx, path).await?);
+        }
+        Ok(paths)
+    }
+
+    /// Paths without a leading slash, as far as the MDT of the file has them.
+    async fn paths_at_mdt(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
         let call =
             self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
         let paths =
             self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
-        Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
+        Ok(split_nul(&paths).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
+
+    /// A path that begins with a directory of another MDT goes on there.
+    async fn whole_path(&self, ctx: &Ctx, mut path: String) -> Result<String> {
+        for _ in 0..limits::PATH_MDTS_MAX {
+            let Some((dir, rest)) = elsewhere(&path) else { return Ok(format!("/{path}")) };
+            let above = self.paths_at_mdt(ctx, dir).await?;
+            let above = above.into_iter().next().unwrap_or_default();
+            path = if above.is_empty() { rest } else { format!("{above}/{rest}") };
+        }
+        Err(Error::local(Errno::ELOOP, "fid2path"))
+    }
+}
+
+/// Directory and rest of a path that begins with a slash and a FID.
+fn elsewhere(path: &str) -> Option<(Fid, String)> {
+    let (dir, rest) = path.strip_prefix('/')?.split_once('/')?;
+    Some((dir.parse().ok()?, rest.to_owned()))
 }
 
 /// What a page may have, of what is wanted.
@@ -215,6 +241,14 @@ pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_that_goes_on_elsewhere_is_told_from_a_name_like_it() {
+        let fid = Fid::new(0x200020400, 7);
+        assert_eq!(elsewhere(&format!("/{fid}/a/b")), Some((fid, "a/b".to_owned())));
+        assert_eq!(elsewhere(&format!("{fid}/a")), None, "a directory may have such a name");
+        assert_eq!(elsewhere("a/b"), None);
+    }
 
     #[test]
     fn strings_end_at_their_nul() {

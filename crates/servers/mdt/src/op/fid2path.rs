@@ -1,8 +1,10 @@
-//! fid2path: every path of a file, from its back-links. Read only.
+//! fid2path: every path of a file, from its back-links. Read only. Where a path leads to a directory
+//! of another MDT, it begins with a slash and the FID of that directory: the caller asks there.
 
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
+use wire::attr::ATTR_SHARD;
 use wire::body::FidReq;
 
 use crate::limits::{DEPTH_MAX, FID2PATH_BYTES_MAX, FID2PATH_PATHS_MAX};
@@ -53,6 +55,11 @@ fn links(op: &Op<'_, '_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> 
 fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
     let mut parts = vec![name];
     for _ in 0..DEPTH_MAX {
+        if !op.tx.is_here(dir) {
+            parts.push(format!("/{dir}").into_bytes());
+            parts.reverse();
+            return Ok(parts.join(&b'/'));
+        }
         let inode = op.tx.inode(dir)?;
         if !is_root(&op.creds) {
             op.access(&inode, X)?;
@@ -61,8 +68,10 @@ fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>>
             parts.reverse();
             return Ok(parts.join(&b'/'));
         }
-        let (_, name) = links(op, dir, 1)?.pop().ok_or(Errno::ENOENT)?;
-        parts.push(name);
+        if inode.attr.flags & ATTR_SHARD == 0 {
+            let (_, name) = links(op, dir, 1)?.pop().ok_or(Errno::ENOENT)?;
+            parts.push(name);
+        }
         dir = inode.parent;
     }
     Err(OpError::Broken("a directory does not lead to the root"))
