@@ -297,6 +297,14 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
             file.close().await.map_err(failed)?;
             Ok(Reply::Lines(vec![attr.fid().to_string()]))
         }
+        Ask::Mkdir { dir, name, mode, umask, striping } => {
+            let spread = layout::dir::Asked::decode(&striping);
+            let spread = spread.map_err(|error| Failure::of(error.errno()))?;
+            let ctx = Ctx { umask, ..ctx };
+            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
+            let made = client.mkdir_spread(&ctx, parent, name.as_bytes(), mode, Some(&spread));
+            Ok(Reply::Lines(vec![made.await.map_err(failed)?.fid().to_string()]))
+        }
         Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
         Ask::Fid2path { fid } => {
             let fid: Fid = fid.parse().map_err(|_| Failure::of(Errno::EINVAL))?;
