@@ -44,6 +44,10 @@ pub const MOVING_TRIES: u32 = 20;
 /// Pause between two of them.
 pub const MOVING_PAUSE: Span = Span::millis(10);
 
+/// How long a kernel believes a name at most. After a rename to another MDT that one counts the
+/// name for it.
+pub const KERNEL_BELIEF_MAX: Span = Span::secs(10);
+
 /// Pause before a request is repeated that the server cannot carry out yet: its peers are still
 /// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);

@@ -100,6 +100,7 @@ impl World {
         self.mkdir(at, Fid::ROOT, name, &asked)
     }
 
+    /// A file with its name in it.
     fn make(&self, at: usize, dir: Fid, name: &str) -> Fid {
         let name = name.as_bytes().to_vec();
         self.run(at, async move |client| {
@@ -109,6 +110,12 @@ impl World {
             file.close().await?;
             Ok(attr.fid())
         })
+    }
+
+    fn make_all(&self, dir: Fid, names: impl Iterator<Item = String>) {
+        for name in names {
+            self.make(0, dir, &name);
+        }
     }
 
     fn find(&self, at: usize, dir: Fid, name: &str) -> Result<Attr, Errno> {
@@ -168,13 +175,16 @@ impl World {
     }
 }
 
-/// A kernel that forgets at once.
+/// A kernel that forgets at once: which files, and of which their names too.
 #[derive(Default)]
-struct Told(RefCell<Vec<Fid>>);
+struct Told(RefCell<Vec<Fid>>, RefCell<Vec<Fid>>);
 
 impl Kernel for Told {
-    fn forget(&self, fid: Fid, _names: bool) -> Option<LocalFuture<'static, ()>> {
+    fn forget(&self, fid: Fid, names: bool) -> Option<LocalFuture<'static, ()>> {
         self.0.borrow_mut().push(fid);
+        if names {
+            self.1.borrow_mut().push(fid);
+        }
         None
     }
 
@@ -227,6 +237,7 @@ fn a_remote_name_that_is_granted_is_not_asked_for_until_it_goes() {
     let (near, far) = (world.dir("near", 0), world.dir("far", 1));
     let file = world.make(0, near, "a");
     world.rename(0, (near, "a"), (far, "b"));
+    world.cluster.sim.run_for(Span::secs(2)); // what was just changed is not granted
     let glance = |at: usize| {
         world.ask(at, async move |client| {
             client.lookup_glance(&me(), far, b"b").await.map(|glance| glance.attr)
@@ -250,6 +261,22 @@ fn a_remote_name_that_is_granted_is_not_asked_for_until_it_goes() {
         world.try_run(1, async move |client| client.getattr(&me(), file, None).await).err(),
         Some(Errno::ESTALE)
     );
+}
+
+#[test]
+fn a_name_that_a_kernel_moves_to_another_mdt_is_called_back_there() {
+    let (world, told) = World::with_kernels();
+    let (near, far, third) = (world.dir("near", 0), world.dir("far", 1), world.dir("third", 2));
+    let file = world.make(0, third, "a");
+    world.rename(0, (third, "a"), (near, "a"));
+    world.cluster.sim.run_for(Span::secs(2)); // what was just changed is not granted
+    assert_eq!(world.find(0, near, "a").map(|attr| attr.fid()), Ok(file));
+    let until = world.cluster.sim.now() + Span::secs(9);
+    world.clients[0].1.told_kernel(file, until);
+    world.rename(0, (near, "a"), (far, "b"));
+    told[0].1.borrow_mut().clear();
+    world.rename(1, (far, "b"), (far, "c"));
+    assert_eq!(*told[0].1.borrow(), [file], "its kernel still believes the name");
 }
 
 #[test]
@@ -298,8 +325,8 @@ fn a_listing_of_shards_shows_each_lasting_name_once_whatever_changes() {
     let world = World::new();
     let dir = world.striped(0, "wide");
     let lasting: BTreeSet<String> = (0..80).map(|number| format!("stays.{number}")).collect();
-    lasting.iter().for_each(|name| drop(world.make(0, dir, name)));
-    (0..80).for_each(|number| drop(world.make(0, dir, &format!("goes.{number}"))));
+    world.make_all(dir, lasting.iter().cloned());
+    world.make_all(dir, (0..80).map(|number| format!("goes.{number}")));
     let (mut seen, mut next, mut number) = (Vec::new(), Some(0), 0);
     while let Some(cookie) = next {
         let (names, behind) = world.page(1, dir, cookie);
@@ -322,7 +349,7 @@ fn a_listing_of_shards_shows_each_lasting_name_once_whatever_changes() {
 fn a_striped_directory_that_is_granted_is_known_until_a_shard_changes() {
     let (world, told) = World::with_kernels();
     let dir = world.striped(0, "wide");
-    (0..20).for_each(|number| drop(world.make(0, dir, &format!("file.{number}"))));
+    world.make_all(dir, (0..20).map(|number| format!("file.{number}")));
     let list = |at: usize| {
         world.ask(at, async move |client| {
             let (mut names, mut cookie) = (0, 0);
@@ -421,7 +448,7 @@ fn one_mdt_serves_while_another_one_restarts() {
     assert!(world.cluster.sim.now() - begun < Span::millis(100), "it waits for nobody");
     assert_eq!(world.read(1, far, "moved"), b"a", "the rename is there again");
     assert_eq!(world.read(0, far, "b"), b"b");
-    (0..20).for_each(|number| drop(world.make(1, wide, &format!("file.{number}"))));
+    world.make_all(wide, (0..20).map(|number| format!("file.{number}")));
     assert_eq!(world.list(0, wide).len(), 20);
 }
 

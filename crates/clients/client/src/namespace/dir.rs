@@ -65,7 +65,7 @@ impl Client {
     /// The parent of a directory whose name is in a shard is the directory of that shard. Of later
     /// pages it does not count.
     async fn show_parent(&self, ctx: &Ctx, cookie: u64, page: &mut DirPage) -> Result<()> {
-        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts() {
+        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts.get() {
             page.parent = Box::pin(self.0.shown_dir(ctx, page.parent)).await?;
         }
         Ok(())
@@ -111,7 +111,7 @@ impl Client {
     /// Attributes of striped directories are not those that their MDT has.
     fn show(&self, page: &mut DirPage) {
         for entry in page.entries.iter_mut().filter(|entry| entry.has_attr) {
-            self.0.striped.note(&entry.attr);
+            self.0.note(&entry.attr);
             if entry.attr.flags & ATTR_STRIPED != 0 {
                 (entry.has_attr, entry.leased) = (false, false);
             }
