@@ -547,12 +547,25 @@ pub async fn read_entries(
         for entry in &page.entries {
             assert!(entry.cookie > cookie, "cookies rise");
             cookie = entry.cookie;
-            names.push((entry.name.to_vec(), entry.attr));
+            let attr = match entry.has_attr || entry.attr.nlink > 0 {
+                true => entry.attr,
+                false => ask(client, ctx, entry.attr).await?,
+            };
+            names.push((entry.name.to_vec(), attr));
         }
         if page.at_end {
             return Ok(names);
         }
         assert!(!page.entries.is_empty(), "a page that is not the last one holds an entry");
+    }
+}
+
+/// Attributes of a file of which FID and type are known: it is on another MDT than its name. One
+/// that has gone meanwhile keeps what is known.
+async fn ask(client: &Client, ctx: &Ctx, known: Attr) -> Result<Attr, client::Error> {
+    match client.getattr(ctx, known.fid(), None).await {
+        Err(error) if [Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Ok(known),
+        asked => asked,
     }
 }
 

@@ -285,6 +285,15 @@ impl Caller {
         self.ended();
     }
 
+    /// Which create made a file that is listed; nothing where it is on another MDT and has gone, and
+    /// nobody has ever seen it.
+    fn id_of(&self, attr: &Attr) -> Option<u32> {
+        match attr.nlink {
+            0 => self.board.borrow().id_of(attr.fid()),
+            _ => Some(self.board.borrow_mut().saw(attr.fid(), attr.uid)),
+        }
+    }
+
     pub(super) async fn list(&self, dir: usize) {
         let begin = self.begins(format!("list of {dir}"));
         let fid = self.board.borrow().arena.dirs[dir];
@@ -292,7 +301,10 @@ impl Caller {
         if let Some(names) = self.answered("readdir", names) {
             let mut found = BTreeMap::new();
             for (name, attr) in names {
-                let id = self.board.borrow_mut().saw(attr.fid(), attr.uid);
+                let Some(id) = self.id_of(&attr) else {
+                    self.ended();
+                    return;
+                };
                 let first = dir as u8 * PLACES;
                 let place = (first..first + PLACES).find(|place| name_of(*place) == name);
                 if place.is_none_or(|place| found.insert(place, id).is_some()) {
