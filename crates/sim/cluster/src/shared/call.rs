@@ -257,8 +257,19 @@ impl Caller {
         let answer = self.client.lookup(&self.ctx, dir, name.as_bytes()).await;
         if let Some(found) = self.found("lookup", answer) {
             let mut board = self.board.borrow_mut();
+            let is_here = |attr: &Attr| attr.fid().mdt_index() == dir.mdt_index();
+            let is_one_call = found.as_ref().is_none_or(is_here);
             let found = found.map(|attr| (board.saw(attr.fid(), attr.uid), seen(&attr)));
-            board.names_read(self.who, begin, NamesCall::Lookup { place, found });
+            match found.filter(|_| !is_one_call) {
+                None => board.names_read(self.who, begin, NamesCall::Lookup { place, found }),
+                // the name and the attributes are of two moments
+                Some((id, attrs)) => {
+                    let found = Some(id);
+                    board.names_read(self.who, begin, NamesCall::Find { place, found });
+                    let found = Some(attrs);
+                    board.names_read(self.who, begin, NamesCall::Stat { id, found });
+                }
+            }
         }
         self.ended();
     }
