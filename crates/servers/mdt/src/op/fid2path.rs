@@ -1,5 +1,6 @@
-//! fid2path: every path of a file, from its back-links. Read only. Where a path leads to a directory
-//! of another MDT, it begins with a slash and the FID of that directory: the caller asks there.
+//! fid2path: every path of a file, from its back-links. Read only. Where a path leads to a
+//! directory of another MDT, it begins with a slash and the FID of that directory: the caller asks
+//! there.
 
 use osd::Table;
 use target::{Decided, OpError};
