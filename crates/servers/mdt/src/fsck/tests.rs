@@ -234,6 +234,24 @@ fn a_rename_that_left_both_names_or_none_is_a_breach() {
 }
 
 #[test]
+fn directories_that_lie_in_each_other_are_a_breach() {
+    let text = after(|stores| {
+        // each of two directories gets its name in the other one
+        for (at, dir) in [(1, 2), (2, 1)] {
+            let name = [b'a' + at as u8];
+            stores.drop_entry(Fid::ROOT, &name);
+            stores.drop_link(Fid::ROOT, &name, fid(at, 1));
+            stores.name(fid(dir, 1), b"loop", fid(at, 1), S_IFDIR);
+        }
+        stores.inode(Fid::ROOT, S_IFDIR, (3, 1), Fid::ROOT);
+        stores.inode(fid(1, 1), S_IFDIR, (3, 12), fid(2, 1));
+        stores.inode(fid(2, 1), S_IFDIR, (3, 7), fid(1, 1));
+    });
+    let lost = |fid: Fid| format!("directory {fid} does not lead to the root");
+    assert_eq!(text, [lost(fid(1, 1)), lost(fid(2, 1))].join("; "));
+}
+
+#[test]
 fn a_shard_is_listed_by_its_directory_and_has_no_name() {
     let shard = |stores: &mut Stores, at: Fid| {
         stores.inode_with(at, (S_IFDIR, ATTR_SHARD, 0), (2, 0), fid(0, 1));

@@ -27,6 +27,7 @@ pub(super) fn check(images: &[Image]) -> Vec<String> {
     check.entries();
     check.names();
     check.shards();
+    check.roots();
     let busy = busy(images);
     let explained = |breach: &Breach| breach.of.iter().any(|fid| busy.contains(fid));
     check.bad.into_iter().filter(|breach| !explained(breach)).map(|breach| breach.text).collect()
@@ -152,6 +153,35 @@ impl<'a> Check<'a> {
             let others = others.filter(|link| link.dir.mdt_index() != image.index);
             others.map(|link| (link.fid, link.dir, &link.name[..]))
         })
+    }
+
+    /// Every directory leads to the root.
+    fn roots(&mut self) {
+        if self.inode(Fid::ROOT).is_none() {
+            return; // not the whole file system
+        }
+        let mut rooted = BTreeSet::from([Fid::ROOT]);
+        let all = self.images.iter().flat_map(|image| &image.inodes);
+        for (fid, _) in all.filter(|(_, inode)| inode.attr.is_dir() && inode.attr.nlink > 0) {
+            let (mut way, mut at) = (Vec::new(), *fid);
+            let leads = loop {
+                if rooted.contains(&at) {
+                    break true;
+                }
+                let parent = self.inode(at).filter(|inode| inode.attr.nlink > 0);
+                match parent.map(|inode| inode.parent).filter(|_| !way.contains(&at)) {
+                    Some(parent) => way.push(std::mem::replace(&mut at, parent)),
+                    None => break false,
+                }
+            };
+            match leads {
+                true => rooted.extend(way),
+                false => {
+                    way.push(at);
+                    self.breach(way, format!("directory {fid} does not lead to the root"));
+                }
+            }
+        }
     }
 
     /// A striped directory lists its shards, and nothing else is a shard.
