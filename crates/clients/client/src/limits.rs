@@ -69,6 +69,9 @@ pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
 pub const BATCH_RPCS_MAX: usize = 32;
 
+/// Changes of the MDT on the way from a file to the root, at most.
+pub const PATH_MDTS_MAX: usize = 1_024;
+
 /// Bytes of one directory page at most, as the servers bound it.
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 

@@ -1,5 +1,7 @@
 //! readdir, readlink, fid2path.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use layout::dir::Stripes;
 use ldlm::grants::Number;
@@ -9,7 +11,7 @@ use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
 use super::striped::cookie;
-use crate::client::{Client, mdt_of};
+use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
@@ -194,12 +196,40 @@ impl Client {
     /// # Errors
     /// ENOENT if it has no name; EPERM if the caller may not ask.
     pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
-        let call =
-            self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
-        let paths =
-            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
-        Ok(split_nul(&paths).map(|path| format!("/{}", String::from_utf8_lossy(path))).collect())
+        let mut all = Vec::new();
+        for path in self.0.paths_there(ctx, fid).await? {
+            all.push(format!("/{}", self.0.whole_path(ctx, path).await?));
+        }
+        Ok(all)
     }
+}
+
+impl Inner {
+    /// The paths of a file as far as its MDT has them.
+    async fn paths_there(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let call = self.call(ctx, Opcode::MdtFid2path, &body);
+        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
+        let paths = answer.reply.buf(1);
+        Ok(split_nul(&paths).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// A path that begins at a directory of another MDT, from the root.
+    async fn whole_path(self: &Rc<Self>, ctx: &Ctx, mut path: String) -> Result<String> {
+        for _ in 0..limits::PATH_MDTS_MAX {
+            let Some((dir, below)) = from_elsewhere(&path) else { return Ok(path) };
+            // a directory has one name, and only the root has none
+            let above = self.paths_there(ctx, dir).await?.into_iter().next().unwrap_or_default();
+            path = if above.is_empty() { below.to_owned() } else { format!("{above}/{below}") };
+        }
+        Err(Error::local(Errno::ELOOP, "fid2path"))
+    }
+}
+
+/// The directory where a path `/FID/REST` begins, and the rest.
+fn from_elsewhere(path: &str) -> Option<(Fid, &str)> {
+    let (dir, below) = path.strip_prefix('/')?.split_once('/')?;
+    Some((dir.parse().ok()?, below))
 }
 
 /// What a page may have, of what is wanted.
@@ -215,6 +245,15 @@ pub(crate) fn split_nul(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_may_begin_on_another_mdt() {
+        let dir = Fid::new(0x2_0002_0400, 7);
+        assert_eq!(from_elsewhere(&format!("/{dir}/a/b")), Some((dir, "a/b")));
+        for whole in ["a/b", "", "/", "/a/b", "[0x1:0x2:0x0]/a"] {
+            assert_eq!(from_elsewhere(whole), None, "{whole}");
+        }
+    }
 
     #[test]
     fn strings_end_at_their_nul() {
