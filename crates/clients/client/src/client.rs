@@ -10,7 +10,7 @@ use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Hold, Keep, R
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
 use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
-use wire::body::{Claim, StatfsRep};
+use wire::body::{Claim, Disposition, StatfsRep};
 use wire::config::FsConfig;
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{Immutable, IntoBytes};
@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) offered: RefCell<BTreeMap<(Fid, u32), u64>>,
     /// What is cached under grants.
     pub(crate) grants: AllGrants,
+    /// There are several MDTs.
+    pub(crate) has_mdts: Cell<bool>,
     /// Directories that are spread over MDTs.
     pub(crate) striped: Rc<Striped>,
     /// Names of files at other MDTs.
@@ -315,13 +317,10 @@ impl Inner {
             stat.lease = Gift::None;
         }
         stat.dir = stat.dir.filter(|(dir, _)| mdt_of(dir.fid()) == mdt);
-        self.striped.note(&stat.attr);
+        if !stat.disposition.contains(Disposition::REMOTE) {
+            self.note(&stat.attr);
+        }
         Ok(stat)
-    }
-
-    /// Whether there are several MDTs.
-    pub(crate) fn has_mdts(&self) -> bool {
-        self.directory.targets(TargetKind::Mdt).len() > 1
     }
 
     /// The MDTs that a session was begun with, and the first one.

@@ -44,6 +44,10 @@ pub const MOVING_TRIES: u32 = 20;
 /// Pause between two of them.
 pub const MOVING_PAUSE: Span = Span::millis(10);
 
+/// How long a kernel believes a name at most. After a rename to another MDT that one counts the
+/// name for it.
+pub const KERNEL_BELIEF_MAX: Span = Span::secs(10);
+
 /// Pause before a request is repeated that the server cannot carry out yet: its peers are still
 /// registering.
 pub const IN_PROGRESS_PAUSE: Span = Span::millis(50);
@@ -68,9 +72,6 @@ pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
 pub const BATCH_RPCS_MAX: usize = 32;
-
-/// Changes of the MDT on the way from a file to the root, at most.
-pub const PATH_MDTS_MAX: usize = 1_024;
 
 /// Bytes of one directory page at most, as the servers bound it.
 pub const READDIR_BYTES_MAX: u32 = 1 << 20;
@@ -133,3 +134,6 @@ pub const ATIME_SECS: i64 = 24 * 3_600;
 
 const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
+
+/// How often a path may lead from one MDT to another: directories are nested less deeply.
+pub(crate) const PATH_MDTS_MAX: u32 = 4_096;

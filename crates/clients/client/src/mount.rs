@@ -82,6 +82,7 @@ impl Client {
             offered: RefCell::default(),
             grants: AllGrants::new(env, config.bugs, &striped),
             striped,
+            has_mdts: Cell::new(false),
             elsewhere: Elsewhere::default(),
             order: Order::default(),
             losses: Losses::default(),
@@ -139,7 +140,10 @@ impl Inner {
         let fetched = FsConfig::decode(&answer.reply.buf(1));
         let fetched = fetched.ok_or_else(|| Error::local(Errno::EPROTO, "mgs_config_read"))?;
         match self.directory.update(fetched) {
-            Ok(true) => self.apply_active(),
+            Ok(true) => {
+                self.has_mdts.set(self.directory.targets(TargetKind::Mdt).len() > 1);
+                self.apply_active();
+            }
             Ok(false) => {}
             Err(error) => tracing::warn!("ignoring configuration: {error}"),
         }

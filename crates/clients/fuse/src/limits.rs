@@ -20,6 +20,8 @@ pub(crate) const UNGUARDED_MAX: Span = Span::millis(50);
 /// How long it may believe the rest, where nobody calls it back before.
 pub(crate) const GUARDED_MAX: Span = Span::secs(10);
 
+const _: () = assert!(GUARDED_MAX.0 <= client::limits::KERNEL_BELIEF_MAX.0);
+
 /// A listing leaves out entries that the kernel still has for at least this long, because a caller
 /// that lists a directory then looks at its files.
 pub(crate) const FRESH_LEAST: Span = Span::secs(1);

@@ -86,6 +86,12 @@ impl Names {
         self.moving.push((from.clone(), to.clone(), is_exchange));
     }
 
+    /// Whether the kernel has asked for a rename of one of these names, and keeps the directories
+    /// locked until it is answered.
+    pub(crate) fn are_moving(&self, names: &[Name]) -> bool {
+        self.moving.iter().any(|(from, to, _)| names.contains(from) || names.contains(to))
+    }
+
     /// That rename is over: done, refused or given up.
     pub(crate) fn moves_no_more(&mut self, from: &Name, to: &Name) {
         if let Some(at) = self.moving.iter().position(|(a, b, _)| (a, b) == (from, to)) {
@@ -218,6 +224,7 @@ mod tests {
         names.moves(&a, &b, false);
         assert_eq!(names.of(7, Instant(0)), [a.clone(), b.clone()]);
         assert_eq!(names.of(8, Instant(0)), vec![b.clone()], "it goes nowhere");
+        assert!(names.are_moving(&[name(2, "a"), b.clone()]) && !names.are_moving(&[name(2, "a")]));
         names.moves_no_more(&a, &b);
         assert_eq!(names.of(7, Instant(0)), vec![a.clone()]);
         names.moves(&a, &b, true);

@@ -5,7 +5,8 @@
 //!               does not know the inode, whose first answer may be on its way; if it fails, they
 //!               end with their time
 //!  names        NOTIFY_INVAL_ENTRY, which waits for the directory's lock; whoever has it may wait
-//!               for us, in a circle over two mounts: so all names are made old after 20 ms
+//!               for us, in a circle over two mounts: so all names are made old after 20 ms, and
+//!               at once where the lock is that of a rename by this mount
 //!  the rest     (answers to changes, names of directories) ends with its short time
 //! ```
 
@@ -93,7 +94,7 @@ impl Fs {
             wait = Span(wait.0 * 2);
         }
         if let Some((nodeid, error)) = untold.first() {
-            tracing::warn!(nodeid, %error, inodes = untold.len(), "the kernel does not hear what is called back");
+            tracing::warn!(nodeid, %error, inodes = untold.len(), "the kernel cannot be notified of a recall");
             let nodes = untold.iter().map(|(nodeid, _)| *nodeid);
             let until = nodes.map(|nodeid| self.nodes.borrow().guarded_until(nodeid)).max();
             self.env.sleep_until(until.unwrap_or_default()).await;
@@ -147,6 +148,11 @@ impl Fs {
 
     /// Returns the names that the kernel does not know.
     async fn tell_names(&self, names: &[Name]) -> Vec<Name> {
+        if self.nodes.borrow().names.are_moving(names) && self.notifier.has_epochs() {
+            // the rename may be what calls the names back: it would wait for us, and we for it
+            self.make_all_old(names).await;
+            return Vec::new();
+        }
         let late = async {
             let telling = (TELLING.0 * names.len() as u64).min(TELLING_MAX.0);
             self.env.sleep(Span(STUCK_AFTER.0 + telling)).await;
@@ -157,14 +163,14 @@ impl Fs {
             self.dir_is_stuck(names).await;
             return Vec::new();
         };
-        tracing::debug!(?names, ?heard, "the kernel was told of names");
+        tracing::debug!(?names, ?heard, "the kernel was notified of names");
         let mut unknown = Vec::new();
         for (name, heard) in names.iter().zip(heard) {
             match heard {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => unknown.push(name.clone()),
                 Err(error) => {
-                    tracing::warn!(%error, "the kernel does not hear of a name");
+                    tracing::warn!(%error, "the kernel cannot be notified of a name");
                     self.wait_out(std::slice::from_ref(name)).await;
                 }
             }
@@ -180,13 +186,18 @@ impl Fs {
         if let [(dir, _)] = names {
             self.nodes.borrow_mut().stuck(*dir, now + STUCK_FOR, now);
         }
+        self.make_all_old(names).await;
+    }
+
+    /// The kernel believes no name any more; if it cannot be told so, these end with their time.
+    async fn make_all_old(&self, names: &[Name]) {
         match self.notifier.inc_epoch() {
             Ok(()) => self.nodes.borrow_mut().names.clear(),
             Err(_) => self.wait_out(names).await,
         }
     }
 
-    /// The kernel cannot be told of names: they end with their time.
+    /// The kernel cannot be notified of names: they end with their time.
     async fn wait_out(&self, names: &[Name]) {
         let until = names.iter().map(|name| self.nodes.borrow().names.until(name)).max();
         self.env.sleep_until(until.unwrap_or_default()).await;

@@ -157,6 +157,9 @@ impl Mdt {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
+            if mdt.engine.config.index != 0 {
+                env.spawn("mdt_root", background::root::run(mdt.clone()));
+            }
         }
         if !mdt.exports.is_recovering() || mdt.engine.config.bugs.sweep_orphans_early() {
             mdt.sweep_orphans().await;
@@ -283,7 +286,7 @@ impl Mdt {
         let (reply, delivery) = outcome?;
         if let Some(delivery) = delivery {
             incoming.step_aside();
-            self.executed(&delivery).await?;
+            self.executed(&delivery).await;
         }
         if is_stretched || (request.has(RequestFlags::SYNC) && request.opcode().modifies()) {
             self.commit().await?;
@@ -377,7 +380,7 @@ impl Mdt {
         {
             let fences = &mut self.engine.state.borrow_mut().fences;
             if fences.are_too_many(record.client) {
-                tracing::debug!(target: "mdt", client = %record.client, "no new session: OSTs that are away have too many fences to hear of");
+                tracing::debug!(target: "mdt", client = %record.client, "no new session: too many fences wait for OSTs that are away");
                 return Err(Errno::EBUSY);
             }
             fences.returned(record.client);
@@ -406,7 +409,7 @@ impl Mdt {
         let is_unsure = self.exports.is_recovering() || session.is_absent();
         self.locks.end_waits(session.id);
         let lapsed = self.lapsed(session, is_unsure).await.unwrap_or_else(|errno| {
-            tracing::error!(target: "mdt", client = %session.client, %errno, "what it held cannot be read");
+            tracing::error!(target: "mdt", client = %session.client, %errno, "records of the objects of an ended client cannot be read");
             None
         });
         match &lapsed {
@@ -421,7 +424,7 @@ impl Mdt {
             Ok(self.engine.apply_own(&set)?)
         };
         if let Err(errno) = self.persist(forget).await {
-            tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
+            tracing::warn!(target: "mdt", client = %session.client, %errno, "records of an ended client stay until the next start");
         }
         lapsed.into_iter().for_each(|lapsed| self.let_go_later(lapsed));
     }

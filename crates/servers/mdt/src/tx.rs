@@ -436,6 +436,17 @@ impl<'a> Tx<'a> {
         Asked::decode(&record).map(Some).map_err(|_| OpError::Broken("default layout"))
     }
 
+    /// The default of the root, of which other MDTs than the first have a copy.
+    pub(crate) fn root_template(&mut self) -> Decided<Option<Asked>> {
+        if self.is_here(Fid::ROOT) {
+            return self.find(Fid::ROOT)?.map_or(Ok(None), |root| self.template(&root));
+        }
+        let Some(copy) = self.view.get(Table::Layouts, &Fid::ROOT.to_key())? else {
+            return Ok(None);
+        };
+        Asked::decode(&copy).map(Some).map_err(|_| OpError::Broken("default layout"))
+    }
+
     /// Layout or default as stored, empty if none; one that this operation sets included.
     pub(crate) fn layout_record(&self, inode: &Inode) -> Decided<Vec<u8>> {
         if !inode.has(INODE_HAS_LAYOUT) {

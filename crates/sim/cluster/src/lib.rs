@@ -20,6 +20,8 @@
 //! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
 //!   them. Lost work is reported.
 //! - **A hostile client** (`hostile`) sends messages that no client may send.
+//! - **Several MDTs** (`mdts`, `forest`): single ones are killed, stopped for up to 5 s, and cut off
+//!   from each other.
 //! - **Stores**: a commit or a sync fails, and its data may or may not be durable. The MDT's store
 //!   has no space left for a while (`shared`). Then an operation that would create a name is
 //!   refused and has no effect, and no other operation is refused. In one of eight seeds of some
@@ -29,7 +31,9 @@
 //! - No error reaches a client that lives and keeps its sessions; every answer equals the model's.
 //! - In races every operation takes effect exactly once ([`races`](self)).
 //! - Some order of the users' calls on common files explains all their answers ([`shared`](self)).
-//! - An MDT's records are consistent before each start, after each recovery and at peace.
+//! - An MDT's records are consistent before each start, after each recovery and at peace. So are
+//!   those of several MDTs together after each recovery and at peace, and no operation of several
+//!   MDTs is left undone at peace.
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
 //! - After a blackout each user's tree is a state since its last sync, fsynced bytes are there, and

@@ -89,6 +89,9 @@ planted! {
     mdt.truncate_without_objects in calm;
     mdt.swap_without_check in migrations;
     mdt.grow_without_room in layouts;
+    mdt.prepare_uncommitted in matrix;
+    mdt.forget_records_early in matrix;
+    mdt.open_before_peers in matrix;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

@@ -26,7 +26,7 @@ pub use op::{
     EXCHANGE, NOREPLACE, Op, Path, SLOTS, XATTR_CREATE, XATTR_REPLACE, XattrName, pattern,
     xattr_name,
 };
-pub use place::mkdir_at;
+pub use place::{mkdir_at, mkdir_striped};
 pub use run::{Answer, Mirror, Mismatch, Placing, Runner, read_entries, read_names, test_ctx};
 pub use shrink::shrink;
 pub use verify::{read_file, read_summary, verify_tree};

@@ -12,9 +12,12 @@ use types::{Errno, Fid, Timespec};
 use wire::Attr;
 
 use crate::check::compare;
-use crate::mkdir_at;
 use crate::model::{Expect, Ino, Model, ROOT};
 use crate::op::{Op, Path, pattern, xattr_name};
+use crate::{mkdir_at, mkdir_striped};
+
+/// Of so many directories that a runner makes in turn on MDTs, one has names on all of them.
+const STRIPED_ONE_OF: u32 = 4;
 
 const O_RDWR: u32 = 0o2;
 const O_EXCL: u32 = 0o200;
@@ -166,19 +169,26 @@ pub enum Placing {
     Default,
     /// In turn on so many.
     InTurn(u32),
-    /// On the one whose number the name ends with.
+    /// On the one whose number the name ends with; `*` and a number before it is for names on so
+    /// many.
     Named,
 }
 
 impl Placing {
-    /// The MDT for the directory that the `index`th operation makes.
-    fn of(self, index: usize, name: &[u8]) -> Option<u32> {
+    /// The first MDT, and the number of MDTs, of the directory that the `index`th operation makes.
+    fn of(self, index: usize, name: &[u8]) -> Option<(u32, u32)> {
         match self {
             Placing::Default | Placing::InTurn(..=1) => None,
-            Placing::InTurn(mdts) => Some(index as u32 % mdts),
+            Placing::InTurn(mdts) => {
+                let index = index as u32;
+                let count = if index.is_multiple_of(STRIPED_ONE_OF) { mdts } else { 1 };
+                Some((index % mdts, count))
+            }
             Placing::Named => {
-                let last = char::from(*name.last()?);
-                last.to_digit(10)
+                let digit = |byte: &u8| char::from(*byte).to_digit(10);
+                let (last, rest) = name.split_last()?;
+                let count = rest.strip_prefix(b"*").and_then(<[u8]>::last).and_then(digit);
+                Some((digit(last)?, count.unwrap_or(1)))
             }
         }
     }
@@ -298,7 +308,8 @@ impl Runner {
                 let at = self.place(path).await?;
                 attr(match self.placing.of(self.index, at.1) {
                     None => client.mkdir(&ctx, at.0, at.1, *mode).await?,
-                    Some(mdt) => mkdir_at(&client, &ctx, at, *mode, mdt).await?,
+                    Some((mdt, 1)) => mkdir_at(&client, &ctx, at, *mode, mdt).await?,
+                    Some(mdts) => mkdir_striped(&client, &ctx, at, *mode, mdts).await?,
                 })
             }
             Op::Mkfifo { path, mode } => {
@@ -536,12 +547,25 @@ pub async fn read_entries(
         for entry in &page.entries {
             assert!(entry.cookie > cookie, "cookies rise");
             cookie = entry.cookie;
-            names.push((entry.name.to_vec(), entry.attr));
+            let attr = match entry.has_attr || entry.attr.nlink > 0 {
+                true => entry.attr,
+                false => ask(client, ctx, entry.attr).await?,
+            };
+            names.push((entry.name.to_vec(), attr));
         }
         if page.at_end {
             return Ok(names);
         }
         assert!(!page.entries.is_empty(), "a page that is not the last one holds an entry");
+    }
+}
+
+/// Attributes of a file of which FID and type are known: it is on another MDT than its name. One
+/// that has gone meanwhile keeps what is known.
+async fn ask(client: &Client, ctx: &Ctx, known: Attr) -> Result<Attr, client::Error> {
+    match client.getattr(ctx, known.fid(), None).await {
+        Err(error) if [Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Ok(known),
+        asked => asked,
     }
 }
 

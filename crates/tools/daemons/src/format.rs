@@ -47,7 +47,7 @@ fn check(options: &Options) -> Result<()> {
     let too_high = options.targets.iter().filter(is_mdt).find(|id| id.index >= MDTS_MAX);
     ensure!(
         too_high.is_none(),
-        "a file system has at most {MDTS_MAX} MDTs: --index is at most {}",
+        "--index: a file system has at most {MDTS_MAX} MDTs, so it is at most {}",
         MDTS_MAX - 1
     );
     Ok(())

@@ -19,6 +19,7 @@ use wire::Attr;
 use super::{Grants, Kernel, Known, Lease, Lru, Recalls};
 use crate::config::Bugs;
 use crate::data::OnOpenStats;
+use crate::limits::KERNEL_BELIEF_MAX;
 use crate::namespace::striped::Striped;
 
 /// Caches that are kept: one for each MDT of the largest file system.
@@ -88,6 +89,29 @@ impl AllGrants {
         let (fid, until) = self.of(dir).known().file_of((dir, name), self.env.now())?;
         let (attr, lease) = self.of(fid).believed(fid)?;
         Some((attr, Lease { name: until, ..lease }))
+    }
+
+    /// Whether somebody keeps what was told.
+    pub(crate) fn has_kernel(&self) -> bool {
+        self.shared.kernel().is_some()
+    }
+
+    /// A kernel has moved a name of this file to a directory of another MDT, which grants it by this
+    /// lease: it calls the name back from now on. False: it does not grant it.
+    pub(crate) fn moved(&self, dir: Fid, file: Fid, lease: Lease) -> bool {
+        let now = self.env.now();
+        let until = now + KERNEL_BELIEF_MAX;
+        self.of(dir).known.borrow_mut().cache.told(file, until);
+        lease.name > now
+    }
+
+    /// The kernel is to forget what it was told of these files, once it can.
+    pub(crate) fn forget_names(&self, files: &[Fid]) {
+        let Some(kernel) = self.shared.kernel() else { return };
+        self.shared.recalls.count();
+        for forgetting in files.iter().filter_map(|file| kernel.forget(*file, true)) {
+            self.env.spawn("names forgotten", forgetting);
+        }
     }
 
     /// A kernel is told of files.

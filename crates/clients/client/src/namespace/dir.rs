@@ -1,7 +1,5 @@
 //! readdir, readlink, fid2path.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 use layout::dir::Stripes;
 use ldlm::grants::Number;
@@ -11,7 +9,7 @@ use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
 use super::striped::cookie;
-use crate::client::{Client, Inner, mdt_of};
+use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
@@ -67,7 +65,7 @@ impl Client {
     /// The parent of a directory whose name is in a shard is the directory of that shard. Of later
     /// pages it does not count.
     async fn show_parent(&self, ctx: &Ctx, cookie: u64, page: &mut DirPage) -> Result<()> {
-        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts() {
+        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts.get() {
             page.parent = Box::pin(self.0.shown_dir(ctx, page.parent)).await?;
         }
         Ok(())
@@ -113,7 +111,7 @@ impl Client {
     /// Attributes of striped directories are not those that their MDT has.
     fn show(&self, page: &mut DirPage) {
         for entry in page.entries.iter_mut().filter(|entry| entry.has_attr) {
-            self.0.striped.note(&entry.attr);
+            self.0.note(&entry.attr);
             if entry.attr.flags & ATTR_STRIPED != 0 {
                 (entry.has_attr, entry.leased) = (false, false);
             }
@@ -196,40 +194,38 @@ impl Client {
     /// # Errors
     /// ENOENT if it has no name; EPERM if the caller may not ask.
     pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
-        let mut all = Vec::new();
-        for path in self.0.paths_there(ctx, fid).await? {
-            all.push(format!("/{}", self.0.whole_path(ctx, path).await?));
+        let mut paths = Vec::new();
+        for path in self.paths_at_mdt(ctx, fid).await? {
+            paths.push(self.whole_path(ctx, path).await?);
         }
-        Ok(all)
+        Ok(paths)
     }
-}
 
-impl Inner {
-    /// The paths of a file as far as its MDT has them.
-    async fn paths_there(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
-        let body = FidReq { fid: fid.into(), ..FidReq::default() };
-        let call = self.call(ctx, Opcode::MdtFid2path, &body);
-        let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
-        let paths = answer.reply.buf(1);
+    /// Paths without a leading slash, as far as the MDT of the file has them.
+    async fn paths_at_mdt(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+        let call =
+            self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
+        let paths =
+            self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
         Ok(split_nul(&paths).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
 
-    /// A path that begins at a directory of another MDT, from the root.
-    async fn whole_path(self: &Rc<Self>, ctx: &Ctx, mut path: String) -> Result<String> {
+    /// A path that begins with a directory of another MDT goes on there.
+    async fn whole_path(&self, ctx: &Ctx, mut path: String) -> Result<String> {
         for _ in 0..limits::PATH_MDTS_MAX {
-            let Some((dir, below)) = from_elsewhere(&path) else { return Ok(path) };
-            // a directory has one name, and only the root has none
-            let above = self.paths_there(ctx, dir).await?.into_iter().next().unwrap_or_default();
-            path = if above.is_empty() { below.to_owned() } else { format!("{above}/{below}") };
+            let Some((dir, rest)) = elsewhere(&path) else { return Ok(format!("/{path}")) };
+            let above = self.paths_at_mdt(ctx, dir).await?;
+            let above = above.into_iter().next().unwrap_or_default();
+            path = if above.is_empty() { rest } else { format!("{above}/{rest}") };
         }
         Err(Error::local(Errno::ELOOP, "fid2path"))
     }
 }
 
-/// The directory where a path `/FID/REST` begins, and the rest.
-fn from_elsewhere(path: &str) -> Option<(Fid, &str)> {
-    let (dir, below) = path.strip_prefix('/')?.split_once('/')?;
-    Some((dir.parse().ok()?, below))
+/// Directory and rest of a path that begins with a slash and a FID.
+fn elsewhere(path: &str) -> Option<(Fid, String)> {
+    let (dir, rest) = path.strip_prefix('/')?.split_once('/')?;
+    Some((dir.parse().ok()?, rest.to_owned()))
 }
 
 /// What a page may have, of what is wanted.
@@ -247,12 +243,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_begin_on_another_mdt() {
-        let dir = Fid::new(0x2_0002_0400, 7);
-        assert_eq!(from_elsewhere(&format!("/{dir}/a/b")), Some((dir, "a/b")));
-        for whole in ["a/b", "", "/", "/a/b", "[0x1:0x2:0x0]/a"] {
-            assert_eq!(from_elsewhere(whole), None, "{whole}");
-        }
+    fn a_path_that_goes_on_elsewhere_is_told_from_a_name_like_it() {
+        let fid = Fid::new(0x200020400, 7);
+        assert_eq!(elsewhere(&format!("/{fid}/a/b")), Some((fid, "a/b".to_owned())));
+        assert_eq!(elsewhere(&format!("{fid}/a")), None, "a directory may have such a name");
+        assert_eq!(elsewhere("a/b"), None);
     }
 
     #[test]

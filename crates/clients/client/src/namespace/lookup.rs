@@ -8,7 +8,7 @@ use wire::body::{Disposition, FidReq, LookupReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
-use super::shards::{check_seen, shard};
+use super::shards::check_seen;
 use crate::client::{Client, Inner, mdt_of};
 use crate::data::{Question, settle};
 use crate::file::File;
@@ -35,8 +35,8 @@ impl Client {
         if let Some((attr, lease)) = self.0.named(parent, name) {
             return Ok(Glance { attr, lease, size_known: true });
         }
-        let holder = self.0.known_holder(parent, name);
-        if self.0.grants.of(holder).has_no_name(holder, name) {
+        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
+        if self.0.known_holder(parent, name).is_some_and(has_no_name) {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
         }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
@@ -186,7 +186,7 @@ impl Inner {
     /// The same of the file that a name stands for. Only where a kernel has found that the caller
     /// may look names up there.
     fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
-        let dir = self.known_holder(dir, name);
+        let dir = self.known_holder(dir, name)?;
         let named = self.complete_known(self.grants.named(dir, name)?)?;
         let (attr, lease) = Some(named).filter(|(attr, _)| self.is_whole(attr))?;
         self.order.found(dir, name, attr.fid());
@@ -199,11 +199,6 @@ impl Inner {
         attr.is_dir() || attr.nlink > 0 && self.inodes.get(attr.fid()).is_none()
     }
 
-    /// The directory that holds a name, or the directory itself where its shards are not known.
-    pub(crate) fn known_holder(&self, dir: Fid, name: &[u8]) -> Fid {
-        self.striped.shards(dir).map_or(dir, |stripes| shard(&stripes, name))
-    }
-
     async fn look_up(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -211,12 +206,7 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         check_name(name, "lookup")?;
-        let (mut stat, mut lease) = match self.look_up_once(ctx, parent, name).await {
-            Err(error) if self.is_news(ctx, parent, &error).await => {
-                self.look_up_once(ctx, parent, name).await?
-            }
-            found => found?,
-        };
+        let (mut stat, mut lease) = self.look_up_once(ctx, parent, name).await?;
         if stat.disposition.contains(Disposition::REMOTE) {
             return Box::pin(self.look_up_elsewhere(ctx, (parent, name), (stat, lease))).await;
         }
@@ -251,7 +241,7 @@ impl Inner {
     }
 
     /// By the word of the MDT that has the name.
-    async fn look_up_once(
+    pub(super) async fn look_up_once(
         self: &Rc<Self>,
         ctx: &Ctx,
         parent: Fid,

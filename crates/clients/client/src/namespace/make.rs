@@ -80,30 +80,15 @@ impl Inner {
 
     async fn link(self: &Rc<Self>, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Stat> {
         check_name(name, "link")?;
-        let linked = match self.link_once(ctx, fid, parent, name).await {
-            Err(error) if self.is_news(ctx, parent, &error).await => {
-                self.link_once(ctx, fid, parent, name).await?
-            }
-            linked => linked?,
-        };
-        if !linked.disposition.contains(Disposition::REMOTE) {
-            return Ok(linked);
-        }
-        Box::pin(self.look(ctx, fid, None)).await.map(|(stat, _)| stat)
-    }
-
-    async fn link_once(
-        self: &Rc<Self>,
-        ctx: &Ctx,
-        fid: Fid,
-        parent: Fid,
-        name: &[u8],
-    ) -> Result<Stat> {
         let parent = self.holder(ctx, parent, name).await?;
         let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
         let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
         let linked = self.change(Scope::link(fid, parent, name), mdt_of(parent), call).await;
-        linked.map(|(stat, _)| stat).map_err(|error| error.about(fid))
+        let (linked, _) = linked.map_err(|error| error.about(fid))?;
+        if !linked.disposition.contains(Disposition::REMOTE) {
+            return Ok(linked);
+        }
+        Box::pin(self.look(ctx, fid, None)).await.map(|(stat, _)| stat)
     }
 }
 
@@ -242,17 +227,8 @@ impl Client {
     }
 
     async fn make(&self, ctx: &Ctx, make: Make<'_>) -> Result<Glance> {
-        match self.make_once(ctx, &make).await {
-            Err(error) if self.0.is_news(ctx, make.parent, &error).await => {
-                self.make_once(ctx, &make).await
-            }
-            made => made,
-        }
-    }
-
-    async fn make_once(&self, ctx: &Ctx, make: &Make<'_>) -> Result<Glance> {
         let parent = self.0.holder(ctx, make.parent, make.name).await?;
-        let call = self.0.create_call(ctx, &Make { parent, ..*make })?;
+        let call = self.0.create_call(ctx, &Make { parent, ..make })?;
         let scope = Scope::entry(parent, make.name);
         let (stat, mut lease) = self.0.change(scope, mdt_of(parent), call).await?;
         if stat.attr.flags & ATTR_STRIPED != 0 {

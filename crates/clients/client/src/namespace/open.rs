@@ -72,13 +72,7 @@ impl Client {
             flags: CreateFlags::OPEN | CreateFlags::NO_LAYOUT.when(later),
             ..Make::new(parent, name)
         };
-        let opened = match self.create_once(ctx, &make).await {
-            Err(error) if self.0.is_news(ctx, parent, &error).await => {
-                self.create_once(ctx, &make).await?
-            }
-            opened => opened?,
-        };
-        let (file, mut lease) = match opened {
+        let (file, mut lease) = match self.create_once(ctx, &make).await? {
             Opened::Here(file, lease) => (file, lease),
             Opened::Elsewhere(fid, name) => Box::pin(self.follow(ctx, &make, (fid, name))).await?,
         };

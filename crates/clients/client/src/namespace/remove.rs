@@ -28,15 +28,6 @@ impl Client {
 
     async fn remove(&self, ctx: &Ctx, parent: Fid, name: &[u8], is_dir: bool) -> Result<()> {
         check_name(name, if is_dir { "rmdir" } else { "unlink" })?;
-        match self.remove_once(ctx, parent, name, is_dir).await {
-            Err(error) if self.0.is_news(ctx, parent, &error).await => {
-                self.remove_once(ctx, parent, name, is_dir).await
-            }
-            done => done,
-        }
-    }
-
-    async fn remove_once(&self, ctx: &Ctx, parent: Fid, name: &[u8], is_dir: bool) -> Result<()> {
         let parent = self.0.holder(ctx, parent, name).await?;
         let body =
             UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };

@@ -1,12 +1,15 @@
 //! rename, within one directory or between two.
 
+use std::rc::Rc;
+
 use types::Fid;
 use wire::Opcode;
 use wire::body::RenameReq;
 
 use super::check_name;
-use crate::client::{Client, mdt_of};
+use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
+use crate::inode::Stat;
 use crate::{Ctx, Result};
 
 const RENAME_EXCHANGE: u32 = 2;
@@ -40,6 +43,29 @@ impl Client {
         let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
         let is_exchange = flags & RENAME_EXCHANGE != 0;
         let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
-        self.0.change(scope, mdt_of(parent), call).await.map(|_| ())
+        let (stat, _) = self.0.change(scope, mdt_of(parent), call).await?;
+        if mdt_of(parent) != mdt_of(new_parent) && self.0.grants.has_kernel() {
+            let names = [(new_parent, new_name), (parent, name)];
+            let names = if is_exchange { &names[..] } else { &names[..1] };
+            Box::pin(self.0.hold_moved(ctx, names, &stat)).await;
+        }
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// The kernel believes the names that it moves for as long as before. So the MDT that has them
+    /// now must know, before the kernel hears that they have moved.
+    async fn hold_moved(self: &Rc<Self>, ctx: &Ctx, names: &[(Fid, &[u8])], stat: &Stat) {
+        let mut are_held = true;
+        for (dir, name) in names {
+            are_held &= match self.look_up_once(ctx, *dir, name).await {
+                Ok((found, lease)) => self.grants.moved(*dir, found.attr.fid(), lease),
+                Err(_) => false,
+            };
+        }
+        if !are_held {
+            self.grants.forget_names(stat.touched.as_deref().unwrap_or_default());
+        }
     }
 }

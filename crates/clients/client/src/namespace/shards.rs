@@ -18,13 +18,37 @@ use crate::xattr::{DMV, LMV};
 use crate::{Ctx, Error, Lease, Result, limits};
 
 impl Inner {
+    /// Attributes came from the MDT of the file.
+    pub(crate) fn note(&self, attr: &Attr) {
+        if attr.is_dir() && (attr.flags & ATTR_STRIPED != 0 || self.has_mdts.get()) {
+            self.striped.note(attr, self.env.now());
+        }
+    }
+
+    /// Whether a directory is striped. With one MDT there are no such directories.
+    fn kind(&self, dir: Fid) -> Kind {
+        match self.striped.kind(dir) {
+            Kind::Unknown if !self.has_mdts.get() => Kind::Plain,
+            kind => kind,
+        }
+    }
+
     /// The directory that holds a name: the directory itself, or one of its shards.
     pub(crate) async fn holder(self: &Rc<Self>, ctx: &Ctx, dir: Fid, name: &[u8]) -> Result<Fid> {
-        if self.striped.kind(dir) == Kind::Plain {
+        if self.kind(dir) == Kind::Plain {
             return Ok(dir);
         }
         let stripes = Box::pin(self.stripes(ctx, dir)).await?;
         Ok(stripes.map_or(dir, |stripes| shard(&stripes, name)))
+    }
+
+    /// The same where that is known without a request.
+    pub(crate) fn known_holder(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
+        match self.kind(dir) {
+            Kind::Plain => Some(dir),
+            Kind::Striped(stripes) => stripes.map(|stripes| shard(&stripes, name)),
+            Kind::Unknown => None,
+        }
     }
 
     /// The shards of a directory, if it has some.
@@ -33,7 +57,7 @@ impl Inner {
         ctx: &Ctx,
         dir: Fid,
     ) -> Result<Option<Rc<Stripes>>> {
-        match self.striped.kind(dir) {
+        match self.kind(dir) {
             Kind::Plain => return Ok(None),
             Kind::Striped(Some(stripes)) => return Ok(Some(stripes)),
             Kind::Striped(None) => {}
@@ -54,19 +78,6 @@ impl Inner {
             Error::local(Errno::EPROTO, "getxattr").about(dir)
         })?;
         Ok(Some(self.striped.learn(dir, stripes, self.env.now())))
-    }
-
-    /// A name operation was refused. Whether it is worth another attempt: the directory is striped,
-    /// which no reply had told.
-    pub(crate) async fn is_news(self: &Rc<Self>, ctx: &Ctx, dir: Fid, error: &Error) -> bool {
-        let may_be = matches!(error.errno(), Errno::EREMOTEIO | Errno::ESTALE)
-            && self.striped.kind(dir) == Kind::Plain
-            && self.has_mdts();
-        if !may_be {
-            return false;
-        }
-        let found = Box::pin(self.stat(ctx, dir, 0)).await;
-        found.is_ok_and(|stat| stat.attr.flags & ATTR_STRIPED != 0)
     }
 
     /// Completes attributes of a striped directory with those of its shards; the lease ends with
@@ -151,7 +162,7 @@ impl Inner {
 }
 
 /// The shard of a name.
-pub(crate) fn shard(stripes: &Stripes, name: &[u8]) -> Fid {
+fn shard(stripes: &Stripes, name: &[u8]) -> Fid {
     stripes.shards.get(stripes.shard_of(name)).copied().unwrap_or_default()
 }
 

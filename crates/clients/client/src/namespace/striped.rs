@@ -15,16 +15,16 @@ use types::{Fid, Instant};
 use wire::Attr;
 use wire::attr::ATTR_STRIPED;
 
-/// Shards of all directories that are remembered, about 100 bytes each. Of more of them only those
-/// stay of whose directories the kernel still has attributes.
+/// Directories and shards that are remembered, about 100 bytes each. Of more of them only those stay
+/// of whose directories the kernel still has attributes.
 const SHARDS_KNOWN_MAX: usize = 262_144;
 
 /// What is known of whether a directory is striped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It is not, or no reply has told of it.
+    /// It is not.
     Plain,
-    /// It may be: that is forgotten.
+    /// No reply has told of it, or that is forgotten.
     Unknown,
     /// It is.
     Striped(Option<Rc<Stripes>>),
@@ -32,6 +32,7 @@ pub(crate) enum Kind {
 
 #[derive(Default)]
 struct Dir {
+    is_striped: bool,
     stripes: Option<Rc<Stripes>>,
     /// The kernel has attributes of it until then.
     told_until: Instant,
@@ -41,7 +42,6 @@ struct Dir {
 struct Known {
     dirs: FixedMap<Fid, Dir>,
     masters: FixedMap<Fid, Fid>,
-    has_forgotten: bool,
 }
 
 /// See the head of the file.
@@ -49,19 +49,22 @@ struct Known {
 pub(crate) struct Striped(RefCell<Known>);
 
 impl Striped {
-    /// Attributes came from an MDT.
-    pub(crate) fn note(&self, attr: &Attr) {
-        if attr.flags & ATTR_STRIPED != 0 {
-            self.0.borrow_mut().dirs.entry(attr.fid()).or_default();
+    /// Attributes of a directory came from its MDT.
+    pub(crate) fn note(&self, attr: &Attr, now: Instant) {
+        let mut known = self.0.borrow_mut();
+        if !known.dirs.contains_key(&attr.fid()) {
+            known.make_room(now);
         }
+        known.dirs.entry(attr.fid()).or_default().is_striped = attr.flags & ATTR_STRIPED != 0;
     }
 
     pub(crate) fn kind(&self, dir: Fid) -> Kind {
         let known = self.0.borrow();
         match known.dirs.get(&dir) {
-            Some(dir) => Kind::Striped(dir.stripes.clone()),
-            None if known.has_forgotten => Kind::Unknown,
-            None => Kind::Plain,
+            Some(dir) if dir.is_striped => Kind::Striped(dir.stripes.clone()),
+            Some(_) => Kind::Plain,
+            None if known.masters.contains_key(&dir) => Kind::Plain,
+            None => Kind::Unknown,
         }
     }
 
@@ -81,7 +84,8 @@ impl Striped {
         known.make_room(now);
         let stripes = Rc::new(stripes);
         known.masters.extend(stripes.shards.iter().map(|shard| (*shard, dir)));
-        known.dirs.entry(dir).or_default().stripes = Some(stripes.clone());
+        let known = known.dirs.entry(dir).or_default();
+        (known.is_striped, known.stripes) = (true, Some(stripes.clone()));
         stripes
     }
 
@@ -98,7 +102,6 @@ impl Known {
         if self.dirs.len().max(self.masters.len()) < SHARDS_KNOWN_MAX {
             return;
         }
-        self.has_forgotten = true;
         self.dirs.retain(|_, dir| dir.told_until > now);
         let dirs = &self.dirs;
         self.masters.retain(|_, master| dirs.contains_key(master));
@@ -182,12 +185,15 @@ mod tests {
     fn shards_lead_to_their_directory() {
         let striped = Striped::default();
         let dir = Fid::new(0x2_0000_0400, 1);
+        assert_eq!(striped.kind(dir), Kind::Unknown);
+        striped.note(&Attr::default().with_fid(dir), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Plain);
-        striped.note(&Attr { flags: ATTR_STRIPED, ..Attr::default() }.with_fid(dir));
+        striped.note(&Attr { flags: ATTR_STRIPED, ..Attr::default() }.with_fid(dir), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(None));
         let known = striped.learn(dir, stripes(10, 3), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(Some(known.clone())));
         assert_eq!((striped.master(known.shards[2]), striped.master(dir)), (dir, dir));
+        assert_eq!(striped.kind(known.shards[2]), Kind::Plain);
     }
 
     #[test]

@@ -4,4 +4,5 @@ pub(crate) mod destroy;
 pub(crate) mod fence;
 pub(crate) mod orphans;
 pub(crate) mod ranges;
+pub(crate) mod root;
 pub(crate) mod spaces;

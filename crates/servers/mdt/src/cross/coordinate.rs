@@ -169,7 +169,10 @@ impl Coordinator {
                 Err(CallError::TimedOut) => {
                     // it may have reserved the keys all the same
                     self.instances.insert(mdt, Instance(0));
-                    if incoming.session.is_ended() || self.mdt.is_stopped() {
+                    if self.mdt.is_stopped() {
+                        std::future::pending::<()>().await; // the next run answers
+                    }
+                    if incoming.session.is_ended() {
                         return Err(Errno::ESTALE);
                     }
                     let is_mkdir = incoming.request.opcode() == Opcode::MdtCreate;

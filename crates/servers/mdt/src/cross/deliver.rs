@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, CallError, Endpoint};
 use tokio::sync::Notify;
-use types::{Errno, Instance, TargetId, Transno};
+use types::{Instance, TargetId, Transno};
 use wire::Opcode;
 use wire::body::SyncRep;
 use wire::updates::{self, Done, OpId, Record};
@@ -101,26 +101,23 @@ impl Mdt {
         });
     }
 
-    /// Waits until all other MDTs have executed their parts.
-    pub(crate) async fn executed(&self, delivery: &Delivery) -> Result<(), Errno> {
+    /// Waits until all other MDTs have executed their parts. An MDT that stops meanwhile gives no
+    /// answer: its next run does.
+    pub(crate) async fn executed(&self, delivery: &Delivery) {
         loop {
             let moved = self.deliveries.moved.notified();
             if delivery.is_executed() {
-                return Ok(());
+                return;
             }
             moved.await;
-            if self.is_stopped() {
-                return Err(Errno::ESHUTDOWN);
-            }
         }
     }
 
     /// Waits until every operation that this MDT coordinates is executed.
-    pub(crate) async fn all_executed(&self) -> Result<(), Errno> {
+    pub(crate) async fn all_executed(&self) {
         for delivery in self.deliveries.all() {
-            self.executed(&delivery).await?;
+            self.executed(&delivery).await;
         }
-        Ok(())
     }
 
     /// Ends operations that are durable everywhere, and tells the other MDTs.
@@ -186,11 +183,9 @@ impl Mdt {
             self.deliveries.told.borrow().get(mdt).is_none_or(|told| *told < (instance, mark))
         };
         let behind: Vec<u32> = peers.into_iter().filter(is_behind).collect();
-        if self.engine.state.borrow().crossed.mark(here) < mark {
-            if let Err(errno) = self.forget_done(here, mark).await {
-                tracing::warn!(target: "mdt", %errno, "records of operations that are done stay");
-                return;
-            }
+        if let Err(errno) = self.forget_done(here, mark).await {
+            tracing::warn!(target: "mdt", %errno, "records of operations that are done stay");
+            return;
         }
         for mdt in behind {
             let done = Done { mdt: here, below: mark, ..Done::default() };

@@ -1,5 +1,5 @@
-//! The state of other MDTs' keys, as an operation of several MDTs knows it. A fact holds for as long
-//! as its key is reserved there.
+//! The state of other MDTs' keys, as an operation of several MDTs knows it. A fact holds for as
+//! long as its key is reserved there.
 
 use std::collections::{BTreeMap, BTreeSet};
 

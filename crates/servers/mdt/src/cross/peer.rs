@@ -17,7 +17,7 @@ use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Want};
 use wire::{Reply, Request, encode_body};
 
 use super::Claim;
-use crate::grants::ATTRS;
+use crate::grants::{ATTRS, Grants};
 use crate::keys;
 use crate::limits::{HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
@@ -107,24 +107,29 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
     if claims.iter().any(is_uncommitted) && !mdt.engine.config.bugs.prepare_uncommitted() {
         return Err(OpError::CommitFirst);
     }
-    mdt.guests.hold(ask, &mut state.grants);
-    let clock = mdt.env.now();
-    let changed = || ask.wants.iter().filter(|want| want.changes);
-    let timed = changed().filter_map(|want| state.grants.blocks_all(fid_of(&want.key)?, clock));
-    if let Some(end) = timed.max().max(state.grants.inherited(clock)) {
-        return Err(OpError::LeasedUntil(end));
-    }
-    let wants = || changed().filter_map(wanted_bits).collect();
-    let heard = |session| mdt.recalls.heard(session);
-    if !state.grants.begin_for_all(change, wants, &heard, clock) {
-        return Ok(Step::Recalling);
-    }
     let mut facts = Vec::with_capacity(ask.wants.len());
     for want in &ask.wants {
         facts.push(match &want.key {
-            Key::New(..) => Fact::New(state.draw_fid()?),
+            Key::New(..) => Fact::Absent, // drawn when nothing is in the way
             key => fact(&*view, key, hash_of(state, key))?,
         });
+    }
+    let changed = ask.wants.iter().zip(&facts).filter(|(want, _)| want.changes);
+    let wants: Vec<_> = changed.flat_map(|(want, fact)| wanted_bits(want, fact)).collect();
+    mdt.guests.hold(ask.id, &wants, &mut state.grants);
+    let clock = mdt.env.now();
+    let timed = wants.iter().filter_map(|want| state.grants.blocks_all(want.fid, clock));
+    if let Some(end) = timed.max().max(state.grants.inherited(clock)) {
+        return Err(OpError::LeasedUntil(end));
+    }
+    let heard = |session| mdt.recalls.heard(session);
+    if !state.grants.begin_for_all(change, || wants, &heard, clock) {
+        return Ok(Step::Recalling);
+    }
+    for (want, fact) in ask.wants.iter().zip(&mut facts) {
+        if let Key::New(..) = want.key {
+            *fact = Fact::New(state.draw_fid()?);
+        }
     }
     Ok(Step::Ready(facts))
 }
@@ -133,14 +138,6 @@ fn hash_of(state: &crate::state::State, key: &Key) -> u64 {
     match key {
         Key::Name(place) => state.hash_key.name(&place.name),
         _ => 0,
-    }
-}
-
-fn fid_of(key: &Key) -> Option<Fid> {
-    match key {
-        Key::Inode(fid) | Key::Empty(fid) => Some(*fid),
-        Key::Name(place) => Some(place.dir),
-        Key::New(..) => None,
     }
 }
 
@@ -154,12 +151,20 @@ fn claim(want: &Want, hash: impl Fn(&[u8]) -> u64) -> Option<Claim> {
     Some((key, want.changes))
 }
 
-/// Grants that must not be out while a key changes.
-fn wanted_bits(want: &Want) -> Option<WantedBits> {
+/// Grants that must not be out while a key changes. A name is granted with the file that it leads
+/// to, wherever that file is.
+fn wanted_bits(want: &Want, fact: &Fact) -> Vec<WantedBits> {
     match &want.key {
-        Key::Inode(fid) => Some(WantedBits { fid: *fid, bits: ATTRS | Bits::LOOKUP }),
-        Key::Name(place) => Some(WantedBits { fid: place.dir, bits: Bits::UPDATE }),
-        Key::Empty(_) | Key::New(..) => None,
+        Key::Inode(fid) => vec![WantedBits { fid: *fid, bits: ATTRS | Bits::LOOKUP }],
+        Key::Name(place) => {
+            let names = WantedBits { fid: place.dir, bits: Bits::UPDATE };
+            let child = match fact {
+                Fact::Name { child, .. } => Some(WantedBits { fid: *child, bits: Bits::LOOKUP }),
+                _ => None,
+            };
+            child.into_iter().chain([names]).collect()
+        }
+        Key::Empty(_) | Key::New(..) => Vec::new(),
     }
 }
 
@@ -233,7 +238,7 @@ pub(crate) fn list<'a>(
         let (of, from, instance): (u32, Option<OpId>, u64) = asked(incoming)?;
         mdt.replays_over(incoming).await?;
         mdt.deliveries.asked(of, Instance(instance));
-        let read = || Ok(records(&*mdt.engine.store.meta().running()?, of, from)?);
+        let read = || records(&*mdt.engine.store.meta().running()?, of, from);
         let found = mdt.persist(read).await?;
         let body: Bytes = updates::encode(&found).into();
         Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
@@ -295,15 +300,14 @@ fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result<T, Errno> 
 
 impl Guests {
     /// Nothing is granted of the files that an operation changes, until it is over.
-    fn hold(&self, ask: &Prepare, grants: &mut crate::grants::Grants) {
+    fn hold(&self, id: OpId, wants: &[WantedBits], grants: &mut Grants) {
         let mut held = self.held.borrow_mut();
-        if held.contains_key(&ask.id) {
+        if held.contains_key(&id) {
             return;
         }
-        let changed = ask.wants.iter().filter(|want| want.changes);
-        let fids: Vec<Fid> = changed.filter_map(|want| fid_of(&want.key)).collect();
+        let fids: Vec<Fid> = wants.iter().map(|want| want.fid).collect();
         fids.iter().for_each(|fid| grants.hold(*fid));
-        held.insert(ask.id, fids);
+        held.insert(id, fids);
     }
 }
 

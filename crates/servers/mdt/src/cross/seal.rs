@@ -4,8 +4,8 @@
 //! ```text
 //!  | magic 8 | seal 16 | record |
 //! ```
-//! The seal is SipHash-2-4 with 128 bits (Aumasson and Bernstein, 2012), under a key that is derived
-//! from the store's own. No message shows a value under it.
+//! The seal is SipHash-2-4 with 128 bits (Aumasson and Bernstein, 2012), under a key that is
+//! derived from the store's own. No message shows a value under it.
 
 use bytes::Bytes;
 use siphasher::sip128::{Hasher128, SipHasher24};

@@ -1,8 +1,6 @@
-//! fid2path: every path of a file, from its back-links. Read only.
-//!
-//! A path that leads through a directory of another MDT begins with `/FID/` of the lowest such
-//! directory, `/[0x200000400:0x2:0x0]/a/b`. That MDT is asked for the rest. Shards are no part of a
-//! path.
+//! fid2path: every path of a file, from its back-links. Read only. Where a path leads to a
+//! directory of another MDT, it begins with a slash and the FID of that directory: the caller asks
+//! there.
 
 use osd::Table;
 use target::{Decided, OpError};
@@ -14,7 +12,7 @@ use crate::limits::{DEPTH_MAX, FID2PATH_BYTES_MAX, FID2PATH_PATHS_MAX};
 use crate::op::{Answer, Op};
 use crate::perm::{X, is_root};
 
-/// Paths without a leading slash where they are whole, each with a NUL behind it.
+/// Paths without a leading slash, each with a NUL behind it.
 pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let fid = Fid::from(body.fid);
@@ -53,14 +51,13 @@ fn links(op: &Op<'_, '_>, fid: Fid, max: usize) -> Decided<Vec<(Fid, Vec<u8>)>> 
     if broken { Err(OpError::Broken("back-link")) } else { Ok(found) }
 }
 
-/// The path that ends in `name` in `dir`, as far as this MDT has it. Whoever is not root must be allowed to search every
+/// The path that ends in `name` in `dir`. Whoever is not root must be allowed to search every
 /// directory on it.
 fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>> {
     let mut parts = vec![name];
     for _ in 0..DEPTH_MAX {
-        if dir.mdt_index() != op.config.index {
-            parts.push(dir.to_string().into_bytes());
-            parts.push(Vec::new());
+        if !op.tx.is_here(dir) {
+            parts.push(format!("/{dir}").into_bytes());
             parts.reverse();
             return Ok(parts.join(&b'/'));
         }

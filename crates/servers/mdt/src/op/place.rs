@@ -237,9 +237,7 @@ impl Op<'_, '_> {
         {
             wanted = wanted.or(&default);
         }
-        if let Some(root) = self.tx.find(Fid::ROOT)?
-            && let Some(default) = self.tx.template(&root)?
-        {
+        if let Some(default) = self.tx.root_template()? {
             wanted = wanted.or(&default);
         }
         Ok(wanted.or(&self.state.lod.template().into()))

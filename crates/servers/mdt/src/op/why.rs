@@ -19,7 +19,7 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     let dir =
         if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find_here(inode.parent)? };
     let own = dir.as_ref().map_or(Ok(None), |dir| op.tx.template(dir))?;
-    let root = op.tx.find(Fid::ROOT)?.map_or(Ok(None), |root| op.tx.template(&root))?;
+    let root = op.tx.root_template()?;
     let system = Asked::from(op.state.lod.template());
     let (own, root) = (own.unwrap_or_default(), root.unwrap_or_default());
     let wanted = own.or(&root).or(&system);

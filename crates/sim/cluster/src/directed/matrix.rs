@@ -286,7 +286,15 @@ impl Stage<'_> {
             explained
         });
         if !is_explained {
-            return Err(format!("{one:?} and {other:?} left {found:?}; orders: {why:?}"));
+            let text = |answer: Option<&Result<Answer, client::Error>>| match answer {
+                None => "nothing".to_owned(),
+                Some(Ok(_)) => "success".to_owned(),
+                Some(Err(error)) => error.to_string(),
+            };
+            let (one, other) = (text(one.1), text(other.1));
+            return Err(format!(
+                "{op:?} answered {one} and {rival:?} {other}, and left {found:?}; orders: {why:?}"
+            ));
         }
         self.ask(&cast.looker, "removing", async move |client| {
             remove_below(client, base).await?;

@@ -223,6 +223,11 @@ impl Board {
         id
     }
 
+    /// Which create made a file, if anybody has seen it.
+    pub(super) fn id_of(&self, fid: Fid) -> Option<u32> {
+        self.made.iter().find(|(_, made)| **made == fid).map(|(id, _)| *id)
+    }
+
     /// Files that somebody has seen.
     pub(super) fn seen(&self) -> Vec<(u32, Fid)> {
         self.made.iter().map(|(id, fid)| (*id, *fid)).collect()

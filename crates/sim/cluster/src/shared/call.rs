@@ -257,8 +257,19 @@ impl Caller {
         let answer = self.client.lookup(&self.ctx, dir, name.as_bytes()).await;
         if let Some(found) = self.found("lookup", answer) {
             let mut board = self.board.borrow_mut();
+            let is_here = |attr: &Attr| attr.fid().mdt_index() == dir.mdt_index();
+            let is_one_call = found.as_ref().is_none_or(is_here);
             let found = found.map(|attr| (board.saw(attr.fid(), attr.uid), seen(&attr)));
-            board.names_read(self.who, begin, NamesCall::Lookup { place, found });
+            match found.filter(|_| !is_one_call) {
+                None => board.names_read(self.who, begin, NamesCall::Lookup { place, found }),
+                // the name and the attributes are of two moments
+                Some((id, attrs)) => {
+                    let found = Some(id);
+                    board.names_read(self.who, begin, NamesCall::Find { place, found });
+                    let found = Some(attrs);
+                    board.names_read(self.who, begin, NamesCall::Stat { id, found });
+                }
+            }
         }
         self.ended();
     }
@@ -285,6 +296,15 @@ impl Caller {
         self.ended();
     }
 
+    /// Which create made a file that is listed; nothing where it is on another MDT and has gone, and
+    /// nobody has ever seen it.
+    fn id_of(&self, attr: &Attr) -> Option<u32> {
+        match attr.nlink {
+            0 => self.board.borrow().id_of(attr.fid()),
+            _ => Some(self.board.borrow_mut().saw(attr.fid(), attr.uid)),
+        }
+    }
+
     pub(super) async fn list(&self, dir: usize) {
         let begin = self.begins(format!("list of {dir}"));
         let fid = self.board.borrow().arena.dirs[dir];
@@ -292,7 +312,10 @@ impl Caller {
         if let Some(names) = self.answered("readdir", names) {
             let mut found = BTreeMap::new();
             for (name, attr) in names {
-                let id = self.board.borrow_mut().saw(attr.fid(), attr.uid);
+                let Some(id) = self.id_of(&attr) else {
+                    self.ended();
+                    return;
+                };
                 let first = dir as u8 * PLACES;
                 let place = (first..first + PLACES).find(|place| name_of(*place) == name);
                 if place.is_none_or(|place| found.insert(place, id).is_some()) {
@@ -483,7 +506,7 @@ fn cells(id: u32, len: usize) -> Bytes {
 /// Which write each cell is of.
 fn ids(data: &[u8], cell_bytes: usize) -> Result<Vec<u32>, String> {
     if !data.len().is_multiple_of(cell_bytes) {
-        return Err(format!("{} bytes are no whole cells of {cell_bytes}", data.len()));
+        return Err(format!("{} bytes are not whole cells of {cell_bytes}", data.len()));
     }
     let id = |(index, cell): (usize, &[u8])| {
         let words: Vec<u32> = cell

@@ -1,4 +1,5 @@
-//! Operations of several MDTs, each with a rival. The last digit of a directory's name is its MDT.
+//! Operations of several MDTs, each with a rival. The last digit of a directory's name is its MDT;
+//! in `*21`, names are on 2 MDTs from the first on.
 
 use oracle::{EXCHANGE, Op, Path};
 
@@ -100,6 +101,34 @@ pub(super) const CASES: &[Case] = &[
         rival: "rename y2/e2 x1/d1/e",
         mdts: &[1, 2],
     },
+    Case {
+        name: "mkdir of a striped directory",
+        setup: "x1/",
+        op: "mkdir x1/*30",
+        rival: "mkfifo x1/*30",
+        mdts: &[0, 1, 2],
+    },
+    Case {
+        name: "rmdir of a striped directory",
+        setup: "x1/ x1/*30/",
+        op: "rmdir x1/*30",
+        rival: "mkfifo x1/*30/p",
+        mdts: &[0, 1, 2],
+    },
+    Case {
+        name: "chmod of a striped directory",
+        setup: "x1/ x1/*30/ x1/*30/f",
+        op: "chmod x1/*30",
+        rival: "rename x1/*30/f x1/*30/g",
+        mdts: &[0, 1, 2],
+    },
+    Case {
+        name: "rename of a striped directory",
+        setup: "x1/ y2/ x1/*30/ x1/*30/f",
+        op: "rename x1/*30 y2/e",
+        rival: "unlink x1/*30/f",
+        mdts: &[0, 1, 2],
+    },
 ];
 
 impl Case {
@@ -138,6 +167,7 @@ fn call(text: &str) -> Op {
     match what {
         "mkdir" => Op::Mkdir { path: path(), mode },
         "mkfifo" => Op::Mkfifo { path: path(), mode },
+        "chmod" => Op::Chmod { path: path(), mode },
         "rmdir" => Op::Rmdir { path: path() },
         "unlink" => Op::Unlink { path: path() },
         "link" => Op::Link { from: path(), to: path() },
