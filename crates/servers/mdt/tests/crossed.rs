@@ -349,6 +349,28 @@ fn files_and_directories_move_between_mdts_and_replace_others() {
 }
 
 #[test]
+fn a_path_goes_on_at_the_mdt_of_a_directory_above() {
+    let world = World::new(6);
+    let paths = |fid: Fid| {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let call = Call::new(Opcode::MdtFid2path, vec![encode_body(&body)]);
+        let found = world.send(0, fid.mdt_index(), call).expect("paths").buf(1);
+        String::from_utf8(found.to_vec()).expect("text")
+    };
+    let dir = world.mkdir(Fid::ROOT, "d", &[2]).expect("made").fid();
+    let sub = world.mkdir(dir, "sub", &[]).expect("made").fid();
+    let file = world.create(sub, "f");
+    assert_eq!(paths(file), format!("/{}/d/sub/f\0", Fid::ROOT));
+    let big = world.mkdir(Fid::ROOT, "big", &[0, 1]).expect("made").fid();
+    let body = FidReq { fid: big.into(), ..FidReq::default() };
+    let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
+    let stripes = Stripes::decode(&world.send(0, 0, call).expect("a striping").buf(1));
+    let shards = stripes.expect("well formed").shards;
+    let files = [world.create(shards[0], "x"), world.create(shards[1], "y")];
+    assert_eq!(files.map(paths), ["big/x\0".to_owned(), format!("/{big}/y\0")]);
+}
+
+#[test]
 fn links_count_over_mdts() {
     let world = World::new(4);
     let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();

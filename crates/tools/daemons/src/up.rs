@@ -27,7 +27,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ctl::mounts;
 use env::Env;
 use tracing::level_filters::LevelFilter;
-use types::{ClientId, Nid, NidAddr};
+use types::{ClientId, Errno, Nid, NidAddr};
 
 use self::address::Block;
 use self::children::Children;
@@ -39,6 +39,10 @@ use crate::mount::kept::Kept;
 use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
 use crate::{alias, format, log, server};
+
+/// How often a mount is tried where an MDT is missing. The others wait for it for two minutes before
+/// they serve, because it may know changes that they have a part in.
+const MOUNT_ATTEMPTS: u32 = 4;
 
 /// The servers, however they run.
 enum Servers {
@@ -248,7 +252,21 @@ async fn mount_here(
         machine: options.machine.clone(),
         metrics: options.metrics_port.map(|port| (block.ip(address::CLIENT), port).into()),
     };
-    Kept::start(&env, &mount, machine, place.client()).await
+    let mut attempts = if place.misses_mdt { MOUNT_ATTEMPTS } else { 1 };
+    loop {
+        attempts -= 1;
+        match Kept::start(&env, &mount, machine, place.client()).await {
+            Err(error) if attempts > 0 && is_timeout(&error) => {
+                tracing::warn!("{error:#}; trying again");
+            }
+            other => return other,
+        }
+    }
+}
+
+fn is_timeout(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<client::Error>();
+    error.is_some_and(|error| error.errno() == Errno::ETIMEDOUT)
 }
 
 /// What was started and what to try; the address, which scripts want, alone to stdout.

@@ -1,10 +1,10 @@
-//! Reports for which clients a target's recovery waits, and when the wait ends.
+//! Reports for which clients and MDTs a target's recovery waits, and when the wait ends.
 
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use env::Env;
-use types::Span;
+use types::{Span, TargetId};
 
 use super::Server;
 
@@ -22,6 +22,14 @@ impl Server {
     }
 }
 
+/// The MDTs that do not answer. Behind its clients, an MDT waits for others.
+fn mdts(server: &Server) -> String {
+    let remotes = server.endpoint.mdts().into_iter();
+    let remotes = remotes.map(|index| server.endpoint.remote(TargetId::mdt(index)));
+    let away: Vec<String> = remotes.filter_map(|remote| remote.waiting_on()).collect();
+    if away.is_empty() { "other MDTs".to_owned() } else { away.join(", ") }
+}
+
 async fn tell(env: Env, server: Weak<Server>, say: fn(&str)) {
     let mut told: BTreeMap<String, Span> = BTreeMap::new();
     loop {
@@ -32,6 +40,7 @@ async fn tell(env: Env, server: Weak<Server>, say: fn(&str)) {
             match wait {
                 Some((span, awaited)) if was_told || span >= TOLD_AFTER => {
                     if told.insert(target.name.clone(), span).is_none() {
+                        let awaited = if awaited.is_empty() { mdts(&now) } else { awaited };
                         say(&format!("{} is recovering and waits for {awaited}", target.name));
                     }
                 }

@@ -77,6 +77,8 @@ pub(super) struct Place {
     pub(super) targets: Vec<TargetDir>,
     /// Targets that are known and cannot be served: why, a line each.
     pub(super) missing: Vec<String>,
+    /// An MDT is among them.
+    pub(super) misses_mdt: bool,
     /// Nothing was there before.
     pub(super) is_new: bool,
     pub(super) state: State,
@@ -122,8 +124,15 @@ impl Place {
         let lock = lock(&data)?;
         let state = State::read(&data.join("up.json"))?;
         let targets = targets::find_in(&base)?;
-        let mut place =
-            Place { data, targets, missing: Vec::new(), is_new: false, state, _lock: lock };
+        let mut place = Place {
+            data,
+            targets,
+            missing: Vec::new(),
+            misses_mdt: false,
+            is_new: false,
+            state,
+            _lock: lock,
+        };
         place.find_targets(&base, options)?;
         place.save()?;
         Ok(place)
@@ -178,6 +187,7 @@ impl Place {
     /// A target that is known cannot be served. Nothing is made in its place.
     fn miss(&mut self, target: TargetId, why: String) -> Result<()> {
         ensure!(!plan::is_needed_to_mount(target), "{why} Nothing is formatted in its place");
+        self.misses_mdt |= target.kind == TargetKind::Mdt;
         self.missing.push(why);
         Ok(())
     }
