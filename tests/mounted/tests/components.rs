@@ -179,7 +179,7 @@ fn what_is_no_layout_is_refused_and_a_file_ends_where_its_last_component_does() 
     let here = up.mount().to_owned();
     refused(&here, "setstripe -E 64K -c 1 -E 64K f", "starts at 65536");
     refused(&here, "setstripe -E 1M -E -1 -L mdt f", "first component only");
-    refused(&here, "setstripe -E 1M -S 2M f", "no multiple of its stripe size");
+    refused(&here, "setstripe -E 1M -S 2M f", "not a multiple of its stripe size");
     refused(&here, "setstripe -N 2 f", "mirrors");
     good(&here, "setstripe -E 128K -c 1 f");
     refused(&here, "setstripe -E 1M f", "stripe already set");

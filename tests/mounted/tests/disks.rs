@@ -99,6 +99,6 @@ fn a_path_that_does_not_exist_is_an_error_and_makes_nothing() {
     let output = command.stdin(Stdio::null()).output().expect("nacre starts");
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains(&format!("{nowhere} is no directory")), "{text}");
+    assert!(text.contains(&format!("{nowhere} is not a directory")), "{text}");
     assert_eq!(entries(scratch.path()), 0, "nothing was made");
 }

@@ -108,7 +108,7 @@ fn number(up: &Up, name: &str) -> u64 {
     line.rsplit('=')
         .next()
         .and_then(|value| value.trim().parse().ok())
-        .unwrap_or_else(|| panic!("{line} is no number"))
+        .unwrap_or_else(|| panic!("{line} is not a number"))
 }
 
 /// Everything is believed that can be.
@@ -130,7 +130,7 @@ fn served(up: &Up, what: &str) -> u64 {
 fn counted(stats: &str, what: &str) -> u64 {
     let line = stats.lines().find(|line| line.split_whitespace().next() == Some(what));
     line.and_then(|line| line.split_whitespace().nth(1)).map_or(0, |count| {
-        count.parse().unwrap_or_else(|_| panic!("{count} is no number of requests"))
+        count.parse().unwrap_or_else(|_| panic!("{count} is not a number of requests"))
     })
 }
 

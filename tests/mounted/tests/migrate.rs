@@ -117,7 +117,7 @@ fn bytes_times_and_holes_stay_and_the_old_objects_go() {
 
     fs::create_dir(here.join("dir")).expect("made");
     refused(&here, "lfs migrate -c 2 dir", "is a directory: only -m moves directories");
-    refused(&here, "lfs migrate -m 1 f", "not there yet");
+    refused(&here, "lfs migrate -m 1 f", "not supported yet");
     refused(&here, "lfs migrate -c 2 none", "No such file");
     refused(&here, "lfs migrate -E 1M -c 1 f", "ends before the file does");
     refused(&here, "lfs migrate -i 9 f", "OST index 9 does not exist");

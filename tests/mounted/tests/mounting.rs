@@ -117,7 +117,7 @@ fn a_remount_changes_flags_and_nothing_else() {
         mount -t nacre -o remount,relatime,nid=127.0.0.74@tcp "$S" "$W/a"; shown; ./true && echo run
         mount -o remount,soft "$W/a" 2>&1 | grep -o "'soft' cannot change .*: unmount it and mount it again" | sed "s,$W,W,"
         exec 3>> f; mount -o remount,ro "$W/a" 2>&1 | grep -o "files are open for writing"; exec 3>&-; shown
-        "$B" mount "$S" "$W/b" -o remount,ro 2>&1 | grep -o "is no Nacre mount"
+        "$B" mount "$S" "$W/b" -o remount,ro 2>&1 | grep -o "is not a Nacre mount"
         "#,
     );
     let right = [
@@ -134,7 +134,7 @@ fn a_remount_changes_flags_and_nothing_else() {
         "'soft' cannot change while W/a is mounted: unmount it and mount it again",
         "files are open for writing",
         "rw,relatime",
-        "is no Nacre mount",
+        "is not a Nacre mount",
     ]
     .map(str::to_owned);
     assert_eq!(lines, right);

@@ -95,7 +95,7 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
 
     for (words, part) in [
         (&["set_param", "-P", "lod.*.stripecount="][..], "has no value"),
-        (&["set_param", "-P", "bogus.name=1"], "nothing has a parameter of that name"),
+        (&["set_param", "-P", "bogus.name=1"], "no daemon has a parameter of that name"),
         (&["set_param", "-P", "obdfilter.*.kbytesfree=1"], "it is read-only"),
         (&["set_param", "-P", "-d", "at_max"], "nothing of that name is permanent"),
         (&["set_param", "-P", "mds.MDS.mdt.nrs_policies=delay"], "mounts would wait"),

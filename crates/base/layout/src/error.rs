@@ -8,7 +8,7 @@ use crate::{POOL_BYTES, STRIPE_COUNT_MAX, STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     /// Not a multiple of 64 KiB, or outside of the bounds, bytes.
-    #[error("stripe size {0} is no multiple of {STRIPE_SIZE_UNIT} up to {STRIPE_SIZE_MAX}")]
+    #[error("stripe size {0} is not a multiple of {STRIPE_SIZE_UNIT} up to {STRIPE_SIZE_MAX}")]
     StripeSize(u32),
     /// Not -1 and outside of 0 to the largest count.
     #[error("stripe count {0} is not between 1 and {STRIPE_COUNT_MAX} (-1: all)")]
@@ -22,7 +22,7 @@ pub enum LayoutError {
         osts: usize,
     },
     /// No index of an OST.
-    #[error("{0} is no OST index (at most {TARGET_INDEX_MAX})")]
+    #[error("{0} is not an OST index (at most {TARGET_INDEX_MAX})")]
     OstIndex(i64),
     /// Not up to 15 characters of the allowed set, NUL padded.
     #[error("a pool name is up to 15 characters of A-Z a-z 0-9 _ -")]

@@ -12,7 +12,7 @@ pub enum PoolNameError {
     #[error("a pool's name is 1 to 15 characters of A-Z a-z 0-9 _ -")]
     Form,
     /// A word that means something else.
-    #[error("'none', 'ignore' and 'inherit' are no names of pools")]
+    #[error("'none', 'ignore' and 'inherit' are not names of pools")]
     Reserved,
 }
 

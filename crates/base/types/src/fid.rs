@@ -95,7 +95,7 @@ impl fmt::Display for Fid {
 
 /// Text that is no FID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no FID: expected [0xSEQ:0xOID:0xVER]")]
+#[error("'{0}' is not a FID: expected [0xSEQ:0xOID:0xVER]")]
 pub struct ParseFidError(String);
 
 impl FromStr for Fid {

@@ -99,7 +99,7 @@ impl fmt::Debug for Nid {
 
 /// Text that is no NID.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no NID: expected ADDRESS[:PORT]@NET, e.g. 10.0.0.1@tcp")]
+#[error("'{0}' is not a NID: expected ADDRESS[:PORT]@NET, e.g. 10.0.0.1@tcp")]
 pub struct ParseNidError(String);
 
 /// Where to reach a node: its NID and the port that the NID itself has no room for.

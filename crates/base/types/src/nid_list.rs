@@ -39,15 +39,15 @@ pub enum NidListError {
     #[error("'{0}' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp")]
     NoNet(String),
     /// The text behind `@` names no known network.
-    #[error("'{0}' is no network: expected tcp, o2ib or lo, with a number or none")]
+    #[error("'{0}' is not a network: expected tcp, o2ib or lo, with a number or none")]
     BadNet(String),
     /// An address that does not parse.
     #[error(
-        "'{0}' is no address range: expected four of 0..255, * or [a,b-c/stride], or ADDRESS/BITS"
+        "'{0}' is not an address range: expected four of 0..255, * or [a,b-c/stride], or ADDRESS/BITS"
     )]
     BadAddress(String),
     /// One number, bracket or prefix in an address.
-    #[error("'{word}' in '{item}' is no number or range of 0..255")]
+    #[error("'{word}' in '{item}' is not a number or range of 0..255")]
     BadOctet {
         /// The part that was not understood.
         word: String,
@@ -415,11 +415,11 @@ mod tests {
         );
         assert_eq!(
             error("10.0.0.1@ib0"),
-            "'ib0' is no network: expected tcp, o2ib or lo, with a number or none"
+            "'ib0' is not a network: expected tcp, o2ib or lo, with a number or none"
         );
         assert_eq!(
             error("10.0.0.[1-300]@tcp"),
-            "'[1-300]' in '10.0.0.[1-300]@tcp' is no number or range of 0..255"
+            "'[1-300]' in '10.0.0.[1-300]@tcp' is not a number or range of 0..255"
         );
         for text in [
             "10.0.0@tcp",

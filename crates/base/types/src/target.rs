@@ -200,10 +200,10 @@ impl fmt::Display for TargetId {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseTargetError {
     /// Not 1 to 8 characters of the allowed set.
-    #[error("'{0}' is no file system name: 1 to 8 characters of A-Z a-z 0-9 _ -")]
+    #[error("'{0}' is not a file system name: 1 to 8 characters of A-Z a-z 0-9 _ -")]
     FsName(String),
     /// Neither `MDTxxxx` nor `OSTxxxx` nor `DOMxxxx` nor `MGS`.
-    #[error("'{0}' is no target: expected MGS, MDTxxxx or OSTxxxx with four hex digits")]
+    #[error("'{0}' is not a target: expected MGS, MDTxxxx or OSTxxxx with four hex digits")]
     Target(String),
 }
 

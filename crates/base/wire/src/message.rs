@@ -185,13 +185,13 @@ pub enum MessageError {
         bound: usize,
     },
     /// Bytes behind the last buffer.
-    #[error("{0} bytes stand behind the last buffer")]
+    #[error("{0} bytes follow the last buffer")]
     Trailing(usize),
     /// Something that nobody knows how to give up.
     #[error("a grant has unknown bits: {0:#x}")]
     GrantBits(u16),
     /// A request that no target sends to its client.
-    #[error("{0} is no callback")]
+    #[error("{0} is not a callback")]
     NoCallback(&'static str),
 }
 

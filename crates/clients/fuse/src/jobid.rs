@@ -130,7 +130,7 @@ impl Jobids {
             let code = if char == '%' { chars.next().unwrap_or(' ') } else { '%' };
             if !"egHhjpu%".contains(code) {
                 return Err(format!(
-                    "'{text}': %{code} is no code; %e %g %h %H %j %p %u and %% are"
+                    "'{text}': %{code} is not a code; %e %g %h %H %j %p %u and %% are"
                 ));
             }
         }

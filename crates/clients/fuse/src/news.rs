@@ -78,7 +78,7 @@ impl Fs {
         if let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(nodeid, %error, "the kernel does not hear what is old");
+            tracing::warn!(nodeid, %error, "the kernel cannot be notified of old entries");
         }
     }
 

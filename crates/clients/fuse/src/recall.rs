@@ -93,7 +93,7 @@ impl Fs {
             wait = Span(wait.0 * 2);
         }
         if let Some((nodeid, error)) = untold.first() {
-            tracing::warn!(nodeid, %error, inodes = untold.len(), "the kernel does not hear what is called back");
+            tracing::warn!(nodeid, %error, inodes = untold.len(), "the kernel cannot be notified of a recall");
             let nodes = untold.iter().map(|(nodeid, _)| *nodeid);
             let until = nodes.map(|nodeid| self.nodes.borrow().guarded_until(nodeid)).max();
             self.env.sleep_until(until.unwrap_or_default()).await;
@@ -157,14 +157,14 @@ impl Fs {
             self.dir_is_stuck(names).await;
             return Vec::new();
         };
-        tracing::debug!(?names, ?heard, "the kernel was told of names");
+        tracing::debug!(?names, ?heard, "the kernel was notified of names");
         let mut unknown = Vec::new();
         for (name, heard) in names.iter().zip(heard) {
             match heard {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => unknown.push(name.clone()),
                 Err(error) => {
-                    tracing::warn!(%error, "the kernel does not hear of a name");
+                    tracing::warn!(%error, "the kernel cannot be notified of a name");
                     self.wait_out(std::slice::from_ref(name)).await;
                 }
             }
@@ -186,7 +186,7 @@ impl Fs {
         }
     }
 
-    /// The kernel cannot be told of names: they end with their time.
+    /// The kernel cannot be notified of names: they end with their time.
     async fn wait_out(&self, names: &[Name]) {
         let until = names.iter().map(|name| self.nodes.borrow().names.until(name)).max();
         self.env.sleep_until(until.unwrap_or_default()).await;

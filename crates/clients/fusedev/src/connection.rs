@@ -127,7 +127,9 @@ impl Connection {
             match uring::probe() {
                 Ok(()) => options.want |= cap::OVER_IO_URING,
                 Err(error) if options.transport == Channel::Uring => return Err(error),
-                Err(error) => tracing::info!(%error, "no io_uring: requests come by the device"),
+                Err(error) => {
+                    tracing::info!(%error, "no io_uring: requests come through /dev/fuse")
+                }
             }
         }
         let device = mount::mount(&options)?;
@@ -378,7 +380,7 @@ impl Taker {
         let (header, op) = match decode(message) {
             Ok(decoded) => decoded,
             Err(error) => {
-                tracing::error!(%error, "the kernel sent what is no request");
+                tracing::error!(%error, "the kernel sent something that is not a request");
                 match error {
                     DecodeError::Arguments { header, .. } => {
                         origin.reply(header.unique, &Err(Errno::EIO))

@@ -78,8 +78,11 @@ impl Notifier {
             true => device.clone_of().and_then(Tellers::new),
             false => Err(io::Error::other("requests come over io_uring")),
         };
-        let tellers =
-            tellers.inspect_err(|error| tracing::info!(%error, "names end with their time")).ok();
+        let tellers = tellers
+            .inspect_err(
+                |error| tracing::info!(%error, "the kernel keeps names until their time is over"),
+            )
+            .ok();
         let epoch = info.minor >= abi::EPOCH_MINOR;
         let aside = Aside { device: device.clone(), tellers, epoch };
         Notifier { to: Kernel::Device(Rc::new(aside)) }

@@ -78,7 +78,7 @@ impl Tellers {
         if pending > tellers && tellers < TELLERS_MAX {
             match self.start() {
                 Ok(()) => self.tellers.set(tellers + 1),
-                Err(error) => tracing::warn!(%error, "no thread that tells the kernel of names"),
+                Err(error) => tracing::warn!(%error, "no thread to notify the kernel of names"),
             }
         }
         let _ = self.jobs.send(Job { names, done }); // the queue is ours

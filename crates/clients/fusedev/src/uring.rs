@@ -120,7 +120,7 @@ fn build(entries: u32) -> io::Result<Io> {
 fn processors() -> io::Result<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible")?;
     count_of(text.trim())
-        .ok_or_else(|| io::Error::other(format!("'{}' is no list of processors", text.trim())))
+        .ok_or_else(|| io::Error::other(format!("'{}' is not a list of processors", text.trim())))
 }
 
 /// How many numbers a list such as `0-3,8` names.

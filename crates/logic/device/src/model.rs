@@ -45,7 +45,7 @@ pub struct Model {
 /// What is wrong with a description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadModel {
-    #[error("'{0}' is no device: it is 'off', 'flash', 'disk', or NAME=VALUE with one of {NAMES}")]
+    #[error("'{0}' is not a device: expected off, flash, disk, or NAME=VALUE with one of {NAMES}")]
     Unknown(String),
     #[error("{name} is a number from {min} to {max}, not '{value}'")]
     Value { name: &'static str, min: u64, max: u64, value: String },
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn a_wrong_description_is_refused_in_words() {
         let told = |text| Model::parse(text).expect_err("refused").to_string();
-        assert!(told("tape").starts_with("'tape' is no device: it is 'off'"));
-        assert!(told("").contains("is no device"));
+        assert!(told("tape").starts_with("'tape' is not a device: expected off"));
+        assert!(told("").contains("is not a device"));
         assert_eq!(told("flash,depth=0"), "depth is a number from 1 to 65536, not '0'");
         assert_eq!(told("turn_us=x"), "turn_us is a number from 0 to 10000000, not 'x'");
         assert_eq!(told("depth=2,flash"), "'flash' comes first, before what differs from it");

@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(running(&mut member), Told::Running(0));
         assert!(matches!(&ask(&mut member, ONE, run()).1[..], [Action::Start { run: Run(2), .. }]));
         member.loop_ended(Run(1));
-        assert_eq!(running(&mut member), Told::Running(4), "a loop of an older run is no news");
+        assert_eq!(running(&mut member), Told::Running(4), "a loop of an older run is not news");
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub struct ParseDistributeError(String);
 
 impl fmt::Display for ParseDistributeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' is no distribution: expected D:S, two numbers above zero", self.0)
+        write!(f, "'{}' is not a distribution: expected D:S, two numbers above zero", self.0)
     }
 }
 

@@ -116,7 +116,7 @@ impl<R: Request> Policy<R> for Delay {
             DELAY_MIN => Ok(print_time(self.min)),
             DELAY_MAX => Ok(print_time(self.max)),
             DELAY_PCT => Ok(self.pct.to_string()),
-            _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+            _ => Err(Refusal::invalid(format!("'{label}' is not a tunable"))),
         }
     }
 
@@ -134,7 +134,7 @@ impl<R: Request> Policy<R> for Delay {
             DELAY_MIN => min = parse_time(label, value, SECS_MAX)?,
             DELAY_MAX => max = parse_time(label, value, SECS_MAX)?,
             DELAY_PCT => pct = number_in(label, value, 0..=100)?,
-            _ => return Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+            _ => return Err(Refusal::invalid(format!("'{label}' is not a tunable"))),
         }
         if min > max {
             let text = format!(

@@ -174,7 +174,7 @@ pub trait Policy<R: Request> {
 
     /// The value of a tunable of its descriptor.
     fn get(&self, label: &str) -> Result<String, Refusal> {
-        Err(Refusal::invalid(format!("'{label}' is no tunable")))
+        Err(Refusal::invalid(format!("'{label}' is not a tunable")))
     }
 
     /// Commands that set a fresh instance as this one is set, each with its tunable's label, in
@@ -193,7 +193,7 @@ pub trait Policy<R: Request> {
         now: Instant,
     ) -> Result<(), Refusal> {
         let _ = (queue, value, mode, now);
-        Err(Refusal::invalid(format!("'{label}' is no tunable")))
+        Err(Refusal::invalid(format!("'{label}' is not a tunable")))
     }
 
     /// Sets all tunables back to what they were at its start; for a policy that lists

@@ -55,9 +55,12 @@ pub(crate) enum Plan {
 impl<R: Request> Head<R> {
     /// What `NAME ARG` would do here; changes nothing.
     pub(crate) fn plan(&self, name: &str, arg: &str) -> Result<(usize, Plan), Refusal> {
-        let at = self
-            .index_of(name)
-            .ok_or_else(|| Refusal::new(Errno::ENOENT, format!("no policy '{name}'")))?;
+        let at = self.index_of(name).ok_or_else(|| {
+            Refusal::new(
+                Errno::ENOENT,
+                format!("there is no policy '{name}': nrs_policies lists them"),
+            )
+        })?;
         if arg.chars().count() > ARG_CHARS_MAX {
             return Err(Refusal::invalid(format!(
                 "argument '{arg}' is longer than {ARG_CHARS_MAX} characters"
@@ -90,7 +93,10 @@ impl<R: Request> Head<R> {
         let name = self.name(at);
         match self.state(at) {
             PolicyState::Started => Ok(()),
-            PolicyState::Stopped => Err(Refusal::new(Errno::ENODEV, format!("{name} is stopped"))),
+            PolicyState::Stopped => Err(Refusal::new(
+                Errno::ENODEV,
+                format!("{name} is stopped: start it with nrs_policies={name}"),
+            )),
             PolicyState::Starting => {
                 Err(Refusal::new(Errno::EAGAIN, format!("{name} is being started")))
             }

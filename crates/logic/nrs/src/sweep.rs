@@ -166,7 +166,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         let Some(batch) = self.rounds.front() else { return Next::Empty };
         self.serve(queue, batch);
         let Some((place, id)) = self.sorted.pop_first() else {
-            return Next::Broken(Broken::new("a batch stands in a round without a request"));
+            return Next::Broken(Broken::new("a batch is in a round without a request"));
         };
         self.at = Some(place);
         self.leave(queue, id, now, true);
@@ -195,7 +195,9 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
             "offset_type" => word(&OFFSET_TYPES, self.offset_type),
             "supported" => word(&SUPPORTED, self.supported),
             "sweep" => word(&SWEEPS, self.sweeping),
-            _ => return Err(Refusal::invalid(format!("'{label}' is no tunable of {}", T::NAME))),
+            _ => {
+                return Err(Refusal::invalid(format!("'{label}' is not a tunable of {}", T::NAME)));
+            }
         })
     }
 
@@ -229,7 +231,9 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
                 let sweeping = meaning(label, &SWEEPS, value)?;
                 apply.then(|| self.sweeping = sweeping);
             }
-            _ => return Err(Refusal::invalid(format!("'{label}' is no tunable of {}", T::NAME))),
+            _ => {
+                return Err(Refusal::invalid(format!("'{label}' is not a tunable of {}", T::NAME)));
+            }
         }
         Ok(())
     }

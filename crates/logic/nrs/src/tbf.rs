@@ -173,7 +173,7 @@ impl TbfNode {
             let fields = FieldSet::parse(start.arg).map_err(|word| {
                 let known = format!("{}, joined by +, or nothing for all", fields::Field::WORDS);
                 Refusal::invalid(format!(
-                    "tbf '{}': '{word}' is no field: expected {known}",
+                    "tbf '{}': '{word}' is not a field: expected {known}",
                     start.arg
                 ))
             })?;
@@ -594,7 +594,7 @@ impl<R: Request> Policy<R> for Tbf {
             RULE => Ok(self.rules.print()),
             STATS => Ok(self.print_stats()),
             RT_LAG => Ok(crate::delay::print_time(self.rt_lag)),
-            _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+            _ => Err(Refusal::invalid(format!("'{label}' is not a tunable"))),
         }
     }
 
@@ -630,7 +630,7 @@ impl<R: Request> Policy<R> for Tbf {
                 }
                 Ok(())
             }
-            _ => Err(Refusal::invalid(format!("'{label}' is no tunable"))),
+            _ => Err(Refusal::invalid(format!("'{label}' is not a tunable"))),
         }
     }
 

@@ -59,7 +59,7 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         let Some(batch) = self.rounds.front() else { return Next::Empty };
         match self.rounds.pop(queue, batch, now) {
             Some(id) => Next::Take(id),
-            None => Next::Broken(Broken::new("a batch stands in a round without a request")),
+            None => Next::Broken(Broken::new("a batch is in a round without a request")),
         }
     }
 
@@ -83,7 +83,7 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
                 Place::Lustre => "lustre",
             }
             .to_owned()),
-            _ => Err(Refusal::invalid(format!("'{label}' is no tunable of {}", B::NAME))),
+            _ => Err(Refusal::invalid(format!("'{label}' is not a tunable of {}", B::NAME))),
         }
     }
 
@@ -131,7 +131,9 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
                     self.rounds.set_place(place);
                 }
             }
-            _ => return Err(Refusal::invalid(format!("'{label}' is no tunable of {}", B::NAME))),
+            _ => {
+                return Err(Refusal::invalid(format!("'{label}' is not a tunable of {}", B::NAME)));
+            }
         }
         Ok(())
     }

@@ -105,5 +105,5 @@ fn clients_with_fewer_and_more_in_flight_than_a_quantum_get_the_same() {
             assert!(keep <= 20, "{policy} {slots} {turnaround}: {keep} thousandths");
         }
     }
-    assert!(spread("crrn", "lustre", 4, 1_000) > 60, "it is no matter of course");
+    assert!(spread("crrn", "lustre", 4, 1_000) > 60, "it is not a matter of course");
 }

@@ -109,7 +109,7 @@ pub(crate) fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::R
     if !sent {
         return Err(io::Error::new(
             io::ErrorKind::ConnectionRefused,
-            format!("nobody listens on {to} in this process"),
+            format!("no service listens on {to} in this process"),
         ));
     }
     Ok(link(config, to.nid, near))

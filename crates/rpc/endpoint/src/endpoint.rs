@@ -170,7 +170,7 @@ impl Core {
             let mut batch = 0;
             while let Some(frame) = next {
                 if let Err(error) = self.handle_frame(&link, frame, now, &mut touched) {
-                    tracing::warn!(%addr, %error, "a server sent nonsense: its link is closed");
+                    tracing::warn!(%addr, %error, "protocol error from a server: its link is closed");
                     break 'link;
                 }
                 batch += 1;

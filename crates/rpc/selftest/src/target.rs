@@ -175,7 +175,9 @@ impl SelfTest {
                 node.env.sleep_until(due).await;
                 let actions = node.member.borrow_mut().handle_timeout(node.env.now());
                 if !actions.is_empty() {
-                    tracing::warn!("nothing was heard of the self-test session: it is over here");
+                    tracing::warn!(
+                        "no message of the self-test session came in time: it is over here"
+                    );
                 }
                 node.perform(actions);
             }

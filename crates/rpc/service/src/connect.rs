@@ -28,7 +28,7 @@ impl Node {
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
         if exports.is_meant_for_another(&req) {
-            tracing::warn!(target_id = %exports.target, client = %client_name(&request), "refused: it looks for a target of another file system");
+            tracing::warn!(target_id = %exports.target, client = %client_name(&request), "refused: the client looks for a target of another file system");
             return peer.reply(&Reply::error(&request.header, Errno::ENODEV));
         }
         let decided = exports.decide(client, &req, &peer, request.header.xid);
@@ -40,7 +40,7 @@ impl Node {
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
             Connecting::NoServer => {
-                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused for now: it says that it is a server, and the MGS knows none there");
+                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused for now: the client claims to be a server, and the MGS knows none there");
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
             Connecting::Full => {

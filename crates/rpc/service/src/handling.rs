@@ -144,7 +144,7 @@ impl Node {
         if let Some(request) = newer
             && let Err(error) = self.admit(served, &peer, session, request)
         {
-            tracing::warn!(peer = %peer.nid, %error, "a peer sent nonsense: its link is closed");
+            tracing::warn!(peer = %peer.nid, %error, "protocol error from a peer: its link is closed");
             peer.tx.close();
         }
     }

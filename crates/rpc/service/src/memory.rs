@@ -154,7 +154,7 @@ mod tests {
         }
         assert!(greedy(1_024) > 64 * 1_024, "a client without data has all it is told to ask for");
         let other = Held::of(&node, &Memory::new(), &spec::OST);
-        assert!(other.has_room(max, 4 * MIB), "a service is no other's");
+        assert!(other.has_room(max, 4 * MIB), "a service is not another's");
         drop(kept);
         assert_eq!(node.total(), 0);
         assert!(spec::SERVICES.iter().all(|service| node.of(service) == 0));

@@ -31,7 +31,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) fn new(nid: Nid, serial: u64, tx: LinkTx, cpt: CptIndex) -> Rc<Peer> {
-        assert!(serial > 0, "links are numbered from 1: 0 is no link at all");
+        assert!(serial > 0, "links are numbered from 1: 0 is not a link at all");
         let (pulling, answering, answered) = Default::default();
         Rc::new(Peer { nid, serial, tx, cpt, pulling, answering, answered })
     }

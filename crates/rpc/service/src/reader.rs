@@ -22,7 +22,7 @@ impl Node {
             let mut batch = 0;
             while let Some(frame) = next {
                 if let Err(error) = self.arrive(&peer, frame) {
-                    tracing::warn!(peer = %peer.nid, %error, "a peer sent nonsense: its link is closed");
+                    tracing::warn!(peer = %peer.nid, %error, "protocol error from a peer: its link is closed");
                     break 'link;
                 }
                 batch += 1;

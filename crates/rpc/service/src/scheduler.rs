@@ -144,7 +144,7 @@ impl Node {
                 call,
                 why,
                 requests,
-                "an NRS policy broke: FIFO goes on"
+                "an NRS policy failed: FIFO goes on"
             );
         }
         partition.running.set(false);

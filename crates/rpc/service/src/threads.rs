@@ -98,7 +98,7 @@ fn per_partition(spec: &ServiceSpec, partitions: u32, total: &str) -> Result<u32
     let total = total.trim();
     let number: u32 = total
         .parse()
-        .map_err(|_| ThreadsError::Invalid(format!("'{total}' is no number of threads")))?;
+        .map_err(|_| ThreadsError::Invalid(format!("'{total}' is not a number of threads")))?;
     let (each, most) = (number / partitions, OVER_MAX * spec.max);
     if each < least(spec) || number > most {
         let fewest = least(spec) * partitions;

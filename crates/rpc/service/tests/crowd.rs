@@ -230,7 +230,7 @@ fn a_client_without_room_goes_on_when_there_is_some() {
             for _ in 0..50 {
                 let (remote, done) = (other.remote(TARGET), Rc::clone(&done));
                 world.env.spawn("call", async move {
-                    remote.call(increment(4)).await.expect("it is no failure");
+                    remote.call(increment(4)).await.expect("it is not a failure");
                     done.set(done.get() + 1);
                 });
             }
@@ -253,7 +253,7 @@ fn unlocks_and_the_mgs_pass_every_policy() {
         assert!(took <= Span::millis(50), "{took:?}");
         let begin = world.env.now();
         let asked = world.others[0].remote(TARGET).call(call(Opcode::MgsConfig, 0)).await;
-        assert!(asked.is_err(), "the toy is no MGS");
+        assert!(asked.is_err(), "the toy is not an MGS");
         assert!(world.env.now() - begin <= Span::millis(50), "it was asked at once");
     });
 }

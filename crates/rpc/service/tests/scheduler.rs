@@ -369,7 +369,7 @@ fn a_partition_that_serves_nothing_while_requests_wait_is_ill() {
             Err(Errno::EINVAL)
         );
         world.env.sleep(Span::secs(60)).await;
-        assert_eq!(world.up.starved(), "", "nothing to serve is no illness");
+        assert_eq!(world.up.starved(), "", "nothing to serve is not an illness");
         for key in [STUCK, STUCK, STUCK, STUCK, 4] {
             for client in &clients {
                 let remote = client.remote(TARGET);

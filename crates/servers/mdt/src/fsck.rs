@@ -86,7 +86,7 @@ impl Check {
     fn entry(&mut self, dir: Fid, record: &DirentRecord) {
         *self.bytes.entry(dir).or_default() += record.name.len() as u64;
         if !self.inodes.get(&dir).is_some_and(|inode| inode.attr.is_dir() && inode.attr.nlink > 0) {
-            self.bad.push(format!("entries of {dir}, which is no directory in the tree"));
+            self.bad.push(format!("entries of {dir}, which is not a directory in the tree"));
         }
         let fid = record.fid;
         let Some(inode) = self.inodes.get(&fid) else {

@@ -225,7 +225,7 @@ impl Recalls {
                 self.expelled.set(self.expelled.get() + 1);
                 self.show_lease(session);
                 let name = self.exports.session(session.0).map(|session| session.name.clone());
-                tracing::info!(target: "mdt", session = session.0, client = name.as_deref(), "its lease is over: what it caches is void");
+                tracing::info!(target: "mdt", session = session.0, client = name.as_deref(), "a client's lease is over: its cache is void");
             }
         }
     }
@@ -243,7 +243,9 @@ impl Recalls {
             let Some(recalls) = recalls.upgrade() else { return };
             match acks {
                 Ok(Ok(acks)) => recalls.ack(id.0, &acks),
-                Ok(Err(error)) => tracing::warn!(%error, "a client answers a recall with nonsense"),
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, "a client's answer to a recall cannot be understood")
+                }
                 Err(error) => tracing::debug!(%error, "a recall is not answered"),
             }
         });

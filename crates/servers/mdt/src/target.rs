@@ -313,7 +313,7 @@ impl Mdt {
         {
             let fences = &mut self.engine.state.borrow_mut().fences;
             if fences.are_too_many(record.client) {
-                tracing::debug!(target: "mdt", client = %record.client, "no new session: OSTs that are away have too many fences to hear of");
+                tracing::debug!(target: "mdt", client = %record.client, "no new session: too many fences wait for OSTs that are away");
                 return Err(Errno::EBUSY);
             }
             fences.returned(record.client);
@@ -342,7 +342,7 @@ impl Mdt {
         let is_unsure = self.exports.is_recovering() || session.is_absent();
         self.locks.end_waits(session.id);
         let lapsed = self.lapsed(session, is_unsure).await.unwrap_or_else(|errno| {
-            tracing::error!(target: "mdt", client = %session.client, %errno, "what it held cannot be read");
+            tracing::error!(target: "mdt", client = %session.client, %errno, "records of the objects of an ended client cannot be read");
             None
         });
         match &lapsed {
@@ -357,7 +357,7 @@ impl Mdt {
             Ok(self.engine.apply_own(&set)?)
         };
         if let Err(errno) = self.persist(forget).await {
-            tracing::warn!(target: "mdt", client = %session.client, %errno, "its records stay until the next start");
+            tracing::warn!(target: "mdt", client = %session.client, %errno, "records of an ended client stay until the next start");
         }
         lapsed.into_iter().for_each(|lapsed| self.let_go_later(lapsed));
     }

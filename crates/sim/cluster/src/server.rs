@@ -299,7 +299,7 @@ async fn run(
     let node = Node::new(env, NodeConfig::new(cpts));
     let (meta, witness) = store.records(env)?;
     match id.kind {
-        TargetKind::Lst => return Err("a self-test is no server of its own".to_owned()),
+        TargetKind::Lst => return Err("a self-test is not a server of its own".to_owned()),
         TargetKind::Mgt => {
             let mgt = Mgt::start(env, MgtConfig::default(), meta).await.map_err(text)?;
             watch(env, state, mgt.failed());

@@ -20,7 +20,7 @@ pub enum DiskError {
     #[error("{}: holds {name} already: formatting would destroy it (use --reformat to do so)", path.display())]
     Formatted { path: PathBuf, name: String },
     /// Somebody serves it.
-    #[error("{}: this target is in use by another process", .0.display())]
+    #[error("{}: this target is in use by another process; nacre status names it", .0.display())]
     InUse(PathBuf),
     /// The superblock cannot be read.
     #[error("{}: superblock: {why}", path.display())]

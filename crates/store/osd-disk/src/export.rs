@@ -113,7 +113,7 @@ impl Head {
 /// Length of a head by its first bytes.
 fn head_bytes(bytes: &[u8]) -> Result<usize, String> {
     if bytes.get(..8) != Some(MAGIC) {
-        return Err("it is no export of records".to_owned());
+        return Err("the file is not an export (nacre export-meta makes one)".to_owned());
     }
     let half = |at| take(bytes, at).map(u16::from_le_bytes).ok_or("its head is cut short");
     let (version, length) = (half(8)?, usize::from(half(10)?));

@@ -129,7 +129,7 @@ impl Superblock {
     /// From its bytes; the error says what is wrong.
     pub fn decode(bytes: &[u8]) -> Result<Superblock, String> {
         if bytes.get(..8) != Some(MAGIC) {
-            return Err("this is no Nacre superblock".to_owned());
+            return Err("this is not a Nacre superblock".to_owned());
         }
         let short = || format!("cut short: {} bytes", bytes.len());
         let version = u16::from_le_bytes(take(bytes, 8).ok_or_else(short)?);
@@ -272,6 +272,7 @@ fn clear(
     parts: &[&str],
     watch: &mut Watch<'_>,
 ) -> Result<TargetLock, DiskError> {
+    refuse_files(dir)?;
     std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
     let formatted = exists(&dir.join(FILE))?;
     if formatted && !reformat {
@@ -368,7 +369,7 @@ pub fn missing_parts(dir: &Path, superblock: &Superblock) -> Result<Vec<PathBuf>
 pub fn lock(dir: &Path) -> Result<TargetLock, DiskError> {
     if !dir.is_dir() {
         let missing = std::io::Error::from(ErrorKind::NotFound);
-        return Err(DiskError::io(dir, "is no directory")(missing));
+        return Err(DiskError::io(dir, "is not a directory")(missing));
     }
     lock_file(&dir.join(LOCK_FILE), dir).map(|file| TargetLock { _file: file })
 }
@@ -413,6 +414,20 @@ fn is_ours(dir: &Path, part: &str) -> Result<bool, DiskError> {
     if part == DATA { has_data(dir) } else { Ok(true) }
 }
 
+/// A target is a directory. A disk's own device is often named in its place.
+fn refuse_files(dir: &Path) -> Result<(), DiskError> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(metadata) = std::fs::metadata(dir) else { return Ok(()) };
+    let why = match metadata.file_type() {
+        kind if kind.is_dir() => return Ok(()),
+        kind if kind.is_block_device() => {
+            "is a block device: make a file system on it (mkfs.ext4), mount it and name the mount point"
+        }
+        _ => "is not a directory: name one",
+    };
+    Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)))
+}
+
 /// A directory with something else in it is not ours to fill.
 fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
     let failed = || DiskError::io(dir, "cannot be read");
@@ -423,7 +438,8 @@ fn refuse_foreign(dir: &Path) -> Result<(), DiskError> {
             || name == "nacre-super.new"
             || PARTS.iter().any(|part| name == *part && is_ours(dir, part).unwrap_or(false));
         if !ours {
-            let why = format!("is not empty (it holds {})", name.to_string_lossy());
+            let why =
+                format!("is not empty (it holds {}): name an empty one", name.to_string_lossy());
             return Err(DiskError::io(dir, "cannot be formatted")(std::io::Error::other(why)));
         }
     }
@@ -512,7 +528,7 @@ mod tests {
             || std::fs::write(dir.path().join("peers"), "of another file system").expect("writes");
         leave_behind();
         format(dir.path(), &superblock(), false)
-            .expect("what a broken-off format left is no obstacle");
+            .expect("what a broken-off format left is not an obstacle");
         assert!(!dir.path().join("peers").exists());
         leave_behind();
         format(dir.path(), &superblock(), true).expect("reformats");

@@ -29,7 +29,10 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show parameters.
-    #[command(name = "get_param")]
+    #[command(
+        name = "get_param",
+        after_help = "Examples:\n  lctl get_param -n version\n  lctl get_param 'obdfilter.*.kbytesfree'\n  lctl get_param --of 'testfs-OST*' at_max"
+    )]
     GetParam(param::Get),
     /// Change parameters of the daemons of this machine.
     #[command(name = "set_param")]
@@ -38,16 +41,19 @@ enum Command {
     #[command(name = "conf_param")]
     ConfParam(conf_param::Args),
     /// List names of parameters.
-    #[command(name = "list_param")]
+    #[command(
+        name = "list_param",
+        after_help = "Examples:\n  lctl list_param 'mdt.*'\n  lctl list_param -R 'ost.OSS.*'"
+    )]
     ListParam(param::List),
     /// List devices: targets served, connectors of mounts.
-    #[command(name = "dl", visible_alias = "device_list")]
+    #[command(name = "dl", visible_alias = "device_list", after_help = "Example:\n  lctl dl")]
     Dl(device::Dl),
     /// List this machine's addresses.
-    #[command(name = "list_nids")]
+    #[command(name = "list_nids", after_help = "Example:\n  lctl list_nids")]
     ListNids(device::ListNids),
     /// Make a pool of OSTs.
-    #[command(name = "pool_new")]
+    #[command(name = "pool_new", after_help = "Example:\n  lctl pool_new testfs.flash")]
     PoolNew(pool::Named),
     /// Add OSTs to a pool.
     #[command(name = "pool_add")]
@@ -56,12 +62,18 @@ enum Command {
     #[command(name = "pool_remove")]
     PoolRemove(pool::Members),
     /// Remove an empty pool.
-    #[command(name = "pool_destroy")]
+    #[command(name = "pool_destroy", after_help = "Example:\n  lctl pool_destroy testfs.flash")]
     PoolDestroy(pool::Named),
     /// List pools, or the OSTs of one.
-    #[command(name = "pool_list")]
+    #[command(
+        name = "pool_list",
+        after_help = "Examples:\n  lctl pool_list testfs\n  lctl pool_list testfs.flash"
+    )]
     PoolList(pool::Listed),
     /// Ask whether a node answers.
+    #[command(
+        after_help = "Examples:\n  lctl ping 127.0.0.2@tcp\n  lctl ping 127.0.0.2:1988@tcp 3     at most 3 s"
+    )]
     Ping(ping::Args),
 }
 

@@ -40,16 +40,24 @@ enum Command {
     /// Show layouts.
     Getstripe(getstripe::Args),
     /// Show space or inodes of each target.
+    #[command(
+        after_help = "Examples:\n  lfs df -h                    each target of the first mount\n  lfs df -i /mnt/nacre         objects in place of bytes\n  lfs df -p flash /mnt/nacre"
+    )]
     Df(df::Args),
     /// Show FIDs of paths.
-    #[command(name = "path2fid")]
+    #[command(name = "path2fid", after_help = "Example:\n  lfs path2fid /mnt/nacre/file")]
     Path2fid(ids::Path2fid),
     /// Show paths of FIDs.
-    #[command(name = "fid2path")]
+    #[command(
+        name = "fid2path",
+        after_help = "Examples:\n  lfs fid2path testfs '[0x200010400:0x2:0x0]'\n  lfs fid2path /mnt/nacre '[0x200010400:0x2:0x0]'"
+    )]
     Fid2path(ids::Fid2path),
     /// List the OSTs of a file system.
+    #[command(after_help = "Example:\n  lfs osts /mnt/nacre")]
     Osts(targets::Args),
     /// List the MDTs of a file system.
+    #[command(after_help = "Example:\n  lfs mdts /mnt/nacre")]
     Mdts(targets::Args),
     /// List pools of OSTs, or the OSTs of one.
     #[command(name = "pool_list")]
@@ -57,6 +65,7 @@ enum Command {
     /// Find files by name, attributes and layout.
     Find(find::Args),
     /// Show which client of which file system a mount is.
+    #[command(after_help = "Example:\n  lfs getname /mnt/nacre")]
     Getname(getname::Args),
     /// Ask servers whether they answer.
     Check(check::Args),

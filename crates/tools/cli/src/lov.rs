@@ -22,7 +22,13 @@ const VALUE_BYTES_MAX: usize = 65_536;
 /// The layout of `path`, or a directory's own default; nothing where there is none.
 pub(crate) fn of(path: &Path, command: &str) -> Result<Option<LovAny>, Failed> {
     let shown = path.display();
-    let value = read(path).map_err(|error| Failed::io(&error, command, &shown.to_string()))?;
+    let value = read(path).map_err(|error| match error.raw_os_error() {
+        Some(errno) if errno == Errno::EOPNOTSUPP.raw() => Failed::new(
+            errno,
+            format!("{command}: '{shown}' is not in a Nacre file system: {}; nacre status lists the mounts", Errno::EOPNOTSUPP),
+        ),
+        _ => Failed::io(&error, command, &shown.to_string()),
+    })?;
     let wrong = |error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {shown}: {error}"));
     value.map(|value| lov::inspect_any(&value)).transpose().map_err(wrong)
 }

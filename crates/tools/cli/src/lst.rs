@@ -36,8 +36,9 @@ pub struct Args {
 #[command(rename_all = "snake_case")]
 enum Command {
     /// Make a session.
+    #[command(after_help = "Example:\n  LST_SESSION=$$ lst new_session --timeout 600 read_write")]
     NewSession {
-        /// End it after so many seconds without a command; 0: never.
+        /// Seconds without a command after which the session ends; 0: never.
         #[arg(short = 't', long, value_name = "SEC", default_value_t = lst::limits::SESSION_TIMEOUT_SECS_DEFAULT)]
         timeout: u32,
         /// End an older session of this LST_SESSION, and take nodes out of other sessions.
@@ -53,10 +54,13 @@ enum Command {
         name: Option<String>,
     },
     /// End the session: all nodes leave it.
+    #[command(after_help = "Example:\n  lst end_session")]
     EndSession,
     /// Show the session.
+    #[command(after_help = "Example:\n  lst show_session")]
     ShowSession,
     /// Add nodes under the name of a group.
+    #[command(after_help = "Example:\n  lst add_group servers 10.0.0.[8,10,12-16]@tcp")]
     AddGroup {
         /// Name of the group.
         name: String,
@@ -65,11 +69,15 @@ enum Command {
         nids: Vec<String>,
     },
     /// Delete a group.
+    #[command(after_help = "Example:\n  lst del_group readers")]
     DelGroup {
         /// Name of the group.
         name: String,
     },
     /// Change a group.
+    #[command(
+        after_help = "Examples:\n  lst update_group --clean down readers     without nodes that do not answer\n  lst update_group --refresh readers"
+    )]
     UpdateGroup {
         /// Take out nodes in this state: busy, down, unknown.
         #[arg(short = 'c', long, value_name = "STATE", value_parser = state)]
@@ -84,6 +92,7 @@ enum Command {
         name: String,
     },
     /// List groups, or the nodes of some.
+    #[command(after_help = "Examples:\n  lst list_group\n  lst list_group --down readers")]
     ListGroup {
         /// Active nodes.
         #[arg(short = 'a', long)]
@@ -104,11 +113,13 @@ enum Command {
         groups: Vec<String>,
     },
     /// Add a batch; one called `batch` is there already.
+    #[command(after_help = "Example:\n  lst add_batch bulk")]
     AddBatch {
         /// Its name.
         name: String,
     },
     /// List batches, or the tests of one.
+    #[command(after_help = "Examples:\n  lst list_batch\n  lst list_batch --test 1 --all bulk")]
     ListBatch {
         /// Only this test, from 1.
         #[arg(short = 't', long, value_name = "N")]
@@ -123,8 +134,12 @@ enum Command {
         name: Option<String>,
     },
     /// Add a test to a batch.
+    #[command(
+        after_help = "Examples:\n  lst add_test --batch bulk --concurrency 8 --from readers --to servers brw read check=simple size=1M\n  lst add_test --from readers --to servers --distribute 1:2 ping"
+    )]
     AddTest(test::Test),
     /// Run a batch.
+    #[command(after_help = "Example:\n  lst run bulk")]
     Run {
         /// Seconds that a node has to answer.
         #[arg(short = 't', long, value_name = "SEC", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
@@ -134,6 +149,7 @@ enum Command {
         batch: String,
     },
     /// Stop a batch and wait for its end.
+    #[command(after_help = "Example:\n  lst stop bulk")]
     Stop {
         /// Do not wait for requests that are under way.
         #[arg(short = 'f', long)]
@@ -143,6 +159,7 @@ enum Command {
         batch: String,
     },
     /// Ask whether a batch runs.
+    #[command(after_help = "Examples:\n  lst query bulk\n  lst query --server --all bulk")]
     Query {
         /// Only this test, from 1.
         #[arg(short = 't', long, value_name = "N", default_value_t = 0)]
@@ -161,8 +178,12 @@ enum Command {
         batch: String,
     },
     /// Print rates, every few seconds until it is killed.
+    #[command(
+        after_help = "Examples:\n  lst stat --rpc servers\n  lst stat --bw --count 3 --delay 10 readers servers"
+    )]
     Stat(stat::Stat),
     /// Show nodes that counted errors.
+    #[command(after_help = "Example:\n  lst show_error readers servers")]
     ShowError {
         /// Errors of tests only.
         #[arg(short = 's', long)]
@@ -172,6 +193,7 @@ enum Command {
         of: Vec<String>,
     },
     /// Ask whether nodes are alive in the session; all of them where none are named.
+    #[command(after_help = "Examples:\n  lst ping --session\n  lst ping --group readers")]
     Ping {
         /// All nodes of the session.
         #[arg(short = 's', long)]
@@ -249,7 +271,10 @@ fn key() -> Result<u32, Failed> {
     let text = std::env::var("LST_SESSION").unwrap_or_default();
     let key = text.trim().parse().ok().filter(|key| *key != 0);
     key.ok_or_else(|| {
-        Failed::new(Errno::EINVAL.raw(), "Can't find env LST_SESSION or value is not valid")
+        Failed::new(
+            Errno::EINVAL.raw(),
+            "Can't find env LST_SESSION or value is not valid: export LST_SESSION=$$",
+        )
     })
 }
 
@@ -264,7 +289,7 @@ fn user_at_host() -> String {
 fn put(key: u32, asked: &Ask) -> Result<Answer, Failed> {
     ask::console(key, asked).map_err(|error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => {
-            Failed::new(Errno::ENOENT.raw(), "No session exists")
+            Failed::new(Errno::ENOENT.raw(), "No session exists: lst new_session makes one")
         }
         _ => Failed::io(&error, "lst", "the session's console does not answer"),
     })

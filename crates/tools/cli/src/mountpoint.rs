@@ -20,7 +20,7 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
         let none = || {
             Failed::new(
                 Errno::ENODEV.raw(),
-                format!("{command}: no Nacre file system is mounted here"),
+                format!("{command}: no Nacre file system is mounted here (nacre mount --help)"),
             )
         };
         let alive = mounts.iter().find(|mount| rundir::of_device(mount.device).is_some()).cloned();
@@ -31,7 +31,11 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let found = mounts.into_iter().rev().find(|mount| mount.device == device);
     found.ok_or_else(|| {
-        Failed::of(Errno::ENOTTY, command, &format!("'{shown}' is not in a Nacre file system"))
+        let text = format!(
+            "{command}: '{shown}' is not in a Nacre file system: {}; nacre status lists the mounts",
+            Errno::ENOTTY
+        );
+        Failed::new(Errno::ENOTTY.raw(), text)
     })
 }
 
@@ -56,7 +60,7 @@ fn above(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
 pub(crate) fn ask(mount: &Mount, question: &ctl::Ask, command: &str) -> Result<ctl::Reply, Failed> {
     let gone = || {
         let text = format!(
-            "{command}: {}: the daemon of this mount is not to be found in {}",
+            "{command}: {}: the daemon of this mount is not in {}: it was killed, or NACRE_RUN differs",
             mount.dir.display(),
             run_dir()
         );

@@ -8,7 +8,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(ByteSize(bytes)) => Ok(bytes),
         Err(ByteSizeError::Form) => Err(format!(
-            "'{text}' is no size: expected a number with an optional suffix k, m, g, t, p or e"
+            "'{text}' is not a size: expected a number with an optional suffix k, m, g, t, p or e"
         )),
         Err(ByteSizeError::TooLarge) => Err(format!("'{text}' is too large: a size fits 64 bits")),
     }
@@ -21,7 +21,8 @@ mod tests {
     #[test]
     fn a_refused_size_is_named() {
         assert_eq!(parse("64K"), Ok(65536));
-        let form = "'1x' is no size: expected a number with an optional suffix k, m, g, t, p or e";
+        let form =
+            "'1x' is not a size: expected a number with an optional suffix k, m, g, t, p or e";
         assert_eq!(parse("1x"), Err(form.into()));
         assert_eq!(parse("16e"), Err("'16e' is too large: a size fits 64 bits".into()));
     }

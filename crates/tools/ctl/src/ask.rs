@@ -78,7 +78,7 @@ pub fn console(key: u32, command: &Command) -> io::Result<Answer> {
 }
 
 fn foreign() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "an answer that is no JSON of ours")
+    io::Error::new(io::ErrorKind::InvalidData, "the daemon's answer is not JSON of Nacre")
 }
 
 /// How long an asker waits, and for how much.

@@ -35,7 +35,10 @@ pub fn path() -> io::Result<PathBuf> {
 }
 
 fn made(dir: PathBuf) -> io::Result<PathBuf> {
-    fs::create_dir_all(&dir)?;
+    fs::create_dir_all(&dir).map_err(|error| {
+        let text = format!("run directory {}: {error}; NACRE_RUN names another one", dir.display());
+        io::Error::new(error.kind(), text)
+    })?;
     Ok(dir)
 }
 

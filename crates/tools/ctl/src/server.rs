@@ -33,7 +33,7 @@ pub trait Answers {
     /// Questions that only a client can answer; `creds` is who asks.
     fn special(&self, _ask: Ask, _creds: Creds) -> LocalFuture<'static, Result<Reply, Failure>> {
         Box::pin(async {
-            Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is no client".into() })
+            Err(Failure { errno: Errno::ENOTTY.raw(), text: "this daemon is not a client".into() })
         })
     }
 }

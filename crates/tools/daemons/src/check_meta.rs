@@ -54,10 +54,16 @@ pub(crate) struct Differences {
 
 /// Compares an MDT that is not served; the exit status.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
-    let target = targets::open(&options.dir)?
-        .with_context(|| format!("{}: no target is here", options.dir.display()))?;
+    let target = targets::open(&options.dir)?.with_context(|| {
+        format!("{}: no target is here: name the directory of an MDT", options.dir.display())
+    })?;
     let superblock = &target.superblock;
-    ensure!(superblock.target.kind == TargetKind::Mdt, "{} is no MDT", target.name());
+    ensure!(
+        superblock.target.kind == TargetKind::Mdt,
+        "{} is {}, not an MDT: name the directory of an MDT",
+        options.dir.display(),
+        target.name()
+    );
     let _lock = superblock::lock(&target.dir)?;
     let lists = Lists::find(superblock.fsname, &options.objects, &mut |_| Ok(()))?;
     targets::check_parts(&target)?;

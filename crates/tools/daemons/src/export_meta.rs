@@ -22,8 +22,8 @@ const ASKED_EVERY: Duration = Duration::from_millis(50);
 pub fn run(options: &Options) -> Result<()> {
     let file = std::path::absolute(&options.file)?;
     let path = file.to_str().context("the name of the file is not UTF-8")?.to_owned();
-    let socket = server_of(&options.target)
-        .with_context(|| format!("no server on this machine serves {}", options.target))?;
+    let socket =
+        server_of(&options.target).with_context(|| crate::objects::not_here(&options.target))?;
     let begin = Ask::ExportMeta { target: options.target.clone(), path };
     let mut export = answer(ask::ask(&socket, &begin)?)?;
     let progress = Progress::new(&options.target, Unit::Count("records"));
@@ -44,7 +44,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn answer(reply: Reply) -> Result<Export> {
     match reply {
         Reply::Export(export) => Ok(export),
-        _ => bail!("an answer to another question"),
+        _ => bail!("the daemon answered another question: is it of another version?"),
     }
 }
 

@@ -25,5 +25,5 @@ pub fn run(target: &str) -> Result<()> {
             Ok(_) => {}
         }
     }
-    bail!("this runs on the node of the MGS, and none is served here")
+    bail!("forget runs on the machine that serves the MGS, and no MGS is served here")
 }

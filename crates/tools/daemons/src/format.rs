@@ -46,7 +46,7 @@ fn check(options: &Options) -> Result<()> {
     let further = options.targets.iter().find(|id| id.kind == TargetKind::Mdt && id.index > 0);
     ensure!(
         further.is_none(),
-        "there is one MDT in a file system, with index 0: further ones are not served"
+        "--index: a file system has one MDT, with index 0; further ones are not served yet"
     );
     Ok(())
 }

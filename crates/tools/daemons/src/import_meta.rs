@@ -104,7 +104,8 @@ fn age_seconds(head: &Head) -> u64 {
 }
 
 fn open(options: &Options) -> Result<Reader<BufReader<File>>> {
-    let file = File::open(&options.file).with_context(|| shown(options))?;
+    let file = File::open(&options.file)
+        .with_context(|| format!("{}: name an export of nacre export-meta", shown(options)))?;
     let reader = Reader::new(BufReader::new(file));
     reader.map_err(anyhow::Error::msg).with_context(|| shown(options))
 }

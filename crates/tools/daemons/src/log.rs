@@ -53,7 +53,9 @@ pub(crate) fn init_file(
     is_daemon: bool,
 ) -> Result<()> {
     let file = LogFile::open(path, LOG_BYTES_MAX, is_daemon);
-    let file = file.with_context(|| path.display().to_string())?;
+    let file = file.with_context(|| {
+        format!("log {}: its directory must exist and be writable", path.display())
+    })?;
     REOPENS.store(is_daemon, Ordering::Relaxed);
     start(default, format, Arc::new(file));
     Ok(())
@@ -88,7 +90,7 @@ fn level(default: LevelFilter) -> (LevelFilter, Option<String>) {
 
 fn complain(wrong: Option<String>) {
     if let Some(text) = wrong {
-        tracing::warn!("NACRE_LOG={text} is no level: error, warn, info, debug or trace");
+        tracing::warn!("NACRE_LOG={text} is not a level: error, warn, info, debug or trace");
     }
 }
 

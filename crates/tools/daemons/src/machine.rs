@@ -81,12 +81,12 @@ pub struct MachineOptions {
     /// Threads per partition that do the socket work; 0: the daemon's one thread does it.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = up_to(LND_THREADS_MAX))]
     pub lnd_threads: u32,
-    /// Microseconds for which the daemon's thread looks for more work before it sleeps, where that
-    /// paid lately and nobody else wants the CPU; 0: it sleeps at once.
+    /// Microseconds for which the daemon's thread looks for more work before it sleeps, while the
+    /// CPU is idle and such looks have found work lately; 0: it sleeps at once.
     #[arg(long, value_name = "US", default_value_t = LINGER_US, value_parser = clap::value_parser!(u64).range(0..=LINGER_US_MAX))]
     pub linger_us: u64,
-    /// Every user of this machine may connect over loopback addresses, and is believed. Without
-    /// this only root and the daemon's own user may.
+    /// Every user of this machine may connect over loopback addresses. Otherwise only root and the
+    /// daemon's own user may.
     #[arg(long)]
     pub trust_local_users: bool,
     /// Messages under way to all peers; 0: 8192.
@@ -98,10 +98,10 @@ pub struct MachineOptions {
     /// Of routers, of which there are none: shown in `peers`.
     #[arg(long, value_name = "N", default_value_t = 0, hide = true)]
     pub peer_buffer_credits: u32,
-    /// No news from a peer for so many seconds closes its links; 0: never.
+    /// Seconds without news from a peer after which its links are closed; 0: never.
     #[arg(long, value_name = "S", default_value_t = PEER_TIMEOUT_SECS)]
     pub peer_timeout: u64,
-    /// What a line of the log looks like.
+    /// Form of a line of the log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
     /// Partitions of the network interface, `[0,1]`; empty: all. Part of the address to listen at.

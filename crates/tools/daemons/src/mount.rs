@@ -50,6 +50,9 @@ pub fn run(options: &Options) -> Result<()> {
     options.check_plaintext()?;
     let mut options = options.clone();
     options.dir = usable_dir(&options.dir)?;
+    if !options.daemon {
+        tell_hidden(&options.dir);
+    }
     if options.foreground { foreground(&options) } else { start_daemon(&options) }
 }
 
@@ -65,25 +68,31 @@ pub(crate) fn usable_dir(dir: &Path) -> Result<PathBuf> {
     let whole = match named.canonicalize() {
         Ok(whole) => whole,
         Err(_) if is_dead(&named)? => named,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("the mount point {0} does not exist: mkdir -p {0}", named.display())
+        }
         Err(error) => return Err(error).with_context(|| named.display().to_string()),
     };
     if is_dead(&whole)? {
         return Ok(whole);
     }
-    ensure!(whole.is_dir(), "{}: Not a directory", whole.display());
-    tell_hidden(&whole);
+    ensure!(whole.is_dir(), "the mount point {} is not a directory: name one", whole.display());
     if let Some(mount) = mounts::at(&whole)? {
-        bail!("{}: {} is mounted here already", whole.display(), mount.source);
+        bail!(
+            "{0}: {1} is mounted here already: unmount it (nacre umount {0}), or mount elsewhere",
+            whole.display(),
+            mount.source
+        );
     }
     Ok(whole)
 }
 
 /// What a mount hides is not lost, and easily thought to be.
-fn tell_hidden(dir: &Path) {
+pub(crate) fn tell_hidden(dir: &Path) {
     let is_mount = mounts::at(dir).is_ok_and(|mount| mount.is_some());
     let is_empty = std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none());
     if !is_mount && !is_empty {
-        ctl::say!("nacre: {} is not empty: what is in it is hidden by the mount", dir.display());
+        ctl::say!("nacre: {} is not empty: the mount hides its files", dir.display());
     }
 }
 
@@ -122,7 +131,7 @@ fn foreground(options: &Options) -> Result<()> {
         let kept = tokio::select! {
             biased;
             signal = signals.next() => bail!("{signal} before the mount was there"),
-            () = launcher.gone() => bail!("nobody waits for the mount any more: the command was interrupted"),
+            () = launcher.gone() => bail!("the command that started the mount was interrupted"),
             kept = Kept::start(&env, options, &machine, id) => kept?,
         };
         tracing::info!("{} is mounted at {}", options.source(), options.dir.display());
@@ -190,8 +199,8 @@ fn start_daemon(options: &Options) -> Result<()> {
         First::Line(line) if line.trim_end() == "ready" => Ok(()),
         First::Line(line) => bail!("not mounted: the daemon says {line:?}"),
         First::Ended(status) => bail!(
-            "not mounted: the daemon ended ({status})\n{}",
-            background::log_tail(&log, before, LOG_LINES_SHOWN)
+            "not mounted: the daemon ended ({status}):\n{}",
+            background::log_tail(&log, before, LOG_LINES_SHOWN).trim_end()
         ),
     }
 }

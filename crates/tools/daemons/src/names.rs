@@ -49,7 +49,9 @@ fn is_host(text: &str) -> bool {
 }
 
 fn ipv4_of(host: &str) -> Result<Ipv4Addr, String> {
-    let found = (host, 0).to_socket_addrs().map_err(|error| format!("host '{host}': {error}"))?;
+    let found = (host, 0).to_socket_addrs().map_err(|error| {
+        format!("host '{host}': {error}; name a host that this machine can look up, or its address")
+    })?;
     found
         .into_iter()
         .find_map(|addr| match addr {
@@ -76,7 +78,7 @@ mod tests {
         assert_eq!(shown("other@tcp"), Err("host 'other'".to_owned()));
         for text in ["10.0.0@tcp", "mgs", "mgs@ib", "mgs:x@tcp", "mgs@o2ib", "-a@tcp", "a..b@tcp"] {
             let error = shown(text).expect_err(text);
-            assert!(error.contains("is no NID"), "{text}: {error}");
+            assert!(error.contains("is not a NID"), "{text}: {error}");
         }
     }
 

@@ -40,11 +40,15 @@ impl Object {
 /// ask.
 pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     let ost = ost_named(name)?;
-    let (fsname, _) = name.rsplit_once('-').context("a target's name begins with FSNAME-")?;
+    let (fsname, _) = name.rsplit_once('-').with_context(|| {
+        format!("'{name}': a target's name begins with its file system's, as testfs-OST0000")
+    })?;
     let fsname: FsName = fsname.parse()?;
     let socket = server_of(name)
         .or_else(|| known(fsname).into_iter().find(|(_, known, _)| known == name).map(|it| it.0))
-        .with_context(|| format!("no server on this machine serves or knows {name}"))?;
+        .with_context(|| {
+            format!("no server on this machine serves or knows {name}: run it on a machine of that file system, with its servers up")
+        })?;
     let mut count = 0_u64;
     ask_each(&socket, ost, name, &mut |object| {
         count += 1;
@@ -54,9 +58,14 @@ pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Why a command about target `name` has no server to ask.
+pub(crate) fn not_here(name: &str) -> String {
+    format!("no server on this machine serves {name}: run the command where it is served")
+}
+
 fn ost_named(name: &str) -> Result<TargetId> {
     let target: TargetId = name.parse()?;
-    ensure!(target.kind == TargetKind::Ost, "{name} is no OST");
+    ensure!(target.kind == TargetKind::Ost, "{name} is not an OST: name one, as testfs-OST0000");
     Ok(target)
 }
 
@@ -68,7 +77,7 @@ fn ask_each(socket: &Path, ost: TargetId, name: &str, visit: &mut Visit<'_>) -> 
     loop {
         let question = Ask::ListObjects { target: name.to_owned(), from: from.to_string() };
         let Reply::Objects(objects) = ask::ask(socket, &question)? else {
-            bail!("an answer to another question");
+            bail!("the daemon answered another question: is it of another version?");
         };
         let Some(last) = objects.last() else { return Ok(()) };
         let last: Fid = last.object.parse()?;
@@ -211,7 +220,7 @@ fn each_line(
         if got == 0 {
             break;
         }
-        let wrong = || format!("line {number} is no line of a list: {}", line.trim_end());
+        let wrong = || format!("line {number} is not a line of a list: {}", line.trim_end());
         let (ost, entry) = entry(&line, fsname).with_context(wrong)?;
         let (_, count) = *current.get_or_insert((ost, 0));
         ensure!(current == Some((ost, count)), "line {number}: the list before has no end");

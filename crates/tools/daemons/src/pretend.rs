@@ -43,7 +43,7 @@ impl FromStr for Pretend {
                 Model::parse(&described).with_context(|| told.to_owned())?
             }
             Err(BadModel::Unknown(what)) if what == told.trim() => {
-                anyhow::bail!("{} It may be a file that says so too", BadModel::Unknown(what))
+                anyhow::bail!("{}, or a file of such lines", BadModel::Unknown(what))
             }
             Err(error) => return Err(error.into()),
         };
@@ -86,6 +86,6 @@ mod tests {
         std::fs::remove_file(&path).expect("it was there");
         assert_eq!(read.expect("well written").model.expect("one").read_mibps, 70);
         let error = "OST*:tape".parse::<Pretend>().expect_err("no device").to_string();
-        assert!(error.starts_with("'tape' is no device") && error.contains("a file"), "{error}");
+        assert!(error.starts_with("'tape' is not a device") && error.contains("a file"), "{error}");
     }
 }

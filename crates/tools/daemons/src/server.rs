@@ -488,7 +488,7 @@ pub fn lo_of(addr: NidAddr) -> NidAddr {
 fn tell(name: &str, done: Result<(), StoreError>) {
     if let Err(error) = done {
         tracing::error!(
-            "{name}: stopped with an error: {error}; what was not durable is replayed by the clients"
+            "{name}: stopped with an error: {error}; clients replay changes that were not durable"
         );
     }
 }
@@ -654,7 +654,7 @@ impl ctl::server::Answers for Control {
                 }
                 _ => Err(Failure {
                     errno: Errno::ENOTTY.raw(),
-                    text: "this daemon is no client".into(),
+                    text: "this daemon is not a client".into(),
                 }),
             }
         })
@@ -668,14 +668,18 @@ impl ctl::server::Answers for Control {
 async fn forget(mgt: &Mgt, name: &str) -> Result<Reply, Failure> {
     let failed =
         |errno: Errno, why: &str| Failure { errno: errno.raw(), text: format!("{name}: {why}") };
-    let no_name = || failed(Errno::EINVAL, "a target is called FSNAME-OSTNNNN");
+    let no_name =
+        || failed(Errno::EINVAL, "expected a target, as testfs-OST0003 (lctl dl lists them)");
     let (fsname, _) = name.rsplit_once('-').ok_or_else(no_name)?;
     let (fsname, target) = (fsname.parse(), name.parse::<TargetId>());
     let (Ok(fsname), Ok(target)) = (fsname, target) else { return Err(no_name()) };
     match mgt.forget(fsname, target).await {
         Ok(()) => Ok(Reply::Lines(vec![target.name(fsname)])),
         Err(Errno::ENOENT) => Err(failed(Errno::ENOENT, "the MGS knows no such target")),
-        Err(Errno::EPERM) => Err(failed(Errno::EPERM, "a file system cannot do without it")),
+        Err(Errno::EPERM) => Err(failed(
+            Errno::EPERM,
+            "only an OST can be forgotten; a file system needs its MGS and MDT",
+        )),
         Err(errno) => Err(failed(errno, errno.text())),
     }
 }

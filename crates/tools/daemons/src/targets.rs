@@ -52,7 +52,7 @@ pub(crate) fn find_in(dir: &Path) -> Result<Vec<TargetDir>> {
 
 /// The target that `dir` is, if it is one.
 pub(crate) fn open(dir: &Path) -> Result<Option<TargetDir>> {
-    ensure!(dir.is_dir(), "{}: no such directory", dir.display());
+    ensure!(dir.is_dir(), "{}: no such directory: name the directory of a target", dir.display());
     match superblock::open(dir) {
         Ok(superblock) => Ok(Some(TargetDir { dir: dir.to_owned(), superblock })),
         Err(DiskError::NotFormatted(_)) => Ok(None),
@@ -76,7 +76,7 @@ fn check_together(found: &[TargetDir]) -> Result<()> {
     for pair in found.windows(2) {
         if pair[0].superblock.target == pair[1].superblock.target {
             bail!(
-                "{} and {} are both {}",
+                "{} and {} are both {}: name each target once",
                 pair[0].dir.display(),
                 pair[1].dir.display(),
                 pair[0].name()

@@ -30,6 +30,7 @@ pub fn run(options: &Options) -> Result<()> {
     let is_there = || {
         dir.symlink_metadata()
             .map_or_else(|error| error.to_string(), |_| "not a Nacre mount".to_owned())
+            + ": nacre status lists the mounts"
     };
     let mount = mounts::at(&dir)?.with_context(|| format!("{}: {}", dir.display(), is_there()))?;
     let daemon = Daemon::of(&mount);
@@ -97,7 +98,7 @@ impl Daemon {
         say_given_up(&given_up);
         ensure!(
             given_up.is_empty(),
-            "{}: unmounted, but its servers were away for too long: what they have not confirmed was given up",
+            "{}: unmounted, but its servers were away for too long: work that they have not confirmed was given up",
             dir.display()
         );
         Ok(())
@@ -149,7 +150,10 @@ fn detach(dir: &Path, options: &Options) -> Result<()> {
     flags.set(UnmountFlags::FORCE, options.force);
     match rustix::mount::unmount(dir, flags) {
         Err(rustix::io::Errno::BUSY) => {
-            bail!("{} is in use (-l takes it out of sight now)", dir.display())
+            bail!(
+                "{} is in use: end the programs that use it (fuser -m), or unmount with -l",
+                dir.display()
+            )
         }
         other => other.with_context(|| dir.display().to_string()),
     }

@@ -34,11 +34,10 @@ struct Found {
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
     let name = &options.target;
     let target: TargetId = name.parse()?;
-    ensure!(target.kind == TargetKind::Mdt, "{name} is no MDT");
-    let socket =
-        server_of(name).with_context(|| format!("no server on this machine serves {name}"))?;
+    ensure!(target.kind == TargetKind::Mdt, "{name} is not an MDT: name one, as testfs-MDT0000");
+    let socket = server_of(name).with_context(|| crate::objects::not_here(name))?;
     let Reply::Who(who) = ask::ask(&socket, &Ask::Who)? else {
-        bail!("an answer to another question");
+        bail!("the daemon answered another question: is it of another version?");
     };
     let (mut found, mut silent) = (Found::default(), 0);
     for ost in &who.osts {
@@ -73,7 +72,7 @@ fn look_at(
             remove: options.remove,
         };
         let Reply::Unnamed(page) = ask::ask(socket, &question)? else {
-            bail!("an answer to another question");
+            bail!("the daemon answered another question: is it of another version?");
         };
         for (object, file, bytes) in page.objects {
             found.objects += 1;

@@ -48,6 +48,7 @@ enum Servers {
 
 /// Runs until a signal, the end of the mount or of the command; the exit status.
 pub fn run(options: Options) -> Result<u8> {
+    MountOptions::parse(&options.mount_options)?;
     check_parent(&options.mount)?;
     for (what, dir) in
         [("--data", Some(&options.data)), ("--device-dir", options.device_dir.as_ref())]
@@ -105,7 +106,9 @@ fn mount_point(dir: &Path) -> Result<PathBuf> {
             _ => {}
         }
     }
-    mount::usable_dir(&absolute)
+    let dir = mount::usable_dir(&absolute)?;
+    mount::tell_hidden(&dir);
+    Ok(dir)
 }
 
 /// Where the mount point may be made. A path of several new directories is a typing error, or
@@ -113,7 +116,12 @@ fn mount_point(dir: &Path) -> Result<PathBuf> {
 fn check_parent(mount: &Path) -> Result<()> {
     let absolute = std::path::absolute(mount)?;
     let parent = absolute.parent().unwrap_or(&absolute);
-    ensure!(parent.is_dir(), "--mount {}: {} is no directory", mount.display(), parent.display());
+    ensure!(
+        parent.is_dir(),
+        "--mount {}: {} is not a directory: make it first",
+        mount.display(),
+        parent.display()
+    );
     Ok(())
 }
 

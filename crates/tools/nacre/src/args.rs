@@ -12,7 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
-use crate::pages;
+use crate::{pages, usage};
 use look::{Doctor, Status, Top};
 use meta::{CheckMeta, ExportMeta, ImportMeta, ListObjects, Unnamed};
 
@@ -23,9 +23,9 @@ Examples:
   nacre up --separate --run 'make -j8'           every server a process of its own; CMD runs in the mount
   nacre mount 127.0.0.2@tcp:/testfs /mnt/b -o nid=127.0.0.11@tcp
   nacre lfs setstripe -c 4 /mnt/nacre/big        (also as `lfs`, by a link of that name)
-  nacre status                                   how everything here is
+  nacre status                                   the state of everything here
 
-Exit status: 0 success; 1 failure, told on stderr; 2 wrong usage; of `up --run` the command's own (128 + signal if it was
+Exit status: 0 success; 1 failure, reported on stderr; 2 wrong usage; of `up --run` the command's own (128 + signal if it was
 killed); of `lfs` and `lctl` the first error's number; 75 a server that stopped because its storage failed.";
 
 /// A parallel file system in user space: servers, mount, tools.
@@ -51,11 +51,11 @@ enum Command {
     MountGuard,
     /// Unmount a file system and wait for its daemon.
     Umount(Umount),
-    /// Show how everything here is: targets, recovery, space, policies, clients, mounts.
+    /// Show the state of everything here: targets, recovery, space, policies, clients, mounts.
     Status(Status),
     /// Show live rates and waits by client, job, target and service.
     Top(Top),
-    /// Check whether this machine is fit, and say what to change.
+    /// Check whether this machine is fit, and print the changes to make.
     Doctor(Doctor),
     /// Export all records of a served MDT to a file.
     ExportMeta(ExportMeta),
@@ -80,10 +80,16 @@ enum Command {
     /// The console of a self-test session, as `lst new_session` starts it.
     #[command(hide = true)]
     LstConsole(LstConsole),
-    /// Measure: drivers that need no MPI.
-    #[command(subcommand)]
+    /// Measure rates, with drivers that need no MPI.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  nacre bench mdtest -d /mnt/nacre -N 4 -F -u -n 1000\n  nacre bench ior -o /mnt/nacre/file -N 4 -F -t 1m -b 128m -e"
+    )]
     Bench(Bench),
     /// Print completions for a shell.
+    #[command(
+        after_help = "Examples:\n  nacre completion bash > /etc/bash_completion.d/nacre\n  nacre completion zsh --for lfs > _lfs"
+    )]
     Completion {
         /// Which shell.
         shell: clap_complete::Shell,
@@ -91,9 +97,10 @@ enum Command {
         #[arg(long = "for", value_name = "TOOL", value_enum, default_value_t = Tool::Nacre)]
         tool: Tool,
     },
-    /// Write manual pages: of nacre, and of lfs, lctl and lst under their own names.
+    /// Write manual pages for nacre, lfs, lctl and lst.
+    #[command(after_help = "Example:\n  nacre man /usr/local/share/man/man1")]
     Man {
-        /// Where to.
+        /// Directory of the pages; it is made if it does not exist.
         dir: PathBuf,
     },
 }
@@ -136,7 +143,7 @@ enum Bench {
     Mdtest(bench::mdtest::MdtestArgs),
     /// Pings and bulk transfers of the RPC layer, beside a bare epoll echo.
     Lnet(bench::lnet::LnetArgs),
-    /// What FUSE itself costs: a file system that does nothing, over both transports.
+    /// The cost of FUSE itself: a file system that does nothing, over both transports.
     Fusedev(bench::fusedev::FusedevArgs),
     /// Bytes per second, with IOR's options, through a path or many native clients.
     Ior(bench::ior::IorArgs),
@@ -199,10 +206,10 @@ struct Up {
     /// Crashes of one server within a minute after which it is given up; the others go on.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     crashes_max: u32,
-    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    /// Milliseconds after which acknowledged changes are durable at the latest.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
-    /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
+    /// Simulate other devices under targets, for experiments: TARGETS is a pattern of names
     /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of
     /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
@@ -236,7 +243,7 @@ struct Format {
     /// Where the MGS is: alternatives separated by commas or colons between NIDs; may be repeated.
     #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
-    /// Destroy what was formatted before.
+    /// Destroy the target that is there.
     #[arg(long)]
     reformat: bool,
     /// The directory.
@@ -246,7 +253,7 @@ struct Format {
 /// Options of `nacre serve`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-SIGTERM or SIGINT commits everything and ends with status 0. A target whose storage fails stops; when none is left, the process ends with status 75.
+SIGTERM or SIGINT commits everything and ends with status 0. A target whose storage fails stops. When none is left, the process ends with status 75.
 
 Examples:
   nacre serve /srv/meta --listen 127.0.0.2@tcp
@@ -255,11 +262,11 @@ struct Serve {
     /// Targets, or directories of targets.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
-    /// Address to listen at, told to the MGS; several servers on one machine need one each.
+    /// Address to listen at; several servers on one machine need one each. The MGS learns it.
     /// A list of CPU partitions behind it, NID[0,1], binds its links to them.
     #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp", value_parser = listen)]
     listen: Listen,
-    /// Where the MGS is, if not where the targets were told when they were formatted.
+    /// Addresses of the MGS, if they have changed since the targets were formatted.
     #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
     /// Accept plaintext on addresses that are not loopback.
@@ -274,8 +281,8 @@ struct Serve {
     /// missing.
     #[arg(long, conflicts_with = "older_copy")]
     reset_empty: bool,
-    /// Start a target whose directory was restored from an older copy, once. What was acknowledged
-    /// since the copy is lost, and clients are evicted.
+    /// Start a target whose directory was restored from an older copy, once. Work that was
+    /// acknowledged after the copy is lost, and clients are evicted.
     #[arg(long)]
     older_copy: bool,
     /// Take over no permanent parameter (`lctl set_param -P`) in this run.
@@ -289,10 +296,10 @@ struct Serve {
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
-    /// Acknowledged changes are durable after so many milliseconds at the latest.
+    /// Milliseconds after which acknowledged changes are durable at the latest.
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     commit_interval_ms: u64,
-    /// Pretend that targets are on other devices, for experiments: TARGETS is a pattern of names
+    /// Simulate other devices under targets, for experiments: TARGETS is a pattern of names
     /// (OST000[0-3], MDT*; all without it), and DEVICE flash, disk, NAME=VALUE,... or a file of
     /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
@@ -314,15 +321,15 @@ struct Serve {
 /// Options of `nacre forget`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Runs on the node of the MGS. Nothing waits for the target any more: it gets no new files, and what
-files have there answers EIO at once, by the permanent parameter TARGET.osc.active=0. Its storage is
-not touched: started again it registers again, and `nacre lctl conf_param -d TARGET.osc.active` puts
-it back into use. Its index is free for another storage.
+Runs on the machine that serves the MGS. The target gets no new files, and no client waits for it.
+Reads and writes of its objects return EIO at once, by the permanent parameter TARGET.osc.active=0.
+Its storage is not touched. A target that is started again registers again, and `nacre lctl
+conf_param -d TARGET.osc.active` puts it back into use. Its index is free for another storage.
 
 Example:
   nacre forget testfs-OST0003
 
-Exit status: 0 it is forgotten, durably; 1 failure, told on stderr.")]
+Exit status: 0 it is forgotten, durably; 1 failure, reported on stderr.")]
 struct Forget {
     /// Its name, as `lctl dl` shows it.
     #[arg(value_name = "TARGET")]
@@ -333,28 +340,29 @@ struct Forget {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Options (-o, separated by commas):
-  nid=NID          this mount's own address: several mounts on one machine are several clients
-  ro, rw           read-only or not
-  noatime          reads change no access time; relatime (default): the first after a change and of a day; strictatime: each;
-                   nodiratime: none of directories
-  remount          give a mount that is there other flags: ro, rw, nosuid, nodev, noexec, sync, those of access times
-  flock            file locks hold over all clients (default); localflock: on this machine only
-  wait=SECONDS     how long to wait for servers that are away (60; 0: for ever)
-  unmount_wait=S   how long an unmount waits for what servers have not made durable (300; 0: not at all)
-  soft             operations give up after a minute when a server is away; else they wait, and can be killed
+  nid=NID          own address of this mount; several mounts on a machine need one each
+  ro, rw           read-only, or not (default)
+  relatime         a read sets the access time after a change, and once a day (default)
+  strictatime      each read sets the access time
+  noatime          no read sets the access time; nodiratime: of directories
+  remount          change ro, rw, nosuid, nodev, noexec, sync or the access times of a mount
+  flock            file locks hold between all clients (default)
+  localflock       file locks hold on this machine
+  wait=SECONDS     how long to wait for absent servers (60; 0: forever)
+  unmount_wait=S   how long an unmount waits for work that is not durable (300; 0: no wait)
+  soft             calls fail after a minute without a server; without soft they wait
   allow_other      other users may use the mount (default for root)
-  caps=MASK        kernel features to do without, for tests
-  clones=N         descriptors of /dev/fuse that are read in parallel
-  transport=WAY    of the kernel's requests: uring, classic (/dev/fuse), or auto (default: uring where the kernel offers it)
   insecure         plaintext to addresses that are not loopback
+  readdirplus, acl, seclabel, 32bitapi, clones=N, transport=WAY, caps=MASK: docs/operations.md
 
-Returns when the file system can be used; a daemon stays behind. SIGTERM to it, or `nacre umount`, unmounts.
+The command returns when the file system can be used. Its daemon goes on. SIGTERM to the daemon,
+or `nacre umount`, unmounts.
 
 Examples:
   nacre mount 127.0.0.2@tcp:/testfs /mnt/nacre
   nacre mount 127.0.0.2@tcp:/testfs /mnt/b -o nid=127.0.0.11@tcp,soft")]
 struct Mount {
-    /// MGS and file system: NID[:NID...]:/FSNAME.
+    /// MGS and file system: NID[,NID...]:/FSNAME.
     #[arg(value_name = "NID:/FSNAME")]
     source: String,
     /// Where to mount; an existing directory.
@@ -369,7 +377,7 @@ struct Mount {
     /// This is the daemon that another `nacre mount` started.
     #[arg(long, hide = true)]
     daemon: bool,
-    /// Check the arguments and mount nothing: what mount(8) means by -f.
+    /// Check the arguments and mount nothing, as -f of mount(8) does.
     #[arg(long, hide = true)]
     fake: bool,
     /// Where the daemon logs; without it to the run directory.
@@ -444,20 +452,31 @@ fn listen(text: &str) -> Result<Listen, String> {
 /// Options of `nacre umount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Ends when the mount's servers have made durable what was acknowledged, and prints for which of them it waits meanwhile. Interrupted, it leaves the daemon waiting. Status 1: the mount's unmount_wait is over, and what is printed was given up.")]
+The command ends when the servers have made all acknowledged work durable. Meanwhile it prints the servers that it waits for. If it is interrupted, the daemon goes on waiting.
+
+Examples:
+  nacre umount /mnt/nacre
+  nacre umount -l /mnt/nacre
+
+Exit status: 0 unmounted; 1 failure: the mount's unmount_wait is over, and the printed work was given up.")]
 struct Umount {
     /// The mount point.
     dir: PathBuf,
-    /// Give up what servers have not made durable, and print it: it is lost if they end before.
+    /// Give up work that is not durable yet, and print it. It is lost if its server ends now.
     #[arg(short = 'f', long)]
     force: bool,
-    /// Take the mount out of sight now, end when nobody uses it.
+    /// Remove the mount from its place now; it ends when no program uses it.
     #[arg(short = 'l', long)]
     lazy: bool,
 }
 
 fn client_id(text: &str) -> Result<ClientId, String> {
-    u128::from_str_radix(text, 16).map(ClientId).map_err(|_| format!("'{text}' is no client id"))
+    u128::from_str_radix(text, 16).map(ClientId).map_err(|_| format!("'{text}' is not a client id"))
+}
+
+/// The whole command line.
+pub(crate) fn declared() -> clap::Command {
+    Nacre::command()
 }
 
 impl Nacre {
@@ -473,7 +492,7 @@ impl Nacre {
             Command::Format(args) => match args.options().and_then(daemons::format::checked) {
                 Ok(options) => daemons::format::run(&options).map(|()| 0),
                 Err(error) => {
-                    ctl::say!("nacre format: {error:#}");
+                    ctl::say!("nacre format: {}", usage::plain(&format!("{error:#}")));
                     return ExitCode::from(WRONG_USAGE);
                 }
             },
@@ -523,7 +542,7 @@ impl Nacre {
         match done {
             Ok(status) => ExitCode::from(status),
             Err(error) => {
-                ctl::say!("nacre: {error:#}");
+                ctl::say!("nacre: {}", usage::plain(&format!("{error:#}")));
                 ExitCode::FAILURE
             }
         }
@@ -531,14 +550,14 @@ impl Nacre {
 }
 
 /// Exit status of a command line that cannot be meant.
-const WRONG_USAGE: u8 = 2;
+pub(crate) const WRONG_USAGE: u8 = 2;
 
 fn finish(done: Result<(), cli::Failed>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failed) => {
             if !failed.text.is_empty() {
-                ctl::say!("{}", failed.text);
+                ctl::say!("{}", usage::plain(&failed.text));
             }
             ExitCode::from(failed.status)
         }
@@ -584,12 +603,13 @@ impl Up {
 
 impl Format {
     fn options(self) -> anyhow::Result<daemons::format::Options> {
-        let index =
-            || self.index.ok_or_else(|| anyhow::anyhow!("--index is required for all but the MGS"));
+        let index = || {
+            self.index.ok_or_else(|| anyhow::anyhow!("--index N is required for an MDT or an OST"))
+        };
         let fsname = match self.fsname {
             Some(fsname) => fsname,
             None if self.mgs && !self.mdt && !self.ost => "mgs".parse()?, // of no file system
-            None => anyhow::bail!("--fsname is required for all but the MGS"),
+            None => anyhow::bail!("--fsname NAME is required for an MDT or an OST"),
         };
         let mut targets = Vec::new();
         if self.mgs {
@@ -603,7 +623,7 @@ impl Format {
         }
         anyhow::ensure!(
             !targets.is_empty(),
-            "say what to make: --mgs, --mdt, --ost or several of them"
+            "the kind of target is missing: --mgs, --mdt, --ost or several of them"
         );
         Ok(daemons::format::Options {
             fsname,
@@ -700,6 +720,51 @@ mod tests {
         assert!(!up("0") && !up("65536"));
     }
 
+    /// Command lines under `Example` in a help text, without remarks.
+    fn examples(help: &str) -> Vec<String> {
+        let lines = help.lines().skip_while(|line| !line.starts_with("Example"));
+        let lines = lines.skip(1).take_while(|line| line.starts_with("  ") || line.is_empty());
+        let lines =
+            lines.map(|line| line.trim().split("   ").next().unwrap_or_default().to_owned());
+        lines.filter(|line| !line.is_empty()).collect()
+    }
+
+    /// The words of a line for `sh`, up to what is not an argument any more.
+    fn words(line: &str) -> Vec<String> {
+        let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
+        for letter in line.chars().chain([' ']) {
+            match (letter, quote) {
+                ('\'', None) => quote = Some('\''),
+                ('\'', Some(_)) => quote = None,
+                ('|' | '>' | '&' | ';', None) => break,
+                (' ', None) if word.is_empty() => {}
+                (' ', None) => words.push(std::mem::take(&mut word)),
+                (letter, _) => word.push(letter),
+            }
+        }
+        words
+    }
+
+    #[test]
+    fn every_help_has_examples_and_they_are_understood() {
+        for (name, command) in every_command().into_iter().filter(|(_, it)| !it.is_hide_set()) {
+            let help = command.get_after_long_help().or(command.get_after_help());
+            let examples = examples(&help.map(ToString::to_string).unwrap_or_default());
+            let shown = name.replace('-', " ");
+            assert!(!examples.is_empty(), "`{shown} --help` has no example");
+            for line in examples {
+                let typed = words(&line);
+                let tool = typed.iter().position(|word| {
+                    word == "nacre" || Tool::ALL.iter().any(|tool| word == tool.name())
+                });
+                let Some(tool) = tool else { continue };
+                let args = typed[tool..].iter().map(std::ffi::OsString::from).collect();
+                let parsed = Nacre::try_parse_from(crate::spelled(crate::by_name(args)));
+                assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.expect_err("refused"));
+            }
+        }
+    }
+
     /// Every subcommand with the words that lead to it.
     fn every_command() -> Vec<(String, clap::Command)> {
         let mut all = Vec::new();
@@ -769,8 +834,12 @@ mod tests {
         for (name, command) in
             every_command().into_iter().filter(|(_, command)| !command.is_hide_set())
         {
-            let page = std::fs::read_to_string(dir.join(format!("{name}.1")))
-                .unwrap_or_else(|error| panic!("{name}.1: {error}"));
+            // `nacre lfs df` has the page lfs-df
+            let tool = |tool: &&str| name.starts_with(&format!("nacre-{tool}-"));
+            let is_tool = ["lfs", "lctl", "lst"].iter().any(tool) && name != "nacre-lst-node";
+            let page = if is_tool { &name["nacre-".len()..] } else { name.as_str() };
+            let page = std::fs::read_to_string(dir.join(format!("{page}.1")))
+                .unwrap_or_else(|error| panic!("{page}.1: {error}"));
             for long in command
                 .get_arguments()
                 .filter(|arg| !arg.is_hide_set())
@@ -783,7 +852,7 @@ mod tests {
                 );
             }
         }
-        for page in ["lfs.1", "lfs-find.1", "lctl-set_param.1", "lst-stat.1"] {
+        for page in ["lfs.1", "lctl-set_param.1", "lst-stat.1", "mkfs.nacre.8", "mount.nacre.8"] {
             assert!(dir.join(page).exists(), "{page}");
         }
         std::fs::remove_dir_all(&dir).expect("removed");

@@ -6,12 +6,11 @@
 mod allocator;
 mod args;
 mod pages;
+mod usage;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
-
-use clap::Parser;
 
 /// Messages, records and tasks are allocated and freed by the ten thousand a second (decision
 /// 0004).
@@ -20,8 +19,14 @@ static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> ExitCode {
     daemons::panics::end_the_process();
-    let args = spelled(by_name(std::env::args_os().collect()));
-    args::Nacre::parse_from(args).run()
+    let typed = by_name(std::env::args_os().collect());
+    match usage::parse::<args::Nacre>(args::declared(), &spelled(typed.clone()), &typed) {
+        Ok(nacre) => nacre.run(),
+        Err(refusal) => {
+            ctl::say!("{refusal}");
+            ExitCode::from(args::WRONG_USAGE)
+        }
+    }
 }
 
 /// The command line as if it had been given to `nacre`: a link's name becomes the subcommand.

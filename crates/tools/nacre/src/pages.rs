@@ -5,11 +5,33 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use clap::Command;
+use clap_mangen::Man;
+
+/// Pages of mount(8)'s and mkfs(8)'s helpers, and the subcommands that they are.
+const HELPERS: [(&str, &str); 3] =
+    [("mkfs.nacre", "format"), ("mount.nacre", "mount"), ("umount.nacre", "umount")];
+
+/// Tools with pages under their own names: `nacre` has one page for each, and none below it.
+const TOOLS: [&str; 3] = ["lfs", "lctl", "lst"];
+
+const ENVIRONMENT: &str = "\
+.SH ENVIRONMENT
+.TP
+.B NACRE_RUN
+Directory of the daemons' control sockets, in place of /run/nacre.
+.TP
+.B NACRE_LOG
+Level of the log: error, warn, info, debug or trace.
+.TP
+.B NACRE_ANSWER_WAIT
+Seconds that a command waits for the answer of a daemon.
+";
 
 /// Writes completions for `command`, called `name`, to stdout.
 pub(crate) fn completion(
     shell: clap_complete::Shell,
-    command: &mut clap::Command,
+    command: &mut Command,
     name: &str,
 ) -> Result<()> {
     let mut text = Vec::new();
@@ -18,12 +40,117 @@ pub(crate) fn completion(
 }
 
 /// Writes a page for each of `commands` and for each of their subcommands into `dir`.
-pub(crate) fn man(dir: &Path, commands: Vec<clap::Command>) -> Result<()> {
-    let shown = || dir.display().to_string();
-    fs::create_dir_all(dir).with_context(shown)?;
-    for command in commands {
-        clap_mangen::generate_to(command.version(env!("CARGO_PKG_VERSION")), dir)
-            .with_context(shown)?;
+pub(crate) fn man(dir: &Path, commands: Vec<Command>) -> Result<()> {
+    fs::create_dir_all(dir)
+        .with_context(|| format!("{}: pages cannot be written there", dir.display()))?;
+    for mut command in commands {
+        command.build();
+        for (name, subcommand) in HELPERS {
+            if let Some(found) = command.find_subcommand(subcommand) {
+                write(dir, found, name, "8", "nacre(1)")?;
+            }
+        }
+        let name = command.get_name().to_owned();
+        tree(dir, &command, &name, "nacre(1)")?;
     }
     Ok(())
+}
+
+/// The pages of a command and of those below it.
+fn tree(dir: &Path, command: &Command, name: &str, above: &str) -> Result<()> {
+    write(dir, command, name, "1", above)?;
+    if is_tool(name) {
+        return Ok(());
+    }
+    let below = command.get_subcommands();
+    for sub in below.filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+        tree(dir, sub, &format!("{name}-{}", sub.get_name()), &format!("{name}(1)"))?;
+    }
+    Ok(())
+}
+
+/// Whether this page of `nacre` only leads to a tool's own pages.
+fn is_tool(name: &str) -> bool {
+    name.strip_prefix("nacre-").is_some_and(|tool| TOOLS.contains(&tool))
+}
+
+fn write(dir: &Path, command: &Command, name: &str, section: &str, above: &str) -> Result<()> {
+    let path = dir.join(format!("{name}.{section}"));
+    let page = page(command, name, section, above).context("a page")?;
+    fs::write(&path, page).with_context(|| path.display().to_string())
+}
+
+fn page(command: &Command, name: &str, section: &str, above: &str) -> std::io::Result<Vec<u8>> {
+    let help = command.get_after_long_help().or(command.get_after_help());
+    let help = help.map(ToString::to_string).unwrap_or_default();
+    let synopsis = command.clone().render_usage().to_string();
+    let synopsis = synopsis.trim_start_matches("Usage: ");
+    let source = format!("nacre {}", env!("CARGO_PKG_VERSION"));
+    let named = command.clone().display_name(name.to_owned());
+    let man = Man::new(named).title(name).section(section).source(source).manual("Nacre");
+    let mut out = Vec::new();
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    write!(out, ".SH SYNOPSIS\n.nf\n{}\n.fi\n", escaped(synopsis))?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    if command.has_subcommands() && !is_tool(name) {
+        man.render_subcommands_section(&mut out)?;
+    }
+    out.extend(notes(&help).bytes());
+    out.extend(ENVIRONMENT.bytes());
+    let see = TOOLS.iter().filter(|tool| name == format!("nacre-{tool}"));
+    let see: Vec<String> = see.map(|tool| format!("{tool}(1)")).chain([above.to_owned()]).collect();
+    write!(out, ".SH \"SEE ALSO\"\n{}\n", escaped(&see.join(", ")))?;
+    Ok(out)
+}
+
+/// The text behind the options: paragraphs of prose are filled, tables and examples are not.
+fn notes(help: &str) -> String {
+    let (mut out, mut last) = (String::new(), "");
+    for paragraph in help.split("\n\n").filter(|paragraph| !paragraph.trim().is_empty()) {
+        let (first, rest) = paragraph.split_once('\n').unwrap_or((paragraph, ""));
+        let (heading, body) = match first.split_once(':') {
+            Some(("Example" | "Examples", _)) => ("EXAMPLES", rest),
+            Some(("Exit status", _)) => {
+                ("EXIT STATUS", paragraph.trim_start_matches("Exit status:").trim_start())
+            }
+            _ => ("NOTES", paragraph),
+        };
+        if heading == last {
+            out.push_str(".PP\n");
+        } else {
+            out.push_str(&format!(".SH \"{heading}\"\n"));
+        }
+        let is_table = body.lines().any(|line| line.starts_with("  "));
+        if is_table {
+            out.push_str(".nf\n");
+        }
+        body.lines().for_each(|line| out.push_str(&format!("{}\n", escaped(line))));
+        if is_table {
+            out.push_str(".fi\n");
+        }
+        last = heading;
+    }
+    out
+}
+
+/// Text that roff prints as it is.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prose_is_filled_and_examples_keep_their_columns() {
+        let help = "One line.\n.two\n\nExamples:\n  a -b   c\n\nExit status: 0 good;\n1 bad";
+        let page = notes(help);
+        let wanted = ".SH \"NOTES\"\nOne line.\n\\&.two\n.SH \"EXAMPLES\"\n.nf\n  a \\-b   c\n.fi\n\
+                      .SH \"EXIT STATUS\"\n0 good;\n1 bad\n";
+        assert_eq!(page, wanted);
+    }
 }

@@ -30,7 +30,7 @@ use sample::Sample;
 /// Shows rates until `q` or Ctrl-C, with a new sample after each pause. Returns the exit status.
 pub fn run(pause: Duration) -> Result<u8> {
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
-    ensure!(is_terminal, "nacre top needs a terminal; `nacre status` does not");
+    ensure!(is_terminal, "top needs a terminal; nacre status does not");
     let mut terminal = ratatui::try_init().context("the terminal")?;
     let done = show(&mut terminal, pause);
     ratatui::restore();

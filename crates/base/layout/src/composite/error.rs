@@ -24,7 +24,7 @@ pub enum ComponentError {
     },
     /// A stripe would cross the border.
     #[error(
-        "a component cannot end at {end}: that is no multiple of its stripe size {stripe_size}"
+        "a component cannot end at {end}: that is not a multiple of its stripe size {stripe_size}"
     )]
     Stripe {
         /// Where it ends.
@@ -33,7 +33,7 @@ pub enum ComponentError {
         stripe_size: u64,
     },
     /// An id that is zero, given twice, too large or of no component.
-    #[error("{0} is no id of a component here")]
+    #[error("{0} is not an id of a component here")]
     Id(u32),
     /// Only the first component can be at the MDT.
     #[error("data on MDT is possible in the first component only")]
@@ -46,7 +46,7 @@ pub enum ComponentError {
     MdtRefused,
     /// Not a multiple of 64 KiB, or out of bounds, bytes.
     #[error(
-        "extension size {0} is no multiple of {STRIPE_SIZE_UNIT} from there to {EXTENSION_BYTES_MAX}"
+        "extension size {0} is not a multiple of {STRIPE_SIZE_UNIT} from there to {EXTENSION_BYTES_MAX}"
     )]
     Step(u64),
     /// Not behind a component that it is room for, or before one that has objects.

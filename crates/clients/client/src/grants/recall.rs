@@ -169,7 +169,7 @@ impl Inner {
             let inner = self.clone();
             self.env.spawn("grants", async move {
                 if let Err(error) = inner.ask(mdt, call.repeatable()).await {
-                    tracing::debug!("the MDT does not hear of grants: {error}");
+                    tracing::debug!("the MDT cannot be notified of grants: {error}");
                 }
             });
         }

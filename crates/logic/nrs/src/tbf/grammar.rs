@@ -120,7 +120,7 @@ impl Name {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if word.is_empty() || word.len() > RULE_NAME_CHARS_MAX || !word.bytes().all(plain) {
             let text = format!(
-                "'{}' is no rule name: 1 to {RULE_NAME_CHARS_MAX} of A-Z a-z 0-9 _ are expected",
+                "'{}' is not a rule name: 1 to {RULE_NAME_CHARS_MAX} of A-Z a-z 0-9 _ are expected",
                 clip(word)
             );
             return Err(Refusal::invalid(text));
@@ -298,7 +298,7 @@ pub(crate) fn parse(text: &str) -> Result<Command, Refusal> {
     let verb = reader.word();
     if !["start", "change", "stop"].contains(&verb) {
         return Err(Refusal::invalid(format!(
-            "'{}' is no rule command: start, change or stop is expected",
+            "'{}' is not a rule command: start, change or stop is expected",
             clip(verb)
         )));
     }
@@ -377,7 +377,7 @@ impl<'a> Reader<'a> {
         let field = Field::parse(word).ok_or_else(|| {
             let known = Field::WORDS;
             Refusal::invalid(format!(
-                "'{}' is no field: {known} is expected",
+                "'{}' is not a field: {known} is expected",
                 clip(if word.is_empty() { self.rest } else { word })
             ))
         })?;
@@ -420,9 +420,13 @@ fn values(field: Field, text: &str) -> Result<Values, Refusal> {
                     number(word).into_iter().collect()
                 };
                 if found.is_empty() {
-                    let what = if field == Field::Opcode { "opcode" } else { "number" };
+                    let what = if field == Field::Opcode {
+                        "the name of a request, as ost_read,"
+                    } else {
+                        "a number"
+                    };
                     return Err(Refusal::invalid(format!(
-                        "'{}' in {}={{}} is no {what}",
+                        "'{}' in {}={{}}: {what} is expected",
                         clip(word),
                         field.name()
                     )));
@@ -462,8 +466,7 @@ fn settings(text: &str) -> Result<Settings, Refusal> {
 }
 
 fn pair(settings: &mut Settings, word: &str) -> Result<(), Refusal> {
-    let unknown =
-        "is no pair: rate=, bps=, rank=, realtime=, depth=, total=, scope= or class= is expected";
+    let unknown = "is not a pair: rate=, bps=, rank=, realtime=, depth=, total=, scope= or class= is expected";
     let (key, value) = word
         .split_once('=')
         .ok_or_else(|| Refusal::invalid(format!("'{}' {unknown}", clip(word))))?;

@@ -213,7 +213,7 @@ impl Rules {
         match exprs.find(|expr| !self.fields.contains(expr.field)) {
             Some(expr) => {
                 let text = format!(
-                    "'{}' is no field of this policy, which was started for {}",
+                    "'{}' is not a field of this policy, which was started for {}",
                     expr.field.name(),
                     self.fields
                 );
@@ -237,7 +237,7 @@ impl Rules {
         match settings.rank {
             Some(next) if !self.by_name.contains_key(&next) => Err(Refusal::new(
                 Errno::ENOENT,
-                format!("there is no rule '{next}' to stand before"),
+                format!("there is no rule '{next}' to put it before"),
             )),
             _ => Ok(()),
         }

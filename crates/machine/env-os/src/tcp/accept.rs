@@ -152,7 +152,7 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
     match owner::refusal(&acceptor.config, &stream) {
         Ok(None) => {}
         Ok(Some(stranger)) => return turn_away(acceptor, stream, stranger),
-        Err(error) => return tracing::debug!(at = %acceptor.addr, %error, "nobody is there"),
+        Err(error) => return tracing::debug!(at = %acceptor.addr, %error, "no server is there"),
     }
     if !acceptor.has_place(&stream) {
         return;
@@ -285,7 +285,7 @@ impl Acceptor {
         match bridge::start(&self.config, pair) {
             Ok(link) => {
                 if let Err(error) = self.links.try_send(link) {
-                    tracing::warn!(at = %self.addr, %error, "link dropped: nobody accepts it");
+                    tracing::warn!(at = %self.addr, %error, "link dropped: no service accepts it");
                 }
             }
             Err(error) => tracing::warn!(at = %self.addr, %error, "link dropped"),

@@ -166,7 +166,7 @@ impl LinkSend for BridgeSend {
             flusher.wake();
         }
         if bytes > QUEUE_BYTES_HARD {
-            tracing::warn!(bytes, "link closed: somebody sends without asking for room");
+            tracing::warn!(bytes, "link closed: the peer sends without asking for room");
             self.0.close();
             return Err(LinkDown);
         }

@@ -103,8 +103,18 @@ pub(crate) fn listen(config: &Rc<Lnd>, at: NidAddr) -> io::Result<Listener> {
         socket.bind(socket_addr(at))?;
         socket.listen(BACKLOG)
     };
-    let listener = bound()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {at}: {error}")))?;
+    let listener = bound().map_err(|error| {
+        let way_out = match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                ": another process listens there; nacre status lists servers"
+            }
+            io::ErrorKind::AddrNotAvailable => {
+                ": this machine does not have it; ip address lists those that it has"
+            }
+            _ => "",
+        };
+        io::Error::new(error.kind(), format!("cannot listen on {at}: {error}{way_out}"))
+    })?;
     config.lnet.known_as(at.nid);
     let addr = NidAddr { nid: at.nid, port: listener.local_addr()?.port() };
     Ok(accept::listener(Rc::clone(config), listener, addr))
@@ -118,7 +128,7 @@ fn permitted(config: &Lnd, at: NidAddr, what: &str) -> io::Result<()> {
     }
     if !config.insecure && !at.nid.addr().is_loopback() {
         let text = format!(
-            "cannot {what} {at}: connections are not encrypted yet, so only loopback addresses are allowed without --insecure"
+            "cannot {what} {at}: connections are not encrypted yet, so only loopback addresses are allowed without --insecure (for a private network)"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }

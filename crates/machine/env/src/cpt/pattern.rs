@@ -36,7 +36,7 @@ pub enum PatternFault {
     #[error("cpu_pattern: '{0}' is not understood: expected NUMBER[LIST], N, X[LIST] or C[LIST]")]
     Token(String),
     /// A list of numbers is wrong.
-    #[error("'{token}' is no list of numbers: expected e.g. [0-3] or [0,2,8-14/2]: {why}")]
+    #[error("'{token}' is not a list of numbers: expected e.g. [0-3] or [0,2,8-14/2]: {why}")]
     List {
         /// As written.
         token: String,
@@ -151,7 +151,7 @@ pub fn parse_list(text: &str, max: u32) -> Result<Vec<u32>, PatternFault> {
     all.sort_unstable();
     all.dedup();
     if all.len() != count {
-        return Err(fault(text, "a number stands there twice"));
+        return Err(fault(text, "a number is listed twice"));
     }
     Ok(all)
 }

@@ -80,7 +80,7 @@ impl Mdt {
                 Ok(mdt.engine.apply_own(&set)?)
             };
             if let Err(errno) = mdt.persist(forget).await {
-                tracing::warn!(target: "mdt", %errno, "a fence is told again after the next start");
+                tracing::warn!(target: "mdt", %errno, "a fence is sent again after the next start");
             }
         });
     }

@@ -35,7 +35,7 @@ fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
             let is_last = flags.contains(GrantsFlags::LAST);
             let stated = mdt.recalls.restate(session, &held, is_last);
             go_on = stated.map_err(|_misbehaved| {
-                tracing::warn!(target: "mdt", client = %incoming.session.client, "it states grants that nobody gave");
+                tracing::warn!(target: "mdt", client = %incoming.session.client, "the client states grants that were not given to it");
                 mdt.exports.evict(session);
                 Errno::EPROTO
             })?;

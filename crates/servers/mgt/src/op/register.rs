@@ -65,7 +65,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
             }
             Some(known) if known.info.instance > wanted.info.instance => {
                 let (known, asked) = (known.info.instance, wanted.info.instance);
-                tracing::warn!(target = %target.name(fsname), known, asked, "refused: its instance goes back");
+                tracing::warn!(target = %target.name(fsname), known, asked, "refused: the target's instance goes back");
                 return Err(OpError::Refused(Errno::ESTALE));
             }
             Some(known) if known == wanted => return Ok((set, ())),

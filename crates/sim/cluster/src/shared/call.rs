@@ -478,7 +478,7 @@ fn cells(id: u32, len: usize) -> Bytes {
 /// Which write each cell is of.
 fn ids(data: &[u8], cell_bytes: usize) -> Result<Vec<u32>, String> {
     if !data.len().is_multiple_of(cell_bytes) {
-        return Err(format!("{} bytes are no whole cells of {cell_bytes}", data.len()));
+        return Err(format!("{} bytes are not whole cells of {cell_bytes}", data.len()));
     }
     let id = |(index, cell): (usize, &[u8])| {
         let words: Vec<u32> = cell

@@ -30,7 +30,7 @@ pub(super) fn all(root: &RootFile, dir: &Path) -> Result<(), String> {
     let Walked { pages, records: count } = walked.map_err(|damage| refusal(&damage))?;
     let (damaged, ms) = (records.damaged, start.elapsed().as_millis());
     if damaged > 0 {
-        tracing::error!(records = %dir.display(), damaged, "records are damaged: their users are told EIO");
+        tracing::error!(records = %dir.display(), damaged, "records are damaged: their callers get EIO");
     }
     tracing::debug!(records = %dir.display(), pages, count, ms, "all pages were checked");
     Ok(())

@@ -351,7 +351,7 @@ impl DiskMeta {
 
     fn tell_of_damage(&self, error: &StoreError) {
         if let StoreError::Damaged { .. } = error {
-            tracing::error!(records = %self.dir.display(), %error, "its users are told EIO");
+            tracing::error!(records = %self.dir.display(), %error, "its callers get EIO");
         }
     }
 

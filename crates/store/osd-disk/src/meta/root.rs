@@ -83,7 +83,7 @@ impl Root {
                 && u32_at(meta, META_VERSION) == LMDB_VERSION
                 && u32_at(meta, META_PAGE_BYTES) == page_bytes;
             if !known {
-                return Err(format!("page {page} is no root page"));
+                return Err(format!("page {page} is not a root page"));
             }
         }
         let txn = metas.iter().map(|meta| u64_at(meta, META_TXN)).max().unwrap_or(0);

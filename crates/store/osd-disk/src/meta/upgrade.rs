@@ -55,7 +55,7 @@ pub(super) fn run(
         running = written;
     }
     if is_full {
-        tracing::warn!("no room for checksums of all records: the rest gets them another time");
+        tracing::warn!("no room for checksums of all records: the others get them later");
     }
     Ok(running)
 }

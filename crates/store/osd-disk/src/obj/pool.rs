@@ -107,7 +107,7 @@ impl Pool {
         drop(queue);
         self.shared.work.notify_one();
         if grows && let Err(error) = self.spawn() {
-            tracing::warn!(%error, "no further thread for the disk: those that are there go on");
+            tracing::warn!(%error, "no further thread for the disk: the existing ones go on");
             self.shared.lock().threads -= 1;
         }
     }

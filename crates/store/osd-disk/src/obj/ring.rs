@@ -75,7 +75,7 @@ impl Ring {
         match Ring::build(files, pace, ops_max) {
             Ok(ring) => Some(ring),
             Err(error) => {
-                tracing::info!(%error, "no io_uring: threads wait for the disk");
+                tracing::info!(%error, "no io_uring: threads do the disk's transfers");
                 None
             }
         }

@@ -74,7 +74,7 @@ impl Records {
             return Ok(());
         }
         let error = StoreError::Damaged { table, key: key.to_vec() };
-        tracing::error!(%error, "its users are told EIO");
+        tracing::error!(%error, "its callers get EIO");
         Err(error)
     }
 

@@ -58,7 +58,7 @@ pub struct IorArgs {
     /// O_DIRECT.
     #[arg(short = 'B')]
     pub direct: bool,
-    /// Seconds after which a write phase stops (0: never); the read phase reads what was written
+    /// Seconds after which a write phase stops (0: never); the read phase reads the written part
     /// (IOR's stonewall). Not with --native.
     #[arg(short = 'D', default_value_t = 0)]
     pub deadline: u64,

@@ -26,7 +26,7 @@ pub(super) fn run(args: &IorArgs, address: &str, steps: &Steps) -> Result<Vec<Sa
         "native files are made and removed by each run: -r alone has nothing to read"
     );
     let (mgs, fsname) =
-        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
+        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is not a NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
     let fsname = fsname.parse()?;
     let args = args.clone();

@@ -21,6 +21,9 @@ use wire::{CrcMode, FRAME_HEADER_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES
 
 /// Arguments of `nacre bench lnet`.
 #[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nacre bench lnet\n  nacre bench lnet --tests ping --inflight 64 --pairs 9 --json"
+)]
 pub struct LnetArgs {
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 1.0)]
@@ -37,8 +40,7 @@ pub struct LnetArgs {
     /// Turns: how often each side is measured.
     #[arg(long, default_value_t = 5)]
     pub pairs: u32,
-    /// What to measure: ping, read4k, write4k, read, write. Transfers have a bulk phase, whatever
-    /// their size.
+    /// Tests: ping, read4k, write4k, read, write. Transfers of every size have a bulk phase.
     #[arg(long, value_delimiter = ',', default_values_t = ["ping", "read4k", "write4k", "read", "write"].map(str::to_owned))]
     pub tests: Vec<String>,
     /// Sides to measure.

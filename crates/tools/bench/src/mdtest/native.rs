@@ -19,7 +19,7 @@ const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u3
 
 pub(super) fn run(args: &MdtestArgs, address: &str, steps: &Steps) -> Result<Vec<Sample>> {
     let (mgs, fsname) =
-        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is no NID:/fsname"))?;
+        address.split_once(":/").ok_or_else(|| anyhow!("'{address}' is not a NID:/fsname"))?;
     let mgs: NidAddr = mgs.parse()?;
     let fsname = fsname.parse()?;
     let args = args.clone();

@@ -37,7 +37,7 @@ fn set(setting: &str, delete: bool) -> Result<(), Failed> {
     let (name, value) =
         setting.split_once('=').map_or((setting, None), |(name, value)| (name, Some(value)));
     if !delete && value.is_none_or(str::is_empty) {
-        return Err(wrong("has no value"));
+        return Err(wrong("has no value: write NAME=VALUE"));
     }
     let (fsname, name) = modern(name).ok_or_else(|| wrong("is not TARGET.SUBSYSTEM.NAME"))?;
     permanent::store(Some(fsname), &name, value.filter(|_| !delete), "conf_param").map(drop)

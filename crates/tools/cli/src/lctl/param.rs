@@ -20,10 +20,10 @@ pub(super) struct Get {
     /// Names only.
     #[arg(short = 'N', long = "name-only")]
     name_only: bool,
-    /// With -N: mark what can be set with `=`.
+    /// With -N: mark parameters that can be set with `=`.
     #[arg(short = 'F', long = "classify")]
     classify: bool,
-    /// Also everything below what matches.
+    /// Also everything below the matches.
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Only of daemons with such a name: 'testfs-OST*', 'client-*'.
@@ -38,7 +38,7 @@ pub(super) struct Get {
 
 /// The scheduler's parameters, for the long help and the manual page.
 const SCHEDULER: &str = "\
-Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` names what there is):
+Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` lists all):
   $S.nrs_policies=NAME [reg|hp] [ARG]   start a policy: fifo, crrn, crre, orr, trr, tbf, delay
   $S.nrs_crrn_quantum, nrs_crre_quantum requests of a client in a row, 1 to 65535 [8]
   $S.nrs_orr_quantum, nrs_trr_quantum   requests of an object, of an OST, 1 to 65535 [256]
@@ -50,7 +50,7 @@ Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param
   $S.nrs_head_scope=service|target|cpt  queues of the whole service; of each target, with slots of
                                         its own; of each CPT [service]
   $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
-  $S.nrs_stats, nrs_tbf_stats           what was queued, throttled, forced, by policy and by class
+  $S.nrs_stats, nrs_tbf_stats           requests queued, throttled and forced, by policy and by class
   tbf_rate, tbf_depth                   of classes without a rule of their own: requests/s, burst [10000, 3]
 Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets them apart. A policy's parameters exist
 while it runs (else: No such device); stopping it forgets them.
@@ -75,8 +75,8 @@ pub(super) struct Set {
     /// Do not print the names.
     #[arg(short = 'n', long = "no-name")]
     value_only: bool,
-    /// Permanently and everywhere: kept by the MGS, on whose node this runs; taken over by all
-    /// nodes within seconds, and whenever one starts.
+    /// Permanently and everywhere. The command runs on the MGS's node, and the MGS keeps the value.
+    /// All nodes take it over within seconds, and at each start.
     #[arg(short = 'P', long = "permanent")]
     permanent: bool,
     /// With -P: delete; nodes keep the value until they start again.
@@ -96,10 +96,10 @@ pub(super) struct Set {
 /// Arguments of `lctl list_param`.
 #[derive(Debug, clap::Args)]
 pub(super) struct List {
-    /// Mark levels with `/`, what can be set with `=`.
+    /// Mark levels with `/`, and parameters that can be set with `=`.
     #[arg(short = 'F', long = "classify")]
     classify: bool,
-    /// Also everything below what matches.
+    /// Also everything below the matches.
     #[arg(short = 'R', long)]
     recursive: bool,
     /// Only of daemons with such a name: 'testfs-OST*', 'client-*'.
@@ -237,7 +237,11 @@ fn pairs(settings: &[String]) -> Result<Vec<(String, String)>, Failed> {
             Some((name, value)) => (name.to_owned(), value.to_owned()),
             None => {
                 let missing = || {
-                    Failed::of(Errno::EINVAL, "error: set_param", &format!("'{word}' has no value"))
+                    Failed::of(
+                        Errno::EINVAL,
+                        "error: set_param",
+                        &format!("'{word}' has no value: write NAME=VALUE"),
+                    )
                 };
                 (word.clone(), words.next().ok_or_else(missing)?.clone())
             }
@@ -320,11 +324,17 @@ impl Asked<'_> {
         }
         if found.is_empty() && !complained {
             let path = self.pattern.replace('.', "/");
-            first.note(&Failed::of(
-                Errno::ENOENT,
-                &format!("error: {}", self.command),
-                &format!("param_path '{path}'"),
-            ));
+            let way_out = if everywhere::daemons().is_empty() {
+                "no daemon of Nacre runs on this machine"
+            } else {
+                "lctl list_param -R '*' lists all"
+            };
+            let text = format!(
+                "error: {}: param_path '{path}': {} ({way_out})",
+                self.command,
+                Errno::ENOENT
+            );
+            first.note(&Failed::new(Errno::ENOENT.raw(), text));
         }
         found
     }

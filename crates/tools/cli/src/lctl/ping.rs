@@ -28,7 +28,7 @@ fn nid(text: &str) -> Result<NidAddr, String> {
     let nid: NidAddr = whole.parse().map_err(|error| format!("{error}"))?;
     match nid.nid.net() {
         Net::TCP | Net::LO => Ok(nid),
-        _ => Err(format!("{text}: tcp is the only net that there is")),
+        _ => Err(format!("{text}: tcp is the only network here, as 10.0.0.1@tcp")),
     }
 }
 

@@ -144,7 +144,7 @@ fn ask_mgs(command: &str, question: &Ask) -> Result<Pools, Failed> {
         }
     }
     let none = || {
-        let why = "this runs on the node of the MGS, and none is served here";
+        let why = "this runs on the machine that serves the MGS, and no MGS is served here";
         Failed::new(Errno::ENODEV.raw(), format!("error: {command}: {why}"))
     };
     Err(silent.unwrap_or_else(none))

@@ -16,7 +16,7 @@ const COMMAND: &str = "lfs check";
 /// Arguments of `lfs check`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Each target is asked for its space, and the MGS for its configuration, and given a few seconds."
+    after_help = "Each target is asked for its space, and the MGS for its configuration, and given a few seconds.\n\nExamples:\n  lfs check osts /mnt/nacre\n  lfs check all"
 )]
 pub(super) struct Args {
     /// Which servers.
@@ -97,7 +97,7 @@ fn checked(target: &Target, answered: bool) -> Checked {
     }
 }
 
-/// What scripts parse; the silent ones are told on stderr.
+/// What scripts parse; the silent ones are reported on stderr.
 fn text(all: &[Checked]) -> String {
     all.iter()
         .filter(|one| one.status != "silent")

@@ -96,7 +96,7 @@ fn ost_index(text: &str) -> Result<u32, Failed> {
             .map(|id| id.index)
     };
     let index = text.parse().ok().or_else(named);
-    index.ok_or_else(|| Failed::of(Errno::EINVAL, COMMAND, &format!("'{text}' is no OST")))
+    index.ok_or_else(|| Failed::of(Errno::EINVAL, COMMAND, &format!("'{text}' is not an OST")))
 }
 
 fn collect(args: &Args, path: &Path, is_named: bool, out: &mut Vec<Shown>, first: &mut First) {

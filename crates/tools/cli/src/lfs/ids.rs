@@ -133,6 +133,12 @@ fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
     let is_alive = |mount: &Mount| rundir::of_device(mount.device).is_some();
     match of_name(mounts, fs, is_alive, command)? {
         Some(mount) => Ok((mount, false)),
+        None if !Path::new(fs).exists() => {
+            let text = format!(
+                "{command}: no file system or path '{fs}' is here; nacre status lists the mounts"
+            );
+            Err(Failed::new(Errno::ENOENT.raw(), text))
+        }
         None => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
     }
 }
@@ -162,6 +168,10 @@ fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String
     match mountpoint::ask(mount, &Ask::Fid2path { fid: fid.to_string() }, command) {
         Ok(Reply::Lines(paths)) => Ok((fid, paths)),
         Ok(_) => Err(Failed::of(Errno::EPROTO, command, text)),
+        Err(failed) if i32::from(failed.status) == Errno::ENOENT.raw() => {
+            let reason = format!("no file of {} has this FID", mount.fsname());
+            Err(Failed { text: format!("{command}: {text}: {reason}"), ..failed })
+        }
         Err(failed) => Err(Failed { text: format!("{}: {text}", failed.text), ..failed }),
     }
 }

@@ -22,28 +22,28 @@ const ASKED_FIRST: Duration = Duration::from_millis(5);
 /// Arguments of `lfs migrate`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless somebody writes f"
+    after_help = "Examples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless a program writes f"
 )]
 pub(super) struct Args {
     #[command(flatten)]
     parts: Parts,
-    /// Others wait at the end, while what they changed last is copied (as without -b and -n).
+    /// Programs that write the file wait while their last changes are copied (default).
     #[arg(short = 'b', long)]
     block: bool,
-    /// Nobody waits for the copy: it is given up where somebody changes the file.
+    /// No program waits: the copy of a file is given up if a program changes the file.
     #[arg(short = 'n', long, conflicts_with = "block")]
     non_block: bool,
-    /// Say what was done.
+    /// Print a line for each file.
     #[arg(short = 'v', long)]
     verbose: bool,
-    /// Ask for what this file or directory has.
+    /// Take the layout of this file or directory.
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"]
     )]
     copy: Option<PathBuf>,
-    /// Ask for what `lfs getstripe -y` printed into this file.
+    /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
@@ -60,7 +60,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     if args.mdts.is_some() {
-        let text = format!("error: {COMMAND}: moving files to another MDT (-m) is not there yet");
+        let text = format!(
+            "error: {COMMAND}: moving files to another MDT (-m) is not supported yet; without -m bytes move to other OSTs"
+        );
         return Err(Failed::new(Errno::EOPNOTSUPP.raw(), text));
     }
     let Args { parts, copy, yaml, .. } = args;
@@ -80,12 +82,12 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
     let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
     if found.is_dir() {
         let text = format!(
-            "error: {COMMAND}: '{shown}' is a directory: only -m moves directories, and that is not there yet"
+            "error: {COMMAND}: '{shown}' is a directory: only -m moves directories, and -m is not supported yet; name files (lfs find DIR -type f -print0 | xargs -0 lfs migrate)"
         );
         return Err(Failed::new(Errno::EISDIR.raw(), text));
     }
     if !found.is_file() {
-        let text = format!("error: {COMMAND}: '{shown}' is no regular file");
+        let text = format!("error: {COMMAND}: '{shown}' is not a regular file");
         return Err(Failed::new(Errno::EINVAL.raw(), text));
     }
     wish.check(path, COMMAND)?;
@@ -127,7 +129,7 @@ fn ask(mount: &mountpoint::Mount, question: &Ask) -> Result<Migration, Failed> {
 fn failed(shown: &str, failure: &ctl::Failure) -> Failed {
     let is = |errno: Errno| failure.errno == errno.raw();
     let why = if is(Errno::EBUSY) {
-        "somebody changed it meanwhile"
+        "a program changed it meanwhile"
     } else if is(Errno::ENODATA) {
         "the layout that is asked for ends before the file does"
     } else {

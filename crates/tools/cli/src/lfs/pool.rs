@@ -40,7 +40,9 @@ fn of_fs(fsname: &str, command: &str) -> Result<Mount, Failed> {
     let mounts = mountpoint::all().map_err(|error| Failed::io(&error, command, fsname))?;
     let found = mounts.into_iter().find(|mount| mount.fsname() == fsname);
     found.ok_or_else(|| {
-        let text = format!("{command}: no file system '{fsname}' is mounted here");
+        let text = format!(
+            "{command}: no file system '{fsname}' is mounted here; nacre status lists the mounts"
+        );
         Failed::new(Errno::ENODEV.raw(), text)
     })
 }

@@ -59,21 +59,21 @@ pub(super) struct Args {
         conflicts_with = "component_id"
     )]
     component_flags: Option<String>,
-    /// Ask for what this file or directory has.
+    /// Take the layout of this file or directory.
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
     )]
     copy: Option<PathBuf>,
-    /// Ask for what `lfs getstripe -y` printed into this file.
+    /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
     )]
     yaml: Option<PathBuf>,
-    /// Files to create (or that have no layout yet), directories whose default to set.
+    /// Files to create, files without a layout, or directories to give a default.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
@@ -201,7 +201,9 @@ fn unknown(named: &[u32], targets: &[Target]) -> Option<u32> {
 fn set_already(shown: &str) -> Failed {
     Failed::new(
         Errno::EEXIST.raw(),
-        format!("{COMMAND}: setstripe error for '{shown}': stripe already set"),
+        format!(
+            "{COMMAND}: setstripe error for '{shown}': stripe already set; lfs migrate moves its bytes"
+        ),
     )
 }
 

@@ -44,7 +44,7 @@ pub(super) struct Stat {
     /// Seconds between two lines.
     #[arg(short = 'd', long, value_name = "SEC", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
     delay: u32,
-    /// End after so many.
+    /// Number of samples; without it there is no end.
     #[arg(short = 'c', long, value_name = "N")]
     count: Option<u32>,
     /// Groups or NIDs.

@@ -48,7 +48,7 @@ impl Kept {
             metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
         let client = Client::mount(env, options.client(id)).await.with_context(|| {
             format!(
-                "{} cannot be mounted (does its MGS run, and know this file system?)",
+                "{} cannot be mounted (does its MGS run, and does it know this file system?)",
                 options.source()
             )
         })?;

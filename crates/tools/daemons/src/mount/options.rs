@@ -163,17 +163,23 @@ pub(crate) fn parse_source(
 ) -> Result<(Vec<NidAddr>, FsName)> {
     let shape = || {
         format!(
-            "'{source}' is no file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs"
+            "'{source}' is not a file system: expected NID[,NID]:/FSNAME, e.g. 127.0.0.2@tcp:/testfs"
         )
     };
-    let (nids, fsname) = source.rsplit_once(":/").with_context(shape)?;
+    let (nids, fsname) = source.split_once(":/").with_context(shape)?;
     let mgs = split_nids(nids)
         .into_iter()
         .map(|nid| nid_addr(nid).map_err(anyhow::Error::msg))
         .collect::<Result<Vec<NidAddr>>>()
-        .with_context(shape)?;
+        .with_context(|| format!("'{source}'"))?;
     ensure!(!mgs.is_empty(), shape());
-    Ok((mgs, fsname.trim_end_matches('/').parse().with_context(shape)?))
+    let fsname = fsname.trim_end_matches('/');
+    if let Some((name, below)) = fsname.split_once('/') {
+        bail!(
+            "'{source}': a subdirectory cannot be mounted alone yet: mount {nids}:/{name} and use its directory {below}"
+        );
+    }
+    Ok((mgs, fsname.parse().with_context(|| format!("'{source}'"))?))
 }
 
 /// A colon separates NIDs only behind a network: before it stands a port.
@@ -229,18 +235,19 @@ impl MountOptions {
         match (name, value) {
             ("nid", Some(value)) => self.nid = Some(value.parse()?),
             ("clones", Some(value)) => {
-                kernel.clones = value.parse()?;
-                ensure!((1..=CLONES_MAX).contains(&kernel.clones), "1 to {CLONES_MAX}");
+                kernel.clones = number(value)?;
+                let is_possible = (1..=CLONES_MAX).contains(&kernel.clones);
+                ensure!(is_possible, "expected 1 to {CLONES_MAX}");
             }
             ("transport", Some("auto")) => kernel.transport = Channel::Auto,
             ("transport", Some("classic")) => kernel.transport = Channel::Classic,
             ("transport", Some("uring")) => kernel.transport = Channel::Uring,
             ("caps", Some(value)) => kernel.mask = parse_mask(value)?,
-            ("wait", Some(value)) => self.wait_secs = value.parse()?,
+            ("wait", Some(value)) => self.wait_secs = number(value)?,
             ("unmount_wait", Some(value)) => {
-                self.unmount_wait_secs = value.parse()?;
+                self.unmount_wait_secs = number(value)?;
                 let max = params::UNMOUNT_WAIT_SECS_MAX;
-                ensure!(self.unmount_wait_secs <= max, "at most {max} seconds");
+                ensure!(self.unmount_wait_secs <= max, "expected at most {max} seconds");
             }
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
@@ -249,7 +256,7 @@ impl MountOptions {
             ("flock", None) => self.flock = true,
             ("localflock", None) => self.flock = false,
             ("noflock", None) => bail!(
-                "not there yet: flock keeps locks coherent, localflock keeps them on this machine"
+                "not supported: flock keeps locks between all clients, localflock on this machine"
             ),
             ("allow_other", None) => kernel.allow_other = true,
             ("noallow_other", None) => kernel.allow_other = false,
@@ -275,14 +282,26 @@ impl MountOptions {
             ("insecure", None) => self.insecure = true,
             // What mount(8) passes on and what is so anyway.
             (
-                "defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "nouser" | "nofail",
+                "defaults" | "auto" | "noauto" | "user_xattr" | "_netdev" | "nouser" | "nofail"
+                | "lazystatfs",
                 None,
             ) => {}
             (word, None) if flags::apply_atime(&mut kernel.atime, word) => {}
-            _ => bail!("unknown, or with a value too many or too few"),
+            ("transport", Some(_)) => bail!("expected auto, classic or uring"),
+            ("nid" | "clones" | "transport" | "caps" | "wait" | "unmount_wait", None) => {
+                bail!("a value is missing: {name}=VALUE (nacre mount --help)")
+            }
+            (flag, Some(_)) if MountOptions::default().set(flag, None).is_ok() => {
+                bail!("the option takes no value: write {flag}")
+            }
+            _ => bail!("unknown; nacre mount --help lists the options"),
         }
         Ok(())
     }
+}
+
+fn number<T: std::str::FromStr>(text: &str) -> Result<T> {
+    text.parse().map_err(|_| anyhow::anyhow!("'{text}' is not a whole number"))
 }
 
 fn parse_mask(text: &str) -> Result<u64> {
@@ -290,7 +309,9 @@ fn parse_mask(text: &str) -> Result<u64> {
         Some(hex) => u64::from_str_radix(hex, 16),
         None => text.parse(),
     };
-    parsed.context("a mask of capability bits, decimal or 0x…")
+    parsed.map_err(|_| {
+        anyhow::anyhow!("expected a mask of FUSE capability bits, decimal or hexadecimal with 0x")
+    })
 }
 
 #[cfg(test)]

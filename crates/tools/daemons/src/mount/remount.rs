@@ -48,7 +48,9 @@ pub fn run(dir: &Path, text: &str) -> Result<()> {
 }
 
 fn find(dir: &Path) -> Result<Mount> {
-    mounts::at(dir)?.with_context(|| format!("{} is no Nacre mount", dir.display()))
+    mounts::at(dir)?.with_context(|| {
+        format!("{} is not a Nacre mount: nacre status lists the mounts", dir.display())
+    })
 }
 
 /// What the mount was told when it was made.

@@ -90,7 +90,10 @@ fn plan(
     match known {
         Known::CanBeSet => Ok(changes),
         Known::ReadOnly => Err(refused(Errno::EACCES, "it is read-only")),
-        Known::Nothing => Err(refused(Errno::ENOENT, "nothing has a parameter of that name")),
+        Known::Nothing => Err(refused(
+            Errno::ENOENT,
+            "no daemon has a parameter of that name; lctl list_param -R '*' lists all",
+        )),
     }
 }
 

@@ -63,7 +63,7 @@ impl Opened {
             begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
             forget_clients(&*opened.meta).await?;
             tracing::warn!(
-                "{}: --older-copy: what was acknowledged since the copy is lost, and clients are evicted",
+                "{}: --older-copy: work that was acknowledged since the copy is lost, and clients are evicted",
                 target.name()
             );
         }

@@ -23,7 +23,7 @@ use crate::targets::{self, TargetDir};
 
 /// Pause before a node boots again.
 const PAUSE: Span = Span::millis(200);
-/// A stop that takes longer is given up: what was not durable is replayed by the clients.
+/// A stop that takes longer is given up: clients replay changes that were not durable.
 const STOP_MAX: Span = Span::secs(30);
 const MINUTE: Span = Span::secs(60);
 

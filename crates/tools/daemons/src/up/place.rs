@@ -14,7 +14,7 @@ use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use types::{ClientId, TargetId, TargetKind};
 
@@ -96,13 +96,21 @@ impl Place {
         let data = std::path::absolute(&options.data)?;
         let base = match &options.device_dir {
             Some(dir) => {
-                ensure!(dir.is_dir(), "--device-dir {}: no such directory", dir.display());
+                ensure!(
+                    dir.is_dir(),
+                    "--device-dir {0}: no such directory: mount its disks, or mkdir {0}",
+                    dir.display()
+                );
                 std::path::absolute(dir)?
             }
             None => data.clone(),
         };
-        fs::create_dir_all(data.join("log")).with_context(|| data.display().to_string())?;
-        fs::create_dir_all(data.join("pid")).with_context(|| data.display().to_string())?;
+        for part in ["log", "pid"] {
+            fs::create_dir_all(data.join(part)).map_err(|error| {
+                let data = data.display();
+                anyhow!("--data {data}: cannot be made: {error}; name a directory on a disk")
+            })?;
+        }
         let lock = lock(&data)?;
         let state = State::read(&data.join("up.json"))?;
         let targets = targets::find_in(&base)?;
@@ -280,7 +288,10 @@ fn lock(data: &Path) -> Result<File> {
     match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(file),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            bail!("{}: another `nacre up` runs on this data directory", data.display())
+            bail!(
+                "{}: another nacre up runs on this data directory; use that one, or another --data",
+                data.display()
+            )
         }
         Err(error) => Err(error).with_context(|| path.display().to_string()),
     }

@@ -22,7 +22,7 @@ Examples:
   nacre status --json | jq -r '.troubles[]'
   nacre status > /dev/null || echo 'look at nacre status'
 
-Exit status: 0 all well; 3 degraded: there are troubles; 4 nothing runs here; 1 failure, told on
+Exit status: 0 all well; 3 degraded: there are troubles; 4 nothing runs here; 1 failure, reported on
 stderr; 2 wrong usage.")]
 pub(super) struct Status {
     /// As JSON; with --watch a line for each look.
@@ -49,7 +49,7 @@ Examples:
   nacre doctor --data /srv/ost0
   nacre doctor --json | jq -r '.checks[] | select(.verdict != \"ok\") | .change'
 
-Exit status: 0 nothing is bad; 3 something is bad; 1 failure, told on stderr; 2 wrong usage.")]
+Exit status: 0 nothing is bad; 3 something is bad; 1 failure, reported on stderr; 2 wrong usage.")]
 pub(super) struct Doctor {
     /// Look also at the file system below this directory, where targets are or shall be.
     #[arg(long, value_name = "DIR")]
@@ -77,7 +77,7 @@ Examples:
   nacre top
   nacre top --interval 5
 
-Exit status: 0 ended by a key; 1 failure, told on stderr: it needs a terminal; 2 wrong usage.")]
+Exit status: 0 ended by a key; 1 failure, reported on stderr: it needs a terminal; 2 wrong usage.")]
 pub(super) struct Top {
     /// Seconds between two samples.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]

@@ -19,7 +19,7 @@ import-meta` makes an MDT of it.
 Examples:
   nacre export-meta testfs-MDT0000 -o /backup/testfs-MDT0000.export
 
-Exit status: 0 FILE is whole and durable; 1 failure, told on stderr.")]
+Exit status: 0 FILE is whole and durable; 1 failure, reported on stderr.")]
 pub(super) struct ExportMeta {
     /// Name of the MDT, as `lctl dl` shows it.
     #[arg(value_name = "MDTNAME")]
@@ -35,7 +35,7 @@ pub(super) struct ExportMeta {
 Makes an MDT whose disk is lost again, as it was when FILE was exported. DIR is cleared, gets
 all records and becomes the target that it was, under the same name. Its instance is higher and
 its ids begin behind all that was given out, by the clock and behind what OSTs have. All clients
-are evicted, and what was done since the export is lost. Start the MDT with `nacre serve` or
+are evicted, and work since the export is lost. Start the MDT with `nacre serve` or
 `nacre up` afterwards. FILE is checked whole before anything is touched.
 
 Objects are compared with names: those of the OSTs that are served on this machine, and those in
@@ -49,7 +49,7 @@ Examples:
   ssh oss1 nacre list-objects testfs-OST0000 > ost0
   nacre import-meta /backup/testfs-MDT0000.export /srv/mdt0 --objects ost0
 
-Exit status: 0 the MDT can be served, with differences or without; 1 failure, told on stderr: DIR is
+Exit status: 0 the MDT can be served, with differences or without; 1 failure, reported on stderr: DIR is
 as it was, or no target.")]
 pub(super) struct ImportMeta {
     /// An export, made by `nacre export-meta`.
@@ -82,7 +82,7 @@ Examples:
   nacre check-meta nacre-data/testfs-MDT0000
   nacre check-meta /srv/mdt0 --objects ost0 --objects ost1 | grep ^missing
 
-Exit status: 0 no difference; 3 differences; 1 failure, told on stderr.")]
+Exit status: 0 no difference; 3 differences; 1 failure, reported on stderr.")]
 pub(super) struct CheckMeta {
     /// The MDT's directory.
     pub(super) dir: PathBuf,
@@ -104,7 +104,7 @@ Examples:
 
 The OST is served on this machine, or a server on this machine asks it.
 
-Exit status: 0 the list is whole; 1 failure, told on stderr.")]
+Exit status: 0 the list is whole; 1 failure, reported on stderr.")]
 pub(super) struct ListObjects {
     /// Name of the OST, as `lctl dl` shows it.
     #[arg(value_name = "OSTNAME")]
@@ -117,14 +117,14 @@ pub(super) struct ListObjects {
 Runs on the machine of the MDT, which asks all OSTs for their objects. Prints a line for each object
 that no file names, `unnamed OST OBJECT FILE BYTES`: FILE is the file that it was made for. With
 --remove the line begins with `removed`: the object goes as those of removed files do, when that is
-durable. Nothing is said while the MDT is in recovery, nor of an object whose id the MDT has not
-given yet, as an older copy of it has not. Objects of another MDT's store are left alone.
+durable. Nothing is printed while the MDT is in recovery, nor about an object whose id the MDT has not
+given yet, as with an older copy. Objects of another MDT's store are left alone.
 
 Examples:
   nacre unnamed testfs-MDT0000
   nacre unnamed testfs-MDT0000 --remove
 
-Exit status: 0 there is none, or they go; 3 there are some; 1 failure, told on stderr.")]
+Exit status: 0 there is none, or they go; 3 there are some; 1 failure, reported on stderr.")]
 pub(super) struct Unnamed {
     /// Name of the MDT, as `lctl dl` shows it.
     #[arg(value_name = "MDTNAME")]

@@ -32,7 +32,7 @@ fn settings(args: &Set) -> Result<Vec<(String, Option<String>)>, Failed> {
         Some((name, _)) => Err(Failed::of(
             Errno::EINVAL,
             "error: set_param",
-            &format!("'{name}' has no value (-P -d deletes it)"),
+            &format!("'{name}' has no value: write NAME=VALUE (-P -d deletes it)"),
         )),
         None => Ok(pairs.into_iter().map(|(name, value)| (name, Some(value))).collect()),
     }
@@ -66,7 +66,9 @@ pub(in crate::lctl) fn store(
     }
     Err(Failed::new(
         Errno::ENODEV.raw(),
-        format!("error: {command}: this runs on the node of the MGS, and none is served here"),
+        format!(
+            "error: {command}: this runs on the machine that serves the MGS, and no MGS is served here"
+        ),
     ))
 }
 

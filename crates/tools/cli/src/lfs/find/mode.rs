@@ -34,7 +34,7 @@ impl Mode {
             clauses(rest)
         };
         let bits = bits.ok_or_else(|| {
-            format!("'{text}' is no mode: expected [-/]OCTAL or [-/]CLAUSES such as u=rw,g=r")
+            format!("'{text}' is not a mode: expected [-/]OCTAL or [-/]CLAUSES such as u=rw,g=r")
         })?;
         Ok(Mode { matching, bits })
     }
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn what_is_no_mode_is_refused() {
         for text in ["", "-", "8", "644x", "17777", "u", "u=q", "z=r", "u=r,"] {
-            assert!(Mode::parse(text).is_err_and(|error| error.contains("no mode")), "{text}");
+            assert!(Mode::parse(text).is_err_and(|error| error.contains("not a mode")), "{text}");
         }
     }
 

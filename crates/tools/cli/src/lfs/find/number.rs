@@ -15,7 +15,7 @@ pub(super) struct Bound {
 impl Bound {
     /// From `+4M`, with the units that `unit` knows.
     pub(super) fn parse(text: &str, unit: impl Fn(&str) -> Option<u64>) -> Result<Bound, String> {
-        let bad = || format!("'{text}' is no number: expected [+-]N with an optional unit");
+        let bad = || format!("'{text}' is not a number: expected [+-]N with an optional unit");
         let (order, rest) = match text.as_bytes().first() {
             Some(b'+') => (Ordering::Greater, &text[1..]),
             Some(b'-') => (Ordering::Less, &text[1..]),

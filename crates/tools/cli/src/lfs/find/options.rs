@@ -26,8 +26,8 @@ Examples:
   lfs find /mnt/nacre -name '*.dat' -size +1G
   lfs find . -type f ! -stripe-count 1
   lfs find . --ost 2,5 -print0 | xargs -0 lfs getstripe
-  lfs find . -mtime +30 -user alice -maxdepth 2
-  lfs find . -type f -perm /022 ! -newer stamp";
+  lfs find . -mtime +30 -user root -maxdepth 2
+  lfs find . -type f -perm /022 ! -newer /etc/passwd";
 
 /// A predicate: name, short name, other names, word for its value, help.
 type Declared = (&'static str, Option<char>, &'static [&'static str], &'static str, &'static str);
@@ -148,7 +148,7 @@ impl clap::Args for Args {
             .args(PREDICATES.iter().map(declare))
             .arg(empty)
             .arg(not.action(ArgAction::Append))
-            .arg(depth("maxdepth", "Look at so many levels below the paths").short('D'))
+            .arg(depth("maxdepth", "Levels below the paths to look at").short('D'))
             .arg(depth("mindepth", "Show nothing above this level"))
             .arg(flag("print", "End each path with a newline (that is so anyway)").short('P'))
             .arg(
@@ -209,11 +209,15 @@ fn in_order(matches: &ArgMatches) -> Result<Vec<Predicate>, String> {
             negated = !negated;
             continue;
         }
-        let test = test(name, value).map_err(|error| format!("--{name}: {error}"))?;
+        let test = test(name, value).map_err(|error| format!("-{name}: {error}"))?;
         predicates.push(Predicate { test, negated });
         negated = false;
     }
-    if negated { Err("`!` stands before nothing".to_owned()) } else { Ok(predicates) }
+    if negated {
+        Err("`!` must be followed by a predicate, as in ! -name x".to_owned())
+    } else {
+        Ok(predicates)
+    }
 }
 
 fn test(name: &str, value: &str) -> Result<Test, String> {
@@ -287,7 +291,7 @@ fn account(value: &str, table: &str, what: &str) -> Result<Bound, String> {
         let mut fields = line.split(':');
         (fields.next() == Some(value)).then(|| fields.nth(1)?.parse::<u64>().ok()).flatten()
     });
-    let id = id.ok_or_else(|| format!("there is no {what} '{value}'"))?;
+    let id = id.ok_or_else(|| format!("there is no {what} '{value}': name one, or its number"))?;
     Ok(Bound { order: std::cmp::Ordering::Equal, count: id, unit: 1 })
 }
 
@@ -308,7 +312,12 @@ fn targets(value: &str, kind: TargetKind) -> Result<Vec<u32>, String> {
                 all.extend(low..=high)
             }
             (None, Some(index)) => all.push(index),
-            _ => return Err(format!("'{part}' is no {}", kind.as_str())),
+            _ => {
+                return Err(format!(
+                    "'{part}' is not an {0}: expected indices, names or ranges: 0,2-5",
+                    kind.as_str()
+                ));
+            }
         }
     }
     Ok(all)
@@ -448,12 +457,12 @@ mod tests {
         for (line, part) in [
             ("-name x", "PATH"),
             ("a -type x", "none of b, c"),
-            ("a -size big", "no number"),
-            ("a -perm rwx", "no mode"),
+            ("a -size big", "not a number"),
+            ("a -perm rwx", "not a mode"),
             ("a -newer /no/such/file", "No such file"),
             ("a -user nobody-at-all", "no user"),
-            ("a -O OST", "is no OST"),
-            ("a -name x !", "before nothing"),
+            ("a -O OST", "is not an OST"),
+            ("a -name x !", "followed by a predicate"),
             ("a -print0 --json", "cannot be used with"),
             ("a -nonsense", "unexpected argument"),
         ] {

@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<u32>, String> {
     if sorted.len() == osts.len() {
         Ok(osts)
     } else {
-        Err(format!("bad OST list '{text}': an OST stands there twice"))
+        Err(format!("bad OST list '{text}': an OST is listed twice"))
     }
 }
 

@@ -61,7 +61,7 @@ struct Options {
     /// Where the bytes are: raid0 on OSTs, mdt with the inode (first component only).
     #[arg(short = 'L', long = "layout", value_name = "PATTERN")]
     pattern: Vec<String>,
-    /// Grow by so much at a time while the OSTs have room; then the next component goes on.
+    /// Bytes by which the component grows while its OSTs have room. Then the next one goes on.
     #[arg(short = 'z', long = "extension-size", visible_alias = "ext-size", value_name = "SIZE", value_parser = size::parse)]
     extension: Vec<u64>,
     /// Mirrors (not yet).
@@ -207,7 +207,7 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
         Word::Pattern(pattern) => match pattern.as_str() {
             "raid0" => said.is_at_mdt = false,
             "mdt" => said.is_at_mdt = true,
-            other => return Err(format!("bad layout '{other}': raid0 or mdt")),
+            other => return Err(format!("bad layout '{other}': expected raid0 or mdt")),
         },
         Word::Extension(size) => {
             if *size == 0 || !size.is_multiple_of(STRIPE_SIZE_UNIT) {
@@ -215,7 +215,9 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
             }
             said.extension = Some(*size);
         }
-        Word::Mirrors => return Err("mirrors are not there yet".to_owned()),
+        Word::Mirrors => {
+            return Err("mirrors (-N) are not supported: each object has one copy".to_owned());
+        }
     }
     Ok(())
 }
@@ -263,8 +265,8 @@ impl Said {
 
     fn named(&self) -> Result<Named, String> {
         let size = self.size.unwrap_or(0);
-        let stripe_size =
-            u32::try_from(size).map_err(|_| format!("stripe size {size} is 4 GiB or more"))?;
+        let stripe_size = u32::try_from(size)
+            .map_err(|_| format!("bad stripe size {size}: expected less than 4 GiB"))?;
         if !size.is_multiple_of(STRIPE_SIZE_UNIT) {
             return Err(format!(
                 "bad stripe size {size}, must be a multiple of {STRIPE_SIZE_UNIT} bytes"
@@ -274,7 +276,9 @@ impl Said {
         let listed = i32::try_from(osts.len()).unwrap_or(i32::MAX);
         let count = self.count.unwrap_or(listed);
         if !(-1..=2000).contains(&count) {
-            return Err(format!("bad stripe count {count}: -1 (all), 0 (default) to 2000"));
+            return Err(format!(
+                "bad stripe count {count}: expected -1 (all), 0 (default) to 2000"
+            ));
         }
         if listed > 0 && count != listed {
             return Err(format!("stripe count {count} does not fit the list of {listed} OSTs"));
@@ -284,7 +288,7 @@ impl Said {
             .map_or_else(|| self.index.unwrap_or(-1), |ost| i32::try_from(*ost).unwrap_or(-1));
         let last = types::TARGET_INDEX_MAX;
         if !(-1..=last as i32).contains(&start) {
-            return Err(format!("bad stripe offset {start}: -1 (any), 0 to {last}"));
+            return Err(format!("bad stripe offset {start}: expected -1 (any), 0 to {last}"));
         }
         let named = self.pool.clone().unwrap_or_default();
         let pool = padded(&named)?;
@@ -413,7 +417,7 @@ mod tests {
             ("-E 100000 f", "bad component end '100000', must be a multiple of 64k"),
             ("-E 1M -E 1M f", "starts at 1048576"),
             ("-E -1 -E 2M f", "a component starts at"),
-            ("-E 1M -S 4M f", "no multiple of its stripe size 4194304"),
+            ("-E 1M -S 4M f", "not a multiple of its stripe size 4194304"),
             ("-E 1M -E -1 -L mdt f", "data on MDT is possible in the first component only"),
             (
                 "-E 64K -L mdt -c 2 f",
@@ -427,7 +431,7 @@ mod tests {
             ("-z 64M f", "'extension-size' needs a component"),
             ("-E 1G -z 100000 f", "bad extension size 100000, must be a multiple of 64k"),
             ("-E 1G -z 0 f", "bad extension size 0"),
-            ("-E 1G -z 8T f", "extension size 8796093022208 is no multiple"),
+            ("-E 1G -z 8T f", "extension size 8796093022208 is not a multiple"),
             (
                 "-E 64K -L mdt -z 64K -E -1 f",
                 "Option 'extension-size' can't be specified with Data-on-MDT component",

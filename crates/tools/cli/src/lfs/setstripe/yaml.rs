@@ -31,7 +31,7 @@ pub(super) fn parse(text: &str) -> Result<Asked, String> {
         }
     }
     match &parts[..] {
-        [] => Err("there is no layout in it".to_owned()),
+        [] => Err("no layout is in this file; lfs getstripe -y writes one".to_owned()),
         [one] if one.end.is_none() => Ok(one.template.clone().into()),
         _ => {
             let mut components = Vec::new();
@@ -45,7 +45,7 @@ pub(super) fn parse(text: &str) -> Result<Asked, String> {
 
 impl Part {
     fn take(&mut self, key: &str, value: &str) -> Result<(), String> {
-        let number = || value.parse::<i64>().map_err(|_| format!("'{value}' is no number"));
+        let number = || value.parse::<i64>().map_err(|_| format!("'{value}' is not a number"));
         let small = || number().and_then(|n| i32::try_from(n).map_err(|error| error.to_string()));
         match key {
             "lcme_extent.e_end" if value == "EOF" => self.end = Some(END_OF_FILE),
@@ -59,10 +59,10 @@ impl Part {
             "lmm_stripe_size" => {
                 let size = number()?;
                 self.template.stripe_size =
-                    u32::try_from(size).map_err(|_| format!("'{value}' is no stripe size"))?;
+                    u32::try_from(size).map_err(|_| format!("'{value}' is not a stripe size"))?;
             }
             "lmm_extension_size" => {
-                let size = value.parse().map_err(|_| format!("'{value}' is no number"))?;
+                let size = value.parse().map_err(|_| format!("'{value}' is not a number"))?;
                 self.extension = Some(size);
             }
             "lmm_stripe_offset" => self.template.start = small()?,
@@ -155,7 +155,7 @@ lmm_extension_size: 67108864
                 "- lcme_id: 1\nlcme_extent.e_end: EOF\nlmm_extension_size: 65536",
                 "follows no component on OSTs",
             ),
-            ("lmm_stripe_count: many", "line 1: lmm_stripe_count: 'many' is no number"),
+            ("lmm_stripe_count: many", "line 1: lmm_stripe_count: 'many' is not a number"),
             ("- lcme_id: 1\n- lcme_id: 2", "no lcme_extent.e_end"),
             ("lmm_pool: a/b", "lmm_pool: a pool's name"),
         ] {
