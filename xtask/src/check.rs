@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::lane::{Home, Outcome};
 use crate::leftovers::Parameters;
 use crate::run::{output, run};
-use crate::{mounted, needs, planted, tidy, tree};
+use crate::{mounted, needs, package, planted, tidy, tree};
 
 /// How much of everything a run does.
 #[derive(Clone, Copy)]
@@ -62,6 +62,7 @@ const STAGES: &[Stage] = &[
         mounted::build("ci")?;
         mounted::build("release")
     }),
+    ("package", |_| package::prove()),
     ("sim", |scale| {
         let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
         simulate(&["--suite", "--drawn", &drawn, "--from", &tree])

@@ -11,6 +11,7 @@ mod mounted;
 mod mutants;
 mod needs;
 mod newcomer;
+mod package;
 mod planted;
 mod readme;
 mod run;
@@ -43,6 +44,7 @@ cargo xtask COMMAND
   mutants [--shard K/N] small changes of import, locks, placement and a third of the MDT's operations
           [--record]    that no test notices; wants cargo-mutants. The list: xtask/survivors.txt
   asan                  AddressSanitizer over the tests of osd-disk, fusedev and env-os
+  package               the binary, an archive and a Debian package in target/package (--help)
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
 ";
 
@@ -64,7 +66,11 @@ fn main() -> ExitCode {
 fn wants_usage(args: &[String]) -> bool {
     let asked = |arg: &String| matches!(arg.as_str(), "help" | "--help" | "-h");
     match args.split_first() {
-        Some((command, _)) if matches!(command.as_str(), "bench" | "sim" | "mounted") => false,
+        Some((command, _))
+            if matches!(command.as_str(), "bench" | "sim" | "mounted" | "package") =>
+        {
+            false
+        }
         _ => args.iter().any(asked),
     }
 }
@@ -85,6 +91,11 @@ fn dispatch(args: &[String]) -> Result<()> {
         Some(("mutants", rest)) => mutants::mutants(rest),
         Some(("mounted", rest)) => check::mounted(rest),
         Some(("newcomer", rest)) => newcomer::newcomer(rest),
+        Some(("package", [flag])) if matches!(flag.as_str(), "--help" | "-h" | "help") => {
+            print!("{}", package::USAGE);
+            Ok(())
+        }
+        Some(("package", rest)) => package::package(rest),
         _ => bail!("which command?\n\n{USAGE}"),
     }
 }
@@ -109,7 +120,11 @@ mod tests {
         let asked = ["help", "--help", "check --help", "newcomer -h", "chaos --minutes 5 --help"];
         assert!(asked.into_iter().all(wants));
         // these have help of their own
-        assert!(!["bench --help", "sim --help", "mounted --help"].into_iter().any(wants));
+        assert!(
+            !["bench --help", "sim --help", "mounted --help", "package --help"]
+                .into_iter()
+                .any(wants)
+        );
         assert!(!["", "check", "newcomer ls -l"].into_iter().any(wants));
     }
 }

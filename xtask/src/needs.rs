@@ -13,6 +13,8 @@ use crate::run;
 const PROGRAMS: &[(&str, &str)] = &[
     ("gcc", "gcc"),
     ("bash", "bash"),
+    ("curl", "curl"),
+    ("gzip", "gzip"),
     ("tar", "tar"),
     ("diff", "diffutils"),
     ("find", "findutils"),

@@ -9,6 +9,7 @@ mod links;
 mod monitoring;
 mod parameters;
 mod paths;
+mod prose;
 mod references;
 mod sizes;
 mod tree;
@@ -28,6 +29,7 @@ const RULES: &[Rule] = &[
     sizes::look,
     asserts::look,
     words::look,
+    prose::look,
     references::look,
     columns::look,
     links::look,

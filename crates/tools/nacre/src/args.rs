@@ -840,8 +840,7 @@ mod tests {
         {
             // `nacre lfs df` has the page lfs-df
             let tool = |tool: &&str| name.starts_with(&format!("nacre-{tool}-"));
-            let is_tool =
-                ["lfs", "lctl", "lst"].iter().any(|it| tool(it)) && name != "nacre-lst-node";
+            let is_tool = ["lfs", "lctl", "lst"].iter().any(tool) && name != "nacre-lst-node";
             let page = if is_tool { &name["nacre-".len()..] } else { name.as_str() };
             let page = std::fs::read_to_string(dir.join(format!("{page}.1")))
                 .unwrap_or_else(|error| panic!("{page}.1: {error}"));

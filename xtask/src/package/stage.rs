@@ -1,0 +1,127 @@
+//! The directory that becomes a package.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{Libc, VERSION, printed};
+use crate::run::{root, run};
+
+/// Names of the tools that the binary is, and the places that they lead to.
+pub(super) const LINKS: &[(&str, &str)] = &[
+    ("usr/bin/lfs", "nacre"),
+    ("usr/bin/lctl", "nacre"),
+    ("usr/bin/lst", "nacre"),
+    ("usr/sbin/mkfs.nacre", "../bin/nacre"),
+    ("usr/sbin/mount.nacre", "../bin/nacre"),
+    ("usr/sbin/mount.fuse.nacre", "../bin/nacre"),
+    ("usr/sbin/umount.nacre", "../bin/nacre"),
+];
+
+/// Tools with completions, as `nacre completion --for` knows them.
+const TOOLS: [&str; 4] = ["nacre", "lfs", "lctl", "lst"];
+
+/// Shells with completions: the directory, and the name of a tool's file before and behind it.
+const SHELLS: [(&str, &str, &str, &str); 3] = [
+    ("bash", "usr/share/bash-completion/completions", "", ""),
+    ("zsh", "usr/share/zsh/vendor-completions", "_", ""),
+    ("fish", "usr/share/fish/vendor_completions.d", "", ".fish"),
+];
+
+/// Makes `tree` with everything that is installed.
+pub(super) fn stage(binary: &Path, tree: &Path) -> Result<()> {
+    if tree.exists() {
+        fs::remove_dir_all(tree)?;
+    }
+    let target = tree.join("usr/bin/nacre");
+    copy(binary, &target, 0o755)?;
+    strip(&target);
+    for (link, to) in LINKS {
+        let link = tree.join(link);
+        make_parent(&link)?;
+        symlink(to, &link).with_context(|| link.display().to_string())?;
+    }
+    pages(binary, tree)?;
+    for (shell, dir, before, behind) in SHELLS {
+        for tool in TOOLS {
+            let text = printed(Command::new(binary).args(["completion", shell, "--for", tool]))?;
+            write(&tree.join(dir).join(format!("{before}{tool}{behind}")), &text)?;
+        }
+    }
+    let doc = tree.join("usr/share/doc/nacre");
+    let files = [
+        ("packaging/systemd/nacre@.service", tree.join("usr/lib/systemd/system/nacre@.service")),
+        ("packaging/systemd/mnt-nacre.mount", doc.join("examples/mnt-nacre.mount")),
+        ("docs/monitoring/prometheus.yml", doc.join("examples/prometheus.yml")),
+        ("docs/monitoring/alerts.yml", doc.join("examples/alerts.yml")),
+        ("docs/monitoring/grafana.json", doc.join("examples/grafana.json")),
+        ("docs/operations.md", doc.join("operations.md")),
+        ("LICENSE", doc.join("copyright")),
+    ];
+    for (from, to) in files {
+        copy(&root().join(from), &to, 0o644)?;
+    }
+    let etc = tree.join("etc/nacre");
+    fs::create_dir_all(&etc)?;
+    fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// Manual pages by their section, compressed.
+fn pages(binary: &Path, tree: &Path) -> Result<()> {
+    let all = tree.join("pages");
+    printed(Command::new(binary).arg("man").arg(&all))?;
+    for entry in fs::read_dir(&all)? {
+        let path = entry?.path();
+        let section = path.extension().context("a section")?.to_string_lossy().into_owned();
+        let name = path.file_name().context("a name")?.to_owned();
+        let to = tree.join(format!("usr/share/man/man{section}")).join(name);
+        copy(&path, &to, 0o644)?;
+    }
+    fs::remove_dir_all(&all)?;
+    run("gzip", &["-9nr", &tree.join("usr/share/man").display().to_string()], &[])
+}
+
+/// What `dpkg-deb` reads of `tree`.
+pub(super) fn control(tree: &Path, arch: &str, libc: &Libc) -> Result<()> {
+    let depends = match libc {
+        Libc::Static => String::new(),
+        Libc::Glibc(version) => format!("Depends: libc6 (>= {version})\n"),
+    };
+    let text = format!(
+        "Package: nacre\nVersion: {VERSION}\nArchitecture: {arch}\nSection: admin\n\
+         Priority: optional\nMaintainer: Nacre developers <developers@nacre.example>\n{depends}\
+         Recommends: fuse3\nDescription: parallel file system in user space\n \
+         Servers, FUSE client, tools and benchmarks in one binary. Names, commands\n \
+         and formats are those of Lustre.\n"
+    );
+    write(&tree.join("DEBIAN/control"), &text)
+}
+
+/// Without symbols, where there is a `strip`.
+fn strip(binary: &Path) {
+    let stripped = Command::new("strip").arg("--strip-unneeded").arg(binary).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        eprintln!("the binary keeps its symbols: there is no strip");
+    }
+}
+
+fn make_parent(path: &Path) -> Result<()> {
+    let parent = path.parent().context("a path below the tree")?;
+    fs::create_dir_all(parent).with_context(|| parent.display().to_string())
+}
+
+fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    make_parent(to)?;
+    fs::copy(from, to).with_context(|| from.display().to_string())?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    make_parent(path)?;
+    fs::write(path, text).with_context(|| path.display().to_string())?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
+}

@@ -1,0 +1,156 @@
+//! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, kept
+//! error messages, and the lines of logs.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use super::tree::{File, Tree};
+use crate::run::root;
+
+/// Words, and the rule that each breaks.
+const WORDS: &[(&str, &str)] = &[
+    ("whoever", "1"),
+    ("nobody", "1"),
+    ("somebody", "1"),
+    ("everybody", "1"),
+    ("anybody", "1"),
+    ("so long", "2"),
+    ("so many", "2"),
+    ("so much", "2"),
+    ("is no", "2"),
+    ("tells", "3"),
+    ("told", "3"),
+    ("stands", "3"),
+    ("anew", "3"),
+    ("believes", "3"),
+    ("believed", "3"),
+];
+
+/// Texts that name a thing which is absent: `there is no quota` is as one says it.
+const ALLOWED: &[&str] = &["there is no", "is no longer"];
+
+/// Folders with kept texts of commands.
+const KEPT: &[&str] = &["crates/tools/nacre/tests/help", "crates/tools/nacre/tests/wrong"];
+
+/// Macros whose literals are lines of a log.
+const MACROS: &[&str] =
+    &["tracing::error!(", "tracing::warn!(", "tracing::info!(", "tracing::debug!("];
+
+/// Names the words of others, and shows bad examples.
+const EXCEPT: &[&str] = &["CONTRIBUTING.md", "CHANGELOG.md"];
+
+pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
+    for file in tree.markdown().filter(|file| !EXCEPT.contains(&file.name.as_str())) {
+        for (number, line) in file.prose() {
+            check(&file.name, number, &without_code(line), wrong);
+        }
+    }
+    for file in tree.rust().filter(|file| !file.name.starts_with("xtask/")) {
+        logged(file, wrong);
+    }
+    for folder in KEPT {
+        for entry in fs::read_dir(root().join(folder)).with_context(|| (*folder).to_owned())? {
+            let path = entry?.path();
+            let text = fs::read_to_string(&path)?;
+            let name = format!("{folder}/{}", path.file_name().unwrap_or_default().display());
+            for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('$')) {
+                check(&name, at + 1, line, wrong);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check(name: &str, number: usize, line: &str, wrong: &mut Vec<String>) {
+    let mut text = line.to_lowercase();
+    for allowed in ALLOWED {
+        text = text.replace(allowed, "");
+    }
+    for (word, rule) in WORDS.iter().filter(|(word, _)| has_word(&text, word)) {
+        wrong.push(format!("{name}:{number}: '{word}' (rule {rule} of CONTRIBUTING's words)"));
+    }
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.match_indices(word).any(|(at, _)| {
+        let is_end =
+            |letter: Option<char>| letter.is_none_or(|it| !it.is_alphanumeric() && it != '_');
+        is_end(text[..at].chars().next_back()) && is_end(text[at + word.len()..].chars().next())
+    })
+}
+
+/// Without spans in backticks, which are names.
+fn without_code(line: &str) -> String {
+    line.split('`').step_by(2).collect::<Vec<_>>().join(" ")
+}
+
+/// Without the names of values: `lost: {told}`.
+fn without_values(literal: &str) -> String {
+    let mut parts = literal.split('{');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('}').map_or(part, |(_, rest)| rest))
+}
+
+/// Literals of logging macros.
+fn logged(file: &File, wrong: &mut Vec<String>) {
+    for start in MACROS.iter().flat_map(|name| file.text.match_indices(name)) {
+        let at = start.0 + start.1.len();
+        let number = file.text[..at].lines().count();
+        for literal in literals(&file.text[at..]) {
+            check(&file.name, number, &without_values(literal), wrong);
+        }
+    }
+}
+
+/// The string literals up to the parenthesis that closes a macro.
+fn literals(text: &str) -> Vec<&str> {
+    let (mut found, mut depth, mut open, mut escaped) = (Vec::new(), 1, None, false);
+    for (at, letter) in text.char_indices() {
+        match (letter, open) {
+            _ if escaped => escaped = false,
+            ('\\', Some(_)) => escaped = true,
+            ('"', Some(from)) => {
+                found.push(&text[from..at]);
+                open = None;
+            }
+            ('"', None) => open = Some(at + 1),
+            ('(', None) => depth += 1,
+            (')', None) => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check, literals, logged, without_values};
+    use crate::tidy::tree::file;
+
+    #[test]
+    fn words_of_the_rules_are_found_as_words() {
+        let count = |line: &str| {
+            let mut wrong = Vec::new();
+            check("a.md", 1, line, &mut wrong);
+            wrong.len()
+        };
+        assert_eq!(count("Nobody waits; the MDT told it."), 2);
+        assert_eq!(count("people who read; there is no quota; it is no longer there"), 0);
+        assert_eq!(count("it is no mount"), 1);
+    }
+
+    #[test]
+    fn lines_of_logs_are_read_from_their_macros() {
+        assert_eq!(without_values("a {told} b"), "a  b");
+        assert_eq!(literals("x = f(\"a\"), \"b \\\" c\"); \"d\""), ["a", "b \\\" c"]);
+        let mut wrong = Vec::new();
+        let text =
+            "fn f() {\n    tracing::warn!(%at, \"nobody is there\");\n    let a = \"nobody\";\n}";
+        logged(&file("a.rs", text), &mut wrong);
+        assert_eq!(wrong, ["a.rs:2: 'nobody' (rule 1 of CONTRIBUTING's words)"]);
+    }
+}
