@@ -40,7 +40,7 @@ use crate::mount::{self, MountOptions};
 use crate::signals::Signals;
 use crate::{alias, format, log, server};
 
-/// How often a mount is tried where an MDT is missing. The others wait for it for two minutes before
+/// How often a mount is tried where an MDT is missing. The others wait two minutes for it before
 /// they serve, because it may know changes that they have a part in.
 const MOUNT_ATTEMPTS: u32 = 4;
 
