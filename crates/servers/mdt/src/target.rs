@@ -181,6 +181,7 @@ impl Mdt {
     /// Commits and ends the background tasks; an error when the last changes are not durable.
     pub async fn stop(self: &Rc<Self>) -> Result<(), StoreError> {
         self.stopped.set(true);
+        self.part_from_peers();
         let committed = self.engine.commit().await.map(|upto| self.exports.committed(upto));
         self.engine.wake_all();
         self.recalls.wake();

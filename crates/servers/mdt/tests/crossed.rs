@@ -319,6 +319,27 @@ fn an_mdt_needs_no_other_one_for_its_own_files() {
     world.check();
 }
 
+/// Both stop in good order; only one returns.
+#[test]
+fn an_mdt_that_was_stopped_waits_for_no_other_one() {
+    let world = World::new(10);
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.sim.run_for(Span::secs(10)); // no record is left
+    for mdt in [0, 1] {
+        let server = &world.servers[mdt as usize];
+        let target = server.running.borrow().as_ref().expect("it runs").0.clone();
+        world.sim.block_on(&server.node, async move { target.stop().await.expect("committed") });
+        world.kill(mdt);
+    }
+    world.boot(0);
+    let before = world.clients[0].0.env().now();
+    world.create(Fid::ROOT, "f");
+    assert!(world.clients[0].0.env().now() - before < Span::secs(30));
+    world.boot(1);
+    world.settle();
+    world.check();
+}
+
 #[test]
 fn files_and_directories_move_between_mdts_and_replace_others() {
     let world = World::new(3);

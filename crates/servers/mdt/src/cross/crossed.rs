@@ -150,6 +150,11 @@ impl Crossed {
         self.released.retain(|id| id.mdt != mdt || id.number >= mark);
     }
 
+    /// Whether nothing is under way with other MDTs.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.active.is_empty() && self.recorded.is_empty() && self.reserved.is_empty()
+    }
+
     /// An operation of another MDT was given up.
     pub(crate) fn release(&mut self, id: OpId) {
         self.released.insert(id);

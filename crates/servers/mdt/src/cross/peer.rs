@@ -360,6 +360,24 @@ impl Mdt {
         Ok(())
     }
 
+    /// Nothing is under way with other MDTs when this one stops in good order: its next run need
+    /// not wait for them.
+    pub(crate) fn part_from_peers(&self) {
+        let mut set = osd::WriteSet::new();
+        {
+            let crossed = &self.engine.state.borrow().crossed;
+            if self.exports.is_recovering() || !crossed.is_idle() {
+                return;
+            }
+            for mdt in &crossed.peers {
+                set.delete(Table::Meta, keys::of_mdt(keys::META_PEER, *mdt));
+            }
+        }
+        if !set.changes.is_empty() && self.engine.apply_own(&set).is_ok() {
+            self.engine.state.borrow_mut().crossed.peers.clear();
+        }
+    }
+
     /// Forgets operations of a coordinator that are done everywhere.
     pub(crate) async fn forget_done(&self, mdt: u32, below: u64) -> Result<(), Errno> {
         let forget = || {
