@@ -3,8 +3,8 @@
 //! A file has a [`FileLayout`]: one striping ([`Layout`]), or several components, each with its own
 //! ([`composite`]). [`Asked`] is a layout that `setstripe` requests, or that a directory hands on
 //! to new files. All of them have a record form, which is the same in messages and on disk. [`lov`]
-//! is Lustre's binary form, as the `lustre.lov` attribute shows it. [`dir`] is about directories that
-//! are spread over MDTs.
+//! is Lustre's binary form, as the `lustre.lov` attribute shows it. [`dir`] is about directories
+//! that are spread over MDTs.
 //!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 

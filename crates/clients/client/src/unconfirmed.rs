@@ -83,7 +83,10 @@ impl Client {
         for id in targets {
             let name = id.name(self.fsname());
             let of_target = self.0.remote(id).unconfirmed(|changes| gather(changes));
-            parts.extend(of_target.into_iter().map(|((fid, _), lost)| (fid, lost, name.clone())));
+            let shown = |fid| self.0.striped.master(fid);
+            parts.extend(
+                of_target.into_iter().map(|((fid, _), lost)| (shown(fid), lost, name.clone())),
+            );
         }
         if parts.is_empty() {
             return Vec::new();

@@ -4,7 +4,7 @@
 //! Names of temporary and backup files lead to the shard of the name without its additions, so that
 //! writing a file under another name and renaming it stays at one MDT:
 //!
-//! - `.NAME.XXXXXX` (rsync), `NAME.XXXXXXXX` (mktemp), if the suffix looks drawn;
+//! - `.NAME.aB3dEf` (rsync), `NAME.aB3dEf12` (mktemp), if the suffix looks drawn;
 //! - `NAME~`, `NAME.bak`, `NAME.sav`, `NAME.orig` in either case.
 //!
 //! A suffix of one case looks like a word, and one of digits like a number. Letters are those of

@@ -96,8 +96,8 @@ impl AllGrants {
         self.shared.kernel().is_some()
     }
 
-    /// A kernel has moved a name of this file to a directory of another MDT, which grants it by this
-    /// lease: it calls the name back from now on. False: it does not grant it.
+    /// A kernel has moved a name of this file to a directory of another MDT, which grants it by
+    /// this lease: it calls the name back from now on. False: it does not grant it.
     pub(crate) fn moved(&self, dir: Fid, file: Fid, lease: Lease) -> bool {
         let now = self.env.now();
         let until = now + KERNEL_BELIEF_MAX;

@@ -15,8 +15,8 @@ use types::{Fid, Instant};
 use wire::Attr;
 use wire::attr::ATTR_STRIPED;
 
-/// Directories and shards that are remembered, about 100 bytes each. Of more of them only those stay
-/// of whose directories the kernel still has attributes.
+/// Directories and shards that are remembered, about 100 bytes each. Of more of them only those
+/// stay of whose directories the kernel still has attributes.
 const SHARDS_KNOWN_MAX: usize = 262_144;
 
 /// What is known of whether a directory is striped.
