@@ -20,8 +20,8 @@
 //! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
 //!   them. Lost work is reported.
 //! - **A hostile client** (`hostile`) sends messages that no client may send.
-//! - **Several MDTs** (`mdts`, `forest`): single ones are killed, stopped for up to 5 s, and cut off
-//!   from each other.
+//! - **Several MDTs** (`mdts`, `forest`): single ones are killed, stopped for up to 5 s, and cut
+//!   off from each other.
 //! - **Stores**: a commit or a sync fails, and its data may or may not be durable. The MDT's store
 //!   has no space left for a while (`shared`). Then an operation that would create a name is
 //!   refused and has no effect, and no other operation is refused. In one of eight seeds of some

@@ -401,8 +401,9 @@ pub(crate) fn leave(cluster: &Cluster, node: &NodeHandle, client: Client) {
     node.kill_as(false);
 }
 
-/// The records of MDTs fit together, and no operation of several is left. When everything is removed, through a client on `node`, no
-/// inode and no object is left anywhere, also of files whose creation was lost with their creator.
+/// The records of MDTs fit together, and no operation of several is left. When everything is
+/// removed, through a client on `node`, no inode and no object is left anywhere, also of files
+/// whose creation was lost with their creator.
 pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> {
     fsck::at_peace(cluster)?;
     let client = cluster.mount(node);

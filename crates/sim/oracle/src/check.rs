@@ -50,8 +50,8 @@ pub(crate) fn compare(
     }
 }
 
-/// Carries `op` out in the model. Says whether that explains the answer, if there is one. Attributes
-/// in it do not count: those of a file on another MDT are asked for later.
+/// Carries `op` out in the model. Says whether that explains the answer, if there is one.
+/// Attributes in it do not count: those of a file on another MDT are asked for later.
 ///
 /// # Errors
 /// Where the answer is another one.

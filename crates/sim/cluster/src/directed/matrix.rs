@@ -267,9 +267,8 @@ impl Stage<'_> {
         }
         fsck::at_peace(self.cluster)?;
         let base = cell.base;
-        let found = self.ask(&cast.looker, "looking", async move |client| {
-            Ok(read_summary(client, base).await?)
-        })?;
+        let found = self
+            .ask(&cast.looker, "looking", async move |client| read_summary(client, base).await)?;
         let found = found.into_iter().map(|(path, (line, _))| (path, line)).collect();
         let (first, second) = (first.borrow(), second.borrow());
         let (one, other) = ((op, first.as_ref()), (rival, second.as_ref()));

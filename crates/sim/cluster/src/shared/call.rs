@@ -296,8 +296,8 @@ impl Caller {
         self.ended();
     }
 
-    /// Which create made a file that is listed; nothing where it is on another MDT and has gone, and
-    /// nobody has ever seen it.
+    /// Which create made a file that is listed; nothing where it is on another MDT and has gone,
+    /// and nobody has ever seen it.
     fn id_of(&self, attr: &Attr) -> Option<u32> {
         match attr.nlink {
             0 => self.board.borrow().id_of(attr.fid()),
