@@ -205,6 +205,9 @@ pub struct Record {
     pub time: (i64, u32),
     /// One for each MDT that takes part, by index.
     pub parts: Vec<Part>,
+    /// Key and value of the reply record, without the operation's own record: the coordinator
+    /// answers a resend with it. Empty if there is none.
+    pub reply: (Vec<u8>, Vec<u8>),
 }
 
 impl Record {
@@ -355,7 +358,8 @@ mod tests {
         ];
         let id = OpId { mdt: 1, number: 5 << 32 | 7 };
         let parts = vec![Part { mdt: 0, updates }, Part { mdt: 3, updates: Vec::new() }];
-        let record = Record { id, time: (-1, 5), parts };
+        let reply = (vec![1], vec![2, 3]);
+        let record = Record { id, time: (-1, 5), parts, reply };
         let bytes = encode(&record);
         assert_eq!(decode(&bytes), Some(record.clone()));
         assert!((0..bytes.len()).all(|len| decode::<Record>(&bytes[..len]).is_none()));

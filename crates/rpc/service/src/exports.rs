@@ -250,6 +250,15 @@ impl Exports {
         queues.map_or(0, |queues| queues.promote_awaited(self, session))
     }
 
+    /// The answer to a change that another target remembers: a resend gets it. `key` and `value` as
+    /// [`Exports::record`] gave them.
+    pub fn restore(&self, key: &[u8], value: &[u8]) {
+        let client = key.get(..16).and_then(|id| id.try_into().ok());
+        let session = client.and_then(|id| self.session_of(ClientId(u128::from_be_bytes(id))));
+        let known = session.into_iter().map(|session| (session.client, session)).collect();
+        restore(&known, key, value);
+    }
+
     /// Everything up to `upto` is durable: the next replies tell.
     pub fn committed(&self, upto: Transno) {
         self.shared.committed.set(self.shared.committed.get().max(upto));

@@ -181,11 +181,9 @@ impl Engine {
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
-        let record = record.map(Rc::new);
-        let change =
-            Change { done, plan, touched, answer, transno, committed, record: record.clone() };
-        let reply = self.finish(caller, history, change, &mut guard)?;
-        Ok(Attempted::Done(reply, record.map(|record| (record, transno))))
+        let change = Change { done, plan, touched, answer, transno, committed, record };
+        let (reply, record) = self.finish(caller, history, change, &mut guard)?;
+        Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
 
     /// What stands against a change for now, if anything does: what other clients changed, what
@@ -231,8 +229,8 @@ impl Engine {
         history: &dyn History,
         change: Change,
         state: &mut State,
-    ) -> Decided<Reply> {
-        let Change { done, plan, touched, answer, transno, committed, record } = change;
+    ) -> Decided<(Reply, Option<Record>)> {
+        let Change { done, plan, touched, answer, transno, committed, mut record } = change;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
@@ -244,18 +242,21 @@ impl Engine {
         let mut reply = Reply::ok(header, answer.into_bufs(Extras::new(&plan, version, epoch)));
         let Finished { mut set, mut effects, changes, .. } = done;
         effects.extend(plan.effects);
-        let sealed = record.as_deref().map(|record| seal::sealed(state.hash_key, record));
-        reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
-        if let Some(record) = &record {
-            set.put(Table::Updates, record.id.to_key(), updates::encode(&**record));
-        }
         if committed {
             reply.header.transno = transno.0;
         } else {
             let (key, value) = history.record(transno, &mut reply);
+            if let Some(record) = record.as_mut().filter(|_| !caller.replay) {
+                record.reply = (key.clone(), value.clone());
+            }
             if !self.config.bugs.skip_reply_record() {
                 set.put(Table::Replies, key, value);
             }
+        }
+        let sealed = record.as_ref().map(|record| seal::sealed(state.hash_key, record));
+        reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
+        if let Some(record) = &record {
+            set.put(Table::Updates, record.id.to_key(), updates::encode(record));
         }
         if !grows(&set) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
@@ -286,7 +287,7 @@ impl Engine {
         } else if let Some(touched) = touched.filter(|_| !caller.replay) {
             reply.bufs.insert(2, touched); // the record comes last
         }
-        Ok(reply)
+        Ok((reply, record))
     }
 
     /// Executes the part of this MDT in an operation that another one coordinates, unless it has
@@ -324,6 +325,9 @@ impl Engine {
         let Finished { mut set, effects, changes, .. } = tx.finish(transno);
         drop(view);
         set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+        if record.id.mdt == guard.crossed.here && !record.reply.0.is_empty() {
+            set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
+        }
         set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
         target::reserve(&mut set);
         self.store.meta().apply(&set)?;
@@ -452,7 +456,7 @@ struct Change {
     answer: Answer,
     transno: Transno,
     committed: bool,
-    record: Option<Rc<Record>>,
+    record: Option<Record>,
 }
 
 /// The sealed record that a replay brings back.
@@ -498,7 +502,7 @@ fn record_of(tx: &mut Tx<'_>, id: OpId, now: Timespec) -> Record {
         parts.entry(update.fid().mdt_index()).or_default().push(update);
     }
     let parts = parts.into_iter().map(|(mdt, updates)| Part { mdt, updates }).collect();
-    Record { id, time: (now.sec, now.nsec), parts }
+    Record { id, time: (now.sec, now.nsec), parts, reply: Default::default() }
 }
 
 /// A directory that comes along with a reply, with its lease.

@@ -16,6 +16,7 @@ use wire::{Reply, Request, RequestFlags};
 use crate::boot::{self, Seed};
 use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Needs};
 use crate::engine::{Attempted, Engine, History};
+use crate::limits::HELD_WAIT;
 use crate::locks::Locks;
 use crate::op::{Caller, Run};
 use crate::recalls::{Changing, Recalls};
@@ -305,7 +306,6 @@ impl Mdt {
         coordinator: &mut Coordinator,
     ) -> Result<(Reply, Option<Rc<Delivery>>), Errno> {
         loop {
-            let freed = self.guests.freed.notified();
             if !coordinator.is_current() {
                 coordinator.begin_again();
             }
@@ -314,7 +314,7 @@ impl Mdt {
             match attempted {
                 Attempted::Done(reply, None) => return Ok((reply, None)),
                 Attempted::Done(reply, Some((record, transno))) => {
-                    coordinator.applied();
+                    coordinator.applied(&record);
                     let delivery = self.deliver(record, transno);
                     return Ok((reply, Some(delivery).filter(|_| !incoming.is_replay())));
                 }
@@ -327,7 +327,8 @@ impl Mdt {
                 Attempted::Held => {
                     coordinator.begin_again(); // who waits has nothing that others wait for
                     incoming.step_aside();
-                    freed.await;
+                    let _looks_again =
+                        self.env.timeout(HELD_WAIT, self.guests.freed.notified()).await;
                 }
                 Attempted::Needs(needs) => coordinator.acquire(needs, incoming).await?,
             }

@@ -431,6 +431,8 @@ fn a_striped_directory_has_shards_that_follow_it() {
         assert_eq!(world.attr(*fid).expect("there").mode & 0o777, 0o711, "{fid}");
     }
     assert_eq!(world.unlink(Fid::ROOT, "d", true).err(), Some(Errno::ENOTEMPTY));
+    let astray = world.send(0, 1, make(dir.fid(), "g", S_IFREG | 0o644, &[]));
+    assert_eq!(astray.err(), Some(Errno::ESTALE), "the shards hold the names");
     world.check();
     world.unlink(stripes.shards[2], "f", false).expect("removed");
     world.unlink(Fid::ROOT, "d", true).expect("removed");

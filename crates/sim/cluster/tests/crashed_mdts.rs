@@ -23,25 +23,21 @@ fn a_call_of_a_caller_that_dies_with_an_mdt_has_happened_or_not() {
 }
 
 #[test]
-#[ignore = "an operation that its MDT got back from another one is executed again for its resend"]
 fn a_change_is_executed_once_though_its_mdt_lost_it() {
     pass(&Scenario::matrix(), &[1, 3, 4]);
 }
 
 #[test]
-#[ignore = "an MDT that gets its own operation back from one MDT does not bring it to the third"]
 fn an_operation_that_only_one_mdt_remembers_reaches_all_of_them() {
     pass(&Scenario::matrix(), &[34]);
 }
 
 #[test]
-#[ignore = "a client never ends a call after the restart of an MDT, and waits for no request"]
 fn directories_are_removed_after_an_mdt_has_died() {
     pass(&Scenario::matrix(), &[11, 13]);
 }
 
 #[test]
-#[ignore = "EAGAIN reaches the caller of an operation of several MDTs"]
 fn an_operation_in_the_way_of_others_ends_all_the_same() {
     pass(&Scenario::mdts(), &[8, 24]);
 }
@@ -52,7 +48,6 @@ fn a_name_that_nothing_has_is_not_taken() {
 }
 
 #[test]
-#[ignore = "a client takes the times of the shard on the directory's own MDT from its cache"]
 fn times_that_are_set_hold_for_a_striped_directory() {
     pass(&Scenario::forest(), &[1]);
 }

@@ -14,7 +14,7 @@ use endpoint::{Call, CallError};
 use service::Incoming;
 use types::{Errno, Instance, Span, TargetId};
 use wire::Opcode;
-use wire::updates::{self, Done, Fact, OpId, Prepare, Want};
+use wire::updates::{self, Done, Fact, OpId, Prepare, Record, Want};
 
 use super::{Claim, Crossing, Needs};
 use crate::limits::{HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
@@ -198,14 +198,22 @@ impl Coordinator {
             return;
         }
         let mdt = self.mdt.clone();
-        self.mdt.env.spawn("mdt_release", async move { release(&mdt, id, &asked).await });
+        self.mdt.env.spawn("mdt_release", async move {
+            release(&mdt, id, &asked).await;
+            mdt.engine.state.borrow_mut().crossed.ended(id);
+        });
     }
 
-    /// The operation is applied: what it reserved ends with its parts.
-    pub(crate) fn applied(&mut self) {
-        self.instances.clear();
-        if let Some(id) = self.crossing.id.take() {
-            self.mdt.free_here(id);
+    /// The operation is applied: what it reserved ends with its parts. MDTs without a part are
+    /// told.
+    pub(crate) fn applied(&mut self, record: &Record) {
+        let Some(id) = self.crossing.id.take() else { return };
+        self.mdt.free_here(id);
+        let asked = std::mem::take(&mut self.instances).into_keys();
+        let idle: Vec<u32> = asked.filter(|mdt| record.part(*mdt).is_none()).collect();
+        if !idle.is_empty() {
+            let mdt = self.mdt.clone();
+            self.mdt.env.spawn("mdt_release", async move { release(&mdt, id, &idle).await });
         }
     }
 }
@@ -216,8 +224,7 @@ impl Drop for Coordinator {
     }
 }
 
-/// Tells MDTs that an operation came to nothing. A new number follows, so the old one is free when
-/// all know it.
+/// Tells MDTs that an operation needs nothing of them any more.
 async fn release(mdt: &Mdt, id: OpId, asked: &[u32]) {
     let Some(endpoint) = &mdt.osts else { return };
     let done = Done { mdt: id.mdt, released: vec![id.number], ..Done::default() };
@@ -233,5 +240,4 @@ async fn release(mdt: &Mdt, id: OpId, asked: &[u32]) {
             }
         }
     }
-    mdt.engine.state.borrow_mut().crossed.ended(id);
 }

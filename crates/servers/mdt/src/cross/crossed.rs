@@ -209,7 +209,12 @@ mod tests {
         let id = |number| OpId { mdt: 1, number };
         let mut set = WriteSet::new();
         for number in [3, 4, 7] {
-            let record = Record { id: id(number), time: (0, 0), parts: Vec::new() };
+            let record = Record {
+                id: id(number),
+                time: (0, 0),
+                parts: Vec::new(),
+                reply: Default::default(),
+            };
             set.put(Table::Updates, id(number).to_key(), updates::encode(&record));
         }
         meta.apply(&set).expect("room");

@@ -68,6 +68,9 @@ impl Mdt {
     /// Brings an operation to the other MDTs until they have executed it.
     pub(crate) fn deliver(self: &Rc<Self>, record: Rc<Record>, local: Transno) -> Rc<Delivery> {
         let here = self.engine.config.index;
+        if let Some(known) = self.deliveries.under_way.borrow().get(&record.id) {
+            return known.clone();
+        }
         let parts = record.others(here).map(|mdt| (mdt, None)).collect();
         let id = record.id;
         let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });

@@ -328,7 +328,12 @@ impl Mdt {
     pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
         let next = || self.exports.next_own();
         let recovering = self.exports.is_recovering();
+        let is_new = !self.engine.state.borrow().crossed.has(record.id);
         self.persist(|| self.engine.take_part(record, recovering, &next)).await?;
+        let (key, value) = &record.reply;
+        if is_new && record.id.mdt == self.engine.config.index && !key.is_empty() {
+            self.exports.restore(key, value);
+        }
         self.free_here(record.id);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, Endpoint};
 use tokio::sync::oneshot;
-use types::{Instant, TargetId};
+use types::TargetId;
 use wire::Opcode;
 use wire::updates::{self, Done, OpId, Record};
 
@@ -43,7 +43,12 @@ impl Mdt {
                 tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
             }
         }
-        self.say_instance(&endpoint, until).await;
+        let executed = self.env.timeout_at(until, self.all_executed()).await;
+        if executed.is_none() {
+            tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
+        }
+        let mdt = self.clone();
+        self.env.spawn("mdt_instance", async move { mdt.say_instance(&endpoint).await });
     }
 
     /// Takes over what one MDT knows.
@@ -60,6 +65,10 @@ impl Mdt {
                         if let Err(errno) = self.take_part(&record).await {
                             tracing::error!(target: "mdt", id = ?record.id, %errno, "an operation of another MDT cannot be repeated");
                             return;
+                        }
+                        if record.id.mdt == self.engine.config.index {
+                            planted::reached("mdt: an own operation came back from another MDT");
+                            self.deliver(Rc::new(record), self.exports.last_assigned());
                         }
                     }
                 }
@@ -91,11 +100,8 @@ impl Mdt {
 
     /// Own operations of earlier runs are executed everywhere; then other MDTs free what these runs
     /// have reserved.
-    async fn say_instance(self: &Rc<Self>, endpoint: &Rc<Endpoint>, until: Instant) {
-        let executed = self.env.timeout_at(until, self.all_executed()).await;
-        if executed.is_none() {
-            return;
-        }
+    async fn say_instance(self: Rc<Self>, endpoint: &Rc<Endpoint>) {
+        self.all_executed().await;
         let done = Done {
             mdt: self.engine.config.index,
             instance: self.exports.instance().0,

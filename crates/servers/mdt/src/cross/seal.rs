@@ -51,7 +51,7 @@ mod tests {
     fn a_sealed_record_is_opened_by_its_own_store_alone() {
         let key = HashKey(1, 2);
         let id = OpId { mdt: 0, number: 7 };
-        let record = Record { id, time: (5, 6), parts: Vec::new() };
+        let record = Record { id, time: (5, 6), parts: Vec::new(), reply: Default::default() };
         let buf = sealed(key, &record);
         assert_eq!(opened(key, &buf), Some(record));
         assert_eq!(opened(HashKey(1, 3), &buf), None);

@@ -94,7 +94,8 @@ impl Stores {
         let named = Named { fid: about, gets: None, loses: None, links: 0, moves: false };
         let part = |mdt| Part { mdt, updates: vec![Update::Named(named.clone())] };
         let id = OpId { mdt: 1, number: 7 };
-        let record = Record { id, time: (1, 2), parts: vec![part(1), part(2)] };
+        let record =
+            Record { id, time: (1, 2), parts: vec![part(1), part(2)], reply: Default::default() };
         self.0[at as usize].put(Table::Updates, id.to_key(), updates::encode(&record));
     }
 

@@ -11,6 +11,7 @@ use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{Disposition, WireFid};
+use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
 use zerocopy::IntoBytes;
 
@@ -264,7 +265,13 @@ pub(crate) fn check(
         return Ok(true);
     }
     let clock = caller.clock;
-    let blocked = tx.touched().filter_map(|fid| grants.blocks(fid, caller.client, clock)).max();
+    // the reply tells of no shard, so the caller keeps nothing of them either
+    let spreads = tx.updates.iter().any(|update| matches!(update, Update::Own(_)));
+    let blocks = |fid| match spreads {
+        true => grants.blocks_all(fid, clock),
+        false => grants.blocks(fid, caller.client, clock),
+    };
+    let blocked = tx.touched().filter_map(blocks).max();
     if blocked.is_some() {
         // all that was there, so that nothing is leased again meanwhile and it waits only once
         for fid in tx.touched().filter(|fid| tx.was_there(*fid)) {
@@ -284,13 +291,16 @@ pub(crate) fn check(
         return Err(OpError::LeasedUntil(end));
     }
     let wants = || wants(scope, caller.request, tx);
-    Ok(grants.begin(caller.change, caller.session, wants, caller.heard, clock))
+    Ok(match spreads {
+        true => grants.begin_for_all(caller.change, wants, caller.heard, clock),
+        false => grants.begin(caller.change, caller.session, wants, caller.heard, clock),
+    })
 }
 
 /// All files that a rename touched, for its client: the answer tells of one.
 pub(crate) fn touched(scope: &Scope, tx: &Tx<'_>) -> Option<Bytes> {
     let Scope::Moves(_) = scope else { return None };
-    let elsewhere = tx.updates.iter().map(wire::updates::Update::fid);
+    let elsewhere = tx.updates.iter().map(Update::fid);
     let touched: BTreeSet<Fid> = tx.touched().chain(elsewhere).collect();
     let fids: Vec<WireFid> = touched.into_iter().map(WireFid::from).collect();
     Some(Bytes::copy_from_slice(fids.as_bytes()))

@@ -9,7 +9,7 @@
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::attr::ATTR_HAS_XATTR;
+use wire::attr::{ATTR_HAS_XATTR, ATTR_STRIPED};
 use wire::updates::{Made, Named, Place, Record, Update};
 
 use crate::keys;
@@ -42,6 +42,10 @@ impl Op<'_, '_> {
     /// A free name gets a file.
     pub(crate) fn enter(&mut self, at: At<'_>, child: &Inode) -> Decided<()> {
         let (fid, file_type) = (child.fid(), child.attr.file_type());
+        let is_master = |dir: &Inode| dir.attr.flags & ATTR_STRIPED != 0;
+        if self.tx.seen(at.dir).is_some_and(is_master) {
+            return Err(Errno::ESTALE.into()); // its shards hold the names
+        }
         if self.tx.is_here(at.dir) {
             self.tx.insert_entry(at.dir, at.name, (fid, file_type))?;
         }
