@@ -1,6 +1,7 @@
 //! The default layout of the root directory, which holds for all files of the file system. The
-//! first MDT has the root. Every other MDT keeps a copy under the root's FID in its table of layouts, and
-//! asks for it every few seconds. So a new default takes effect everywhere within [`PAUSE`].
+//! first MDT has the root. Every other MDT keeps a copy under the root's FID in its table of
+//! layouts, and asks for it every few seconds. So a new default takes effect everywhere within
+//! [`PAUSE`].
 
 use std::rc::Rc;
 

@@ -13,7 +13,7 @@ const LEVELS_STRIPED: u8 = 3;
 /// What is asked for.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct Parts {
-    /// Spread the names of a directory over so many MDTs; -1: over all of them.
+    /// Spread the names of a directory over this many MDTs; -1: over all of them.
     #[arg(
         short = 'c',
         visible_short_alias = 'T',
