@@ -96,6 +96,8 @@ flags! {
         /// O_TRUNC took effect: the client must punch the objects under the file lock before it
         /// answers.
         TRUNCATE = 2,
+        /// The caller may keep the data of the file until it is called back.
+        CACHE = 4,
     }
 
     /// Flags of [`CloseReq`](crate::body::CloseReq).

@@ -29,6 +29,20 @@ impl client::Kernel for Told {
         self.0.upgrade()?.forget_told(fid, names)
     }
 
+    fn drop_pages(&self, fid: Fid) -> Option<LocalFuture<'static, ()>> {
+        self.0.upgrade()?.give_up_pages(fid)
+    }
+
+    fn drop_all_pages(&self) {
+        if let Some(fs) = self.0.upgrade() {
+            fs.doubt_all_pages();
+        }
+    }
+
+    fn keeps_pages(&self) -> bool {
+        self.0.upgrade().is_some_and(|fs| fs.may_keep_pages())
+    }
+
     fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
         self.0.upgrade()?.forget_all_told()
     }
@@ -62,6 +76,7 @@ impl Fs {
 
     fn forget_all_told(self: &Rc<Self>) -> Option<LocalFuture<'static, ()>> {
         let now = self.env.now();
+        self.doubt_all_pages();
         let mut unknown = self.nodes.borrow().all_believed(now);
         unknown.retain(|nodeid| !self.is_told_to_forget(*nodeid));
         let names = self.nodes.borrow().names.all(now);

@@ -131,7 +131,7 @@ impl Engine {
             return Ok(Some(Reply::ok(&caller.request.header, answer.into_bufs(extras))));
         }
         let is_free = caller.replay || {
-            let checked = self.check_others(&mut guard, row, caller, &tx);
+            let checked = self.check_others(&mut guard, row, caller, &tx, answer.fid());
             if !matches!(checked, Ok(true)) {
                 (guard.files, guard.objects) = drawn_before; // it draws again
             }
@@ -159,6 +159,7 @@ impl Engine {
         row: &Row,
         caller: &Caller<'_>,
         tx: &Tx<'_>,
+        told: Option<Fid>,
     ) -> Decided<bool> {
         let foreign = tx.decides.iter().any(|key| state.share.is_foreign(caller.client, key));
         if foreign && !self.config.bugs.drop_commit_on_share()
@@ -173,7 +174,8 @@ impl Engine {
         {
             return Ok(true);
         }
-        let is_free = lease::check(&row.leases, caller, tx, &mut state.grants)?;
+        let told = (told, !self.config.bugs.forget_cached_data());
+        let is_free = lease::check(&row.leases, caller, tx, told, &mut state.grants)?;
         Ok(is_free || self.config.bugs.ignore_recalls())
     }
 

@@ -40,6 +40,8 @@ pub enum Script {
     Migrations,
     /// A small file is overwritten while others have bytes of it that came with their opens.
     OnOpen,
+    /// A file is overwritten while kernels keep its pages.
+    Pages,
 }
 
 /// Where servers keep what they have.
@@ -303,6 +305,13 @@ impl Scenario {
         Scenario { name: "on_open", script, dom, granted, ..Scenario::calm() }
     }
 
+    /// Pages that kernels keep, of a file that is overwritten.
+    #[must_use]
+    pub fn pages() -> Scenario {
+        let script = Some(Script::Pages);
+        Scenario { name: "pages", script, granted: Granted::Recall, ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -367,7 +376,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 24] = [
+    pub const NAMES: [&str; 25] = [
         "calm",
         "storm",
         "kills",
@@ -392,6 +401,7 @@ impl Scenario {
         "layouts",
         "migrations",
         "on_open",
+        "pages",
     ];
 
     #[must_use]
@@ -421,6 +431,7 @@ impl Scenario {
             "layouts" => Scenario::layouts(),
             "migrations" => Scenario::migrations(),
             "on_open" => Scenario::on_open(),
+            "pages" => Scenario::pages(),
             _ => return None,
         })
     }

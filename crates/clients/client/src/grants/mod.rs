@@ -17,6 +17,7 @@ mod change;
 mod listings;
 mod names;
 mod opened;
+mod pages;
 mod recall;
 mod shown;
 mod values;
@@ -176,7 +177,9 @@ impl Known {
         let mut take = |gift: Gift, bits: Bits| {
             self.take(question, &stat.attr, (gift, bits), stat.grant, stat.as_of, now)
         };
-        take(stat.lease, ATTRS) | take(stat.name_lease, Bits::LOOKUP)
+        take(stat.lease, ATTRS)
+            | take(stat.name_lease, Bits::LOOKUP)
+            | take(stat.data_gift(), Bits::CACHE)
     }
 
     /// How long an answer holds of which `newer` was taken.

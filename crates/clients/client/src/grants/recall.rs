@@ -19,21 +19,33 @@ use wire::Opcode;
 use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
 use wire::grants::{self, Callback, VECTOR_MAX};
 
-use super::{Grants, Known, Lease};
+use super::pages::DATA;
+use super::{Grants, Known, Lease, NAMED};
 use crate::client::{Client, Inner};
 
 /// So many grants are given back with one request.
 const SHED_AT: usize = 512;
 
 /// Completes when a kernel has forgotten a file.
-type Forgetting = LocalFuture<'static, ()>;
+pub(super) type Forgetting = LocalFuture<'static, ()>;
 
 /// Who keeps what a mount was told of files.
 pub trait Kernel {
     /// It is to believe no attributes of a file any more, nor that its `names` stand for it.
     /// Nothing: it does not. Else it does not once the future has completed.
     fn forget(&self, fid: Fid, names: bool) -> Option<Forgetting>;
-    /// The same of all files, but for what it believes for 50 ms at most.
+    /// It is to keep no data of a file any more. Nothing: it keeps none. Else it keeps none once
+    /// the future has completed.
+    fn drop_pages(&self, _: Fid) -> Option<Forgetting> {
+        None
+    }
+    /// The same of all files, in the background: it uses none without a question from now on.
+    fn drop_all_pages(&self) {}
+    /// Whether it can keep data of files and be told to drop it.
+    fn keeps_pages(&self) -> bool {
+        false
+    }
+    /// [`Kernel::forget`] of all files, but for what it believes for 50 ms at most.
     fn forget_all(&self) -> Option<Forgetting>;
 }
 
@@ -52,6 +64,7 @@ impl Grants {
             if known.lapses != lease.lapses {
                 known.lapses = lease.lapses;
                 known.lapse();
+                self.doubt_pages();
             }
             if known.cache.voided(Number(lease.floor)) {
                 known.recalls += 1;
@@ -104,8 +117,17 @@ impl Grants {
 
     /// The kernel is to forget a file; nothing where it has.
     fn forgets(&self, notify: Notify) -> Option<Forgetting> {
-        let kernel = self.kernel.borrow().clone();
-        kernel?.forget(notify.fid, notify.bits.contains(Bits::LOOKUP))
+        let has = |bits| notify.bits.intersects(bits);
+        let pages = has(DATA).then(|| self.drops_pages(notify.fid)).flatten();
+        let kernel = self.kernel.borrow().clone()?;
+        let rest = has(NAMED).then(|| kernel.forget(notify.fid, has(Bits::LOOKUP))).flatten();
+        match (pages, rest) {
+            (Some(pages), Some(rest)) => Some(Box::pin(async move {
+                pages.await;
+                rest.await;
+            })),
+            (pages, rest) => pages.or(rest),
+        }
     }
 
     /// The kernel has forgotten what it could not forget at once.

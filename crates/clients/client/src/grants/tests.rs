@@ -43,6 +43,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         as_of: Transno(as_of),
         lease: LEASED,
         name_lease: LEASED,
+        is_cached: false,
         grant: next_number(),
         layout: None,
         epoch: 0,
@@ -279,6 +280,37 @@ fn bytes_without_a_grant_or_of_another_length_are_not_kept() {
         open(&mut known, &change, &stat);
         assert_eq!(known.on_open.stats().bytes, 0);
     }
+}
+
+#[test]
+fn data_may_be_kept_until_this_client_opens_it_for_writing_or_cuts_it() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let keeps = |known: &mut Known| known.cached_since(FILE, at(2)).is_some();
+    let cached = |version: u64| Stat { is_cached: true, ..opened(version) };
+    let give = |known: &mut Known, version: u64| {
+        let change = begin(known, Scope::open());
+        open(known, &change, &cached(version));
+        keeps(known)
+    };
+    assert!(give(&mut known, 1));
+    let scopes: [fn() -> Scope; 3] = [
+        || Scope::open_to_change(FILE),
+        || Scope::entry(D, b"f").or_changed(),
+        || Scope::shape(FILE),
+    ];
+    for (version, scope) in (1..).map(|round| 2 * round).zip(scopes) {
+        let change = begin(&mut known, scope());
+        end(&mut known, &change, &Stat { lease: Gift::None, ..stat(file(version), version) });
+        assert!(!keeps(&mut known));
+        let old = begin(&mut known, Scope::open());
+        open(&mut known, &old, &cached(version - 1));
+        assert!(!keeps(&mut known), "an answer of before the change");
+        assert!(give(&mut known, version + 1));
+    }
+    let change = begin(&mut known, Scope::attrs(FILE));
+    end(&mut known, &change, &stat(file(20), 20));
+    assert!(keeps(&mut known), "its mode is no data");
 }
 
 /// A client with its directory [`D`] known.

@@ -76,10 +76,10 @@ impl Client {
             flags: CreateFlags::OPEN | CreateFlags::NO_LAYOUT.when(later),
         };
         let call = self.0.create_call(ctx, &make)?.keep(Keep::Open);
-        let (file, mut lease) = self
-            .0
-            .open_by(ctx, Some((parent, name)), self.0.mdt_of(parent), call.into(), open_flags)
-            .await?;
+        let scope = Scope::entry(parent, name);
+        let scope = if changes(open_flags) { scope.or_changed() } else { scope };
+        let (file, mut lease) =
+            self.0.open_by(ctx, scope, self.0.mdt_of(parent), call.into(), open_flags).await?;
         let attr = file.attr();
         if !file.0.made {
             // the kernel takes an answer to a create without asking whether it is old
@@ -132,7 +132,7 @@ impl Client {
         let make = || {
             let call = self.0.call(ctx, Opcode::MdtCreate, &body);
             let call = call.name(b"").name(b"").name(&record).keep(Keep::Open);
-            self.0.open_by(ctx, None, self.0.mdt_of(dir), call.into(), open_flags)
+            self.0.open_by(ctx, Scope::open(), self.0.mdt_of(dir), call.into(), open_flags)
         };
         let mut made = make().await;
         if made.as_ref().is_err_and(|error| error.errno() == Errno::ESTALE) {
@@ -156,28 +156,37 @@ impl Client {
                 fid: fid.into(),
                 open_flags,
                 room: self.0.room_on_open(fid, open_flags),
+                caches: u32::from(self.0.may_cache(open_flags)),
                 ..OpenReq::default()
             },
         );
         let call = call.keep(Keep::Open);
-        let opened = self.0.open_by(ctx, None, self.0.mdt_of(fid), call.into(), open_flags).await;
+        let scope = match changes(open_flags) {
+            true => Scope::open_to_change(fid),
+            false => Scope::open(),
+        };
+        let opened = self.0.open_by(ctx, scope, self.0.mdt_of(fid), call.into(), open_flags).await;
         opened.map(|(file, _)| file).map_err(|error| error.about(fid))
     }
 }
 
+/// Whether these flags open a file so that its data may change.
+fn changes(open_flags: u32) -> bool {
+    flags::can_write(open_flags) || open_flags & flags::O_TRUNC != 0
+}
+
 impl Inner {
     /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose
-    /// caller was interrupted is dropped, and so closed. `named_in`: where it may make a name.
+    /// caller was interrupted is dropped, and so closed.
     async fn open_by(
         self: &Rc<Self>,
         ctx: &Ctx,
-        named_in: Option<(Fid, &[u8])>,
+        scope: Scope,
         mdt: TargetId,
         call: Call,
         open_flags: u32,
     ) -> Result<(File, Lease)> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
-        let scope = named_in.map_or_else(Scope::open, |(dir, name)| Scope::entry(dir, name));
         self.run("open", async move {
             let changing = inner.grants.changing(scope);
             let call = Call { hold: changing.hold(), ..call };
