@@ -172,22 +172,25 @@ pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -
     })
 }
 
-/// A shared, writable mapping of the first `len` bytes of a file.
+/// A shared mapping of the first `len` bytes of a file.
 pub struct Mapping(*mut u8, usize);
 
 impl Mapping {
+    /// To be written.
     pub fn new(file: &impl AsRawFd, len: usize) -> io::Result<Mapping> {
+        Mapping::with(file, len, libc::PROT_READ | libc::PROT_WRITE)
+    }
+
+    /// To be read.
+    pub fn read_only(file: &impl AsRawFd, len: usize) -> io::Result<Mapping> {
+        Mapping::with(file, len, libc::PROT_READ)
+    }
+
+    fn with(file: &impl AsRawFd, len: usize, protection: i32) -> io::Result<Mapping> {
         #[expect(unsafe_code, reason = "a system call")]
         // SAFETY: a fresh shared mapping of an open descriptor; the kernel picks the address
         let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
+            libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
         if address == libc::MAP_FAILED {
             Err(io::Error::last_os_error())
@@ -201,6 +204,16 @@ impl Mapping {
         // SAFETY: mapped readable and writable for `self.1` bytes until drop
         unsafe {
             std::slice::from_raw_parts_mut(self.0, self.1)
+        }
+    }
+
+    /// The byte at `offset`, as it is now.
+    pub fn byte(&self, offset: usize) -> u8 {
+        assert!(offset < self.1, "the byte is mapped");
+        #[expect(unsafe_code, reason = "the mapping's memory")]
+        // SAFETY: mapped readable for `self.1` bytes until drop; others may write it
+        unsafe {
+            self.0.add(offset).read_volatile()
         }
     }
 

@@ -200,8 +200,10 @@ bodies! {
         /// Bytes of the file that the reply may carry in buffer 2, which must be all that it has;
         /// zero: none.
         room: u32,
+        /// Not zero: the caller's kernel can keep the data of the file until it is called back.
+        caches: u32,
         /// Zero.
-        reserved: u64,
+        reserved: u32,
     }
     /// Ends an open handle, and may hand size and times over.
     CloseReq (96) {

@@ -99,6 +99,8 @@ flags! {
         /// The file lives on another MDT, which its FID names. Of the attributes only the FID and
         /// the type bits of the mode count.
         REMOTE = 4,
+        /// The caller may keep the data of the file until it is called back.
+        CACHE = 8,
     }
 
     /// Flags of [`CloseReq`](crate::body::CloseReq).

@@ -41,6 +41,8 @@ pub(crate) struct Inner {
     pub(crate) unmount_wait: Cell<Span>,
     /// Opens bring the bytes of small files.
     pub(crate) read_on_open: Cell<bool>,
+    /// The kernel keeps data of files that are read.
+    pub(crate) page_cache: Cell<bool>,
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.

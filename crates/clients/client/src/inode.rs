@@ -299,6 +299,8 @@ pub(crate) struct Stat {
     /// What it grants of the attributes and of the name.
     pub(crate) lease: Gift,
     pub(crate) name_lease: Gift,
+    /// The data of the file may be kept.
+    pub(crate) is_cached: bool,
     /// Names all that it grants.
     pub(crate) grant: Number,
     /// The last change that the answer knows of.
@@ -339,6 +341,7 @@ impl Stat {
             lost: false,
             lease: Gift::of(body.lease_ms),
             name_lease: Gift::of(body.name_lease_ms),
+            is_cached: body.disposition.contains(Disposition::CACHE),
             grant: Number(body.grant),
             as_of: Transno(reply.header.as_of),
             touched: third.filter(|_| is_rename).map(|fids| fids_of(fids)),

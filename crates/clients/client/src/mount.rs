@@ -90,6 +90,7 @@ impl Client {
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),
             read_on_open: Cell::new(true),
+            page_cache: Cell::new(true),
             config,
         };
         Client(Rc::new(inner))
@@ -187,9 +188,17 @@ impl Inner {
                     Opcode::OstSync,
                     vec![encode_body(&batch), Bytes::new()],
                 ));
+                let restarted = weak.clone();
+                remote.on_recovery(Rc::new(move || {
+                    if let Some(inner) = restarted.upgrade() {
+                        inner.grants.doubt_pages();
+                    }
+                    Vec::new()
+                }));
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = weak.upgrade() {
                         inner.forget_sizes();
+                        inner.grants.doubt_pages();
                     }
                 }));
             }

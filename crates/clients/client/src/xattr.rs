@@ -152,7 +152,9 @@ impl Inner {
     ) -> Result<Stat> {
         let fid = Fid::from(body.fid);
         let call = self.call(ctx, Opcode::MdtSetxattr, &body).name(name).buf(value);
-        let done = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
+        let is_layout = name.starts_with(LOV);
+        let scope = if is_layout { Scope::shape(fid) } else { Scope::attrs(fid) };
+        let done = self.change(scope, mdt_of(fid), call).await;
         done.map(|(stat, _)| stat).map_err(|error| error.about(fid))
     }
 }

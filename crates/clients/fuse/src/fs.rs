@@ -24,6 +24,7 @@ use crate::jobid::{Jobids, Proc};
 use crate::limits::KILL_POLL;
 use crate::nodes::{Generations, Nodes};
 use crate::op::Xattrs;
+use crate::pages::Pages;
 use crate::tally::Tally;
 use crate::{Bugs, news};
 
@@ -31,6 +32,7 @@ pub(crate) struct Fs {
     pub(crate) env: Env,
     pub(crate) client: Client,
     pub(crate) nodes: RefCell<Nodes>,
+    pub(crate) pages: RefCell<Pages>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
@@ -41,7 +43,7 @@ pub(crate) struct Fs {
     pub(crate) sent_back: RefCell<BTreeSet<u32>>,
     callers: RefCell<Callers>,
     jobids: Rc<Jobids>,
-    capabilities: Cell<u64>,
+    pub(crate) capabilities: Cell<u64>,
     /// Security labels are kept.
     seclabel: bool,
     pub(crate) ino: convert::Ino,
@@ -89,6 +91,7 @@ impl Fs {
             env: env.clone(),
             client,
             nodes: RefCell::new(Nodes::new()),
+            pages: RefCell::default(),
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
             locked: RefCell::default(),
@@ -151,8 +154,7 @@ impl Fs {
         Xattrs { acls, labels: self.seclabel }
     }
 
-    /// How files are opened: direct, so that no page is believed; through the page cache, which the
-    /// kernel checks and drops at each open, where it could not map a file otherwise.
+    /// How files are opened whose data may not be kept.
     pub(crate) fn open_out(&self, fh: u64) -> abi::OpenOut {
         let direct = self.capabilities.get() & cap::DIRECT_IO_ALLOW_MMAP != 0;
         let open_flags =
@@ -170,6 +172,9 @@ impl Fs {
         let changes = news::changed_dirs(&header, &op);
         let names = news::changed_names(&header, &op);
         self.note_doubts(&header, &op);
+        if matches!(op, Op::Read(_)) {
+            self.pages.borrow_mut().read(header.nodeid);
+        }
         let mut work = pin!(self.perform(&header, op));
         let killed = async {
             self.killed(&header, &replier).await;
@@ -198,6 +203,7 @@ impl Fs {
                 self.doubt_names(names);
             }
         }
+        self.drop_late();
     }
 
     /// Completes when the caller has been killed and waits only for us.
@@ -224,6 +230,7 @@ impl Fs {
     /// Closes a file's handle; handles of directories have numbers of their own.
     async fn close(&self, fh: u64) {
         let file = self.files.borrow_mut().remove(fh);
+        self.closed(fh);
         if let Some(file) = file
             && let Err(error) = file.close().await
         {
@@ -326,6 +333,9 @@ impl Handler for Fs {
 
     fn forget(&self, nodeid: u64, nlookup: u64) {
         self.nodes.borrow_mut().forget(nodeid, nlookup);
+        if self.nodes.borrow().get(nodeid).is_none() {
+            self.pages.borrow_mut().forget(nodeid);
+        }
     }
 }
 

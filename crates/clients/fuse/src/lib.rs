@@ -7,11 +7,12 @@
 //!                          | appends  long appends, which come in pieces
 //!                          | callers  supplementary groups
 //!                          | jobid    labels of the callers' jobs
+//!                          | pages    data that the kernel keeps
 //! ```
 //!
 //! - The kernel caches names and attributes only under grants of the MDT. A grant ends by time, or
-//!   the MDT calls it back. The kernel caches no data, because files are opened for direct I/O. A
-//!   change by another client waits until the grants that it affects have ended. So the next call
+//!   the MDT calls it back. It caches data of files that no client has open for writing (`pages`).
+//!   A change by another client waits until the grants that it affects have ended. So the next call
 //!   on any client sees a completed change.
 //! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by
 //!   the servers.
@@ -36,6 +37,7 @@ mod names;
 mod news;
 mod nodes;
 mod op;
+mod pages;
 mod recall;
 mod tally;
 mod tell;
@@ -51,6 +53,8 @@ planted::bugs! {
         keep_called_back,
         /// What is called back is acknowledged though the kernel may believe it for a moment.
         acknowledge_early,
+        /// Pages are kept and read after the right to keep them was called back.
+        keep_pages,
     }
 }
 

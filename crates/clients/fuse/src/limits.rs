@@ -26,6 +26,13 @@ const _: () = assert!(GUARDED_MAX.0 <= client::limits::KERNEL_BELIEF_MAX.0);
 /// that lists a directory then looks at its files.
 pub(crate) const FRESH_LEAST: Span = Span::secs(1);
 
+/// How long a recall waits for pages that READs keep locked, as those of an OST that is away do.
+pub(crate) const PAGES_WAIT: Span = Span::secs(1);
+
+/// How old a page in doubt gets that a mapping or `sendfile` uses: the kernel asks for nothing
+/// before.
+pub(crate) const PAGES_LATE: Span = Span::millis(20);
+
 /// Names of one file that it may believe for so long; further ones are believed for a moment.
 pub(crate) const NAMES_MAX: usize = 8;
 

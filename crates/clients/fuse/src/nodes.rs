@@ -155,7 +155,7 @@ impl Nodes {
         self.get(id).map(|node| node.fid).or_else(|| origin(id))
     }
 
-    fn id_of(&self, fid: Fid) -> Option<u64> {
+    pub(crate) fn id_of(&self, fid: Fid) -> Option<u64> {
         derived(fid).or_else(|| self.by_fid.get(&fid).copied())
     }
 

@@ -30,6 +30,20 @@ impl client::Kernel for Told {
         self.0.upgrade()?.forget_told(fid, names)
     }
 
+    fn drop_pages(&self, fid: Fid) -> Option<LocalFuture<'static, ()>> {
+        self.0.upgrade()?.give_up_pages(fid)
+    }
+
+    fn drop_all_pages(&self, mdt: Option<u32>) {
+        if let Some(fs) = self.0.upgrade() {
+            fs.doubt_all_pages(mdt);
+        }
+    }
+
+    fn keeps_pages(&self) -> bool {
+        self.0.upgrade().is_some_and(|fs| fs.may_keep_pages())
+    }
+
     fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
         self.0.upgrade()?.forget_all_told()
     }

@@ -72,7 +72,7 @@ impl Fs {
     /// For how long the kernel may believe the attributes, which it is about to be told.
     pub(crate) fn believe_attr(&self, glance: &Glance, guard: Guard) -> Valid {
         let fid = glance.attr.fid();
-        let valid = match glance.size_known {
+        let valid = match glance.size_known && !self.must_ask(fid, guard) {
             true => self.believe(fid, self.uncalled(glance.lease).attrs, guard),
             false => Valid::default(),
         };

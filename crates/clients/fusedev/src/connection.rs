@@ -27,6 +27,7 @@ use crate::notifier::Notifier;
 use crate::op::{DecodeError, Op, decode};
 use crate::origin::Origin;
 use crate::pool::Pool;
+use crate::readahead;
 use crate::reply::Body;
 use crate::request::{InFlight, Replier, Request};
 use crate::uring::{self, Affinity, Follow, Ring, Turn};
@@ -152,6 +153,7 @@ impl Connection {
         while devices.len() < options.clones {
             devices.push(Rc::new(devices[0].clone_of()?));
         }
+        readahead::set(options);
         Ok(Connection {
             devices,
             mountpoint: options.mountpoint.clone(),

@@ -38,6 +38,7 @@ mod offer;
 mod op;
 mod origin;
 mod pool;
+mod readahead;
 mod reply;
 mod request;
 mod request_size;

@@ -16,7 +16,7 @@ use zerocopy::IntoBytes;
 use crate::abi;
 use crate::connection::InitInfo;
 use crate::device::Device;
-use crate::teller::Tellers;
+use crate::teller::{Tellers, Told};
 
 /// Whoever plays the kernel.
 pub trait Hears {
@@ -26,6 +26,14 @@ pub trait Hears {
     /// # Errors
     /// NotFound: it does not know the inode.
     fn inval_inode(&self, nodeid: u64, offset: i64, len: i64) -> io::Result<()>;
+
+    /// All pages of `nodeid`, and its attributes.
+    ///
+    /// # Errors
+    /// NotFound: it does not know the inode.
+    fn drop_pages(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+        Box::pin(std::future::ready(self.inval_inode(nodeid, 0, 0)))
+    }
 
     /// A name in `parent`.
     ///
@@ -62,6 +70,8 @@ struct Aside {
     device: Rc<Device>,
     /// `None`: names cannot be told.
     tellers: Option<Tellers>,
+    /// Of pages, which do not wait behind names.
+    droppers: Option<Tellers>,
     /// Names may be told all at once.
     epoch: bool,
 }
@@ -74,21 +84,23 @@ impl Notifier {
     }
 
     pub(crate) fn of_device(device: &Rc<Device>, info: InitInfo) -> Notifier {
-        let tellers = match info.tells_names() {
+        let threads = || match info.tells_names() {
             true => device.clone_of().and_then(Tellers::new),
             false => Err(io::Error::other("requests come over io_uring")),
         };
-        let tellers = tellers
+        let both = threads().and_then(|tellers| Ok((tellers, threads()?)));
+        let both = both
             .inspect_err(
                 |error| tracing::info!(%error, "the kernel keeps names until their time is over"),
             )
             .ok();
+        let (tellers, droppers) = both.unzip();
         let epoch = info.minor >= abi::EPOCH_MINOR;
-        let aside = Aside { device: device.clone(), tellers, epoch };
+        let aside = Aside { device: device.clone(), tellers, droppers, epoch };
         Notifier { to: Kernel::Device(Rc::new(aside)) }
     }
 
-    /// Whether [`Notifier::inval_entries`] does anything.
+    /// Whether [`Notifier::inval_entries`] and [`Notifier::drop_pages`] do anything.
     #[must_use]
     pub fn tells_names(&self) -> bool {
         match &self.to {
@@ -138,13 +150,31 @@ impl Notifier {
             }
             Kernel::Device(aside) => {
                 let count = names.len();
-                let names = names.iter().map(|(parent, name)| (*parent, name.to_vec())).collect();
+                let name = |(parent, name): &Name| Told::Name(*parent, name.to_vec());
+                let names = names.iter().map(name).collect();
                 let told = aside.tellers.as_ref().map(|tellers| tellers.tell(names));
                 Box::pin(async move {
                     let kind = io::ErrorKind::Unsupported;
                     let failed = || (0..count).map(|_| Err(kind.into())).collect();
                     let Some(told) = told else { return failed() };
                     told.await.unwrap_or_else(|_ended| failed())
+                })
+            }
+        }
+    }
+
+    /// Drops all pages of a node, with its attributes. Waits for READs of the pages that are under
+    /// way; dropped, the notification goes on.
+    pub fn drop_pages(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+        match &self.to {
+            Kernel::Direct(kernel) => kernel.drop_pages(nodeid),
+            Kernel::Device(aside) => {
+                let told = aside.droppers.as_ref();
+                let told = told.map(|droppers| droppers.tell(vec![Told::Pages(nodeid)]));
+                Box::pin(async move {
+                    let failed = || io::Error::from(io::ErrorKind::Unsupported);
+                    let mut outcomes = told.ok_or_else(failed)?.await.map_err(|_ended| failed())?;
+                    outcomes.pop().unwrap_or_else(|| Err(failed()))
                 })
             }
         }

@@ -1,4 +1,5 @@
-//! Threads that notify the kernel about names. Such a notification may wait for a directory's lock.
+//! Threads that notify the kernel about names and pages. Such a notification may wait for a
+//! directory's lock, or for READs of the pages.
 //!
 //! ```text
 //!  executor --jobs--> a teller (its own descriptors: only a clone of the device)
@@ -31,9 +32,16 @@ const TELLERS_MAX: usize = 16;
 /// What became of each name of a job.
 pub(crate) type Outcomes = Vec<io::Result<()>>;
 
+/// What the kernel is to forget.
+pub(crate) enum Told {
+    /// A name in the directory with this node id.
+    Name(u64, Vec<u8>),
+    /// All pages of a node.
+    Pages(u64),
+}
+
 struct Job {
-    /// Each with the node id of its directory.
-    names: Vec<(u64, Vec<u8>)>,
+    names: Vec<Told>,
     done: oneshot::Sender<Outcomes>,
 }
 
@@ -70,8 +78,8 @@ impl Tellers {
         Ok(Tellers { device, jobs, queue, relay, pending, tellers })
     }
 
-    /// Tells the kernel to forget names, in this order; also where nobody awaits the outcome.
-    pub(crate) fn tell(&self, names: Vec<(u64, Vec<u8>)>) -> oneshot::Receiver<Outcomes> {
+    /// Tells the kernel to forget these, in this order; also where nobody awaits the outcome.
+    pub(crate) fn tell(&self, names: Vec<Told>) -> oneshot::Receiver<Outcomes> {
         let (done, outcomes) = oneshot::channel();
         let pending = self.pending.fetch_add(1, Ordering::Relaxed) + 1;
         let tellers = self.tellers.get();
@@ -123,13 +131,20 @@ fn work(fd: RawFd, queue: &Queue, relay: &Relay, pending: &AtomicUsize) {
     loop {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(Job { names, done }) = job else { return };
-        let outcomes = names.iter().map(|(parent, name)| forget(&device, *parent, name)).collect();
+        let outcomes = names.iter().map(|told| forget(&device, told)).collect();
         pending.fetch_sub(1, Ordering::Relaxed);
         let _ = relay.send((done, outcomes)); // the mount may be gone
     }
 }
 
-fn forget(device: &Device, parent: u64, name: &[u8]) -> io::Result<()> {
+fn forget(device: &Device, told: &Told) -> io::Result<()> {
+    let (parent, name) = match told {
+        Told::Name(parent, name) => (*parent, name),
+        Told::Pages(ino) => {
+            let out = abi::NotifyInvalInodeOut { ino: *ino, off: 0, len: 0 };
+            return device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()]);
+        }
+    };
     let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
     let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
     device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])

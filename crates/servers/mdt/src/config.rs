@@ -150,6 +150,8 @@ planted::bugs! {
         ignore_leases,
         /// A change does not wait until others have given up what is called back.
         ignore_recalls,
+        /// An open for writing leaves other clients what they keep of the file's data.
+        forget_cached_data,
         /// A link does not wait for what other clients believe of its directory.
         link_passes_leases,
         /// Object ids that a restart burnt are not swept: objects of lost creates leak.

@@ -158,7 +158,7 @@ impl Engine {
         }
         let stands_against = match caller.replay {
             true => Ok(None),
-            false => self.check_others(&mut guard, row, caller, &tx),
+            false => self.check_others(&mut guard, row, caller, &tx, answer.fid()),
         };
         if !matches!(stands_against, Ok(None)) {
             (guard.files, guard.objects) = drawn_before; // it draws again
@@ -194,6 +194,7 @@ impl Engine {
         row: &Row,
         caller: &Caller<'_>,
         tx: &Tx<'_>,
+        told: Option<Fid>,
     ) -> Decided<Option<Attempted>> {
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
@@ -218,7 +219,8 @@ impl Engine {
         {
             return Ok(None);
         }
-        let is_free = lease::check(&row.leases, caller, tx, &mut state.grants)?;
+        let told = (told.filter(|fid| tx.is_here(*fid)), !self.config.bugs.forget_cached_data());
+        let is_free = lease::check(&row.leases, caller, tx, told, &mut state.grants)?;
         Ok((!is_free && !self.config.bugs.ignore_recalls()).then_some(Attempted::Parked))
     }
 

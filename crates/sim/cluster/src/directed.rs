@@ -9,7 +9,7 @@
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **layouts**, **migrations**, **on_open**, **matrix**: see the modules.
+//!   **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
 
 mod damaged;
 mod dead;
@@ -23,6 +23,7 @@ mod lost;
 mod matrix;
 mod migrations;
 mod on_open;
+mod pages;
 mod told;
 
 use std::cell::RefCell;
@@ -73,6 +74,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
         Script::OnOpen => stage.on_open(),
+        Script::Pages => stage.pages(),
         Script::Matrix => stage.matrix(seed),
     };
     Report {

@@ -75,6 +75,7 @@ planted! {
     mdt.replay_draws_new_time in kills;
     mdt.ignore_leases in leases;
     mdt.ignore_recalls in kernel;
+    mdt.forget_cached_data in pages;
     mdt.link_passes_leases in shared;
     mdt.skip_fence in fence;
     mdt.sweep_orphans_early in kills;
@@ -112,6 +113,7 @@ planted! {
     fuse.believe_whole_leases in kernel;
     fuse.keep_called_back in kernel;
     fuse.acknowledge_early in kernel;
+    fuse.keep_pages in pages;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);

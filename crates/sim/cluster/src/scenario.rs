@@ -40,6 +40,8 @@ pub enum Script {
     Migrations,
     /// A small file is overwritten while others have bytes of it that came with their opens.
     OnOpen,
+    /// A file is overwritten while kernels keep its pages.
+    Pages,
     /// An MDT dies at every point of an operation of several MDTs.
     Matrix,
 }
@@ -309,6 +311,13 @@ impl Scenario {
         Scenario { name: "on_open", script, dom, granted, ..Scenario::calm() }
     }
 
+    /// Pages that kernels keep, of a file that is overwritten.
+    #[must_use]
+    pub fn pages() -> Scenario {
+        let script = Some(Script::Pages);
+        Scenario { name: "pages", script, granted: Granted::Recall, ..Scenario::calm() }
+    }
+
     /// Clients that believe for a moment what others change.
     #[must_use]
     pub fn leases() -> Scenario {
@@ -394,7 +403,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 27] = [
+    pub const NAMES: [&str; 28] = [
         "calm",
         "storm",
         "kills",
@@ -419,6 +428,7 @@ impl Scenario {
         "layouts",
         "migrations",
         "on_open",
+        "pages",
         "mdts",
         "forest",
         "matrix",
@@ -451,6 +461,7 @@ impl Scenario {
             "layouts" => Scenario::layouts(),
             "migrations" => Scenario::migrations(),
             "on_open" => Scenario::on_open(),
+            "pages" => Scenario::pages(),
             "mdts" => Scenario::mdts(),
             "forest" => Scenario::forest(),
             "matrix" => Scenario::matrix(),

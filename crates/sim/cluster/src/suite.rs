@@ -34,6 +34,7 @@ const FIXED: &[(&str, u64)] = &[
     ("layouts", 40),
     ("migrations", 40),
     ("on_open", 40),
+    ("pages", 40),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

@@ -151,6 +151,11 @@ fn bytes_that_came_with_an_open_are_never_older_than_an_answered_write() {
 }
 
 #[test]
+fn a_page_that_a_kernel_keeps_is_never_older_than_an_answered_write() {
+    run_seeds(&Scenario::pages());
+}
+
+#[test]
 fn late_writes_of_a_client_that_was_given_up_change_nothing() {
     run_seeds(&Scenario::fence());
 }

@@ -6,8 +6,9 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fusedev::abi;
-use tokio::sync::RwLock;
+use tokio::sync::{Mutex, RwLock};
 use types::{Instant, Span};
 
 use crate::NameKey;
@@ -27,6 +28,8 @@ pub(crate) struct Node {
     version: Cell<u64>,
     /// The access list is kept, or that there is none.
     has_acl: Cell<bool>,
+    /// The only page of a file, where it is read. Locked while its READ is under way.
+    pub(crate) page: Arc<Mutex<Option<Bytes>>>,
 }
 
 /// A name that stands for a file.
@@ -82,6 +85,7 @@ impl Cache {
             until: Cell::new(0),
             version: Cell::new(0),
             has_acl: Cell::new(false),
+            page: Arc::default(),
         };
         let nodes = BTreeMap::from([(abi::ROOT_ID, Rc::new(root))]);
         Cache {
@@ -210,6 +214,7 @@ impl Cache {
                 until: Cell::new(0),
                 version: Cell::new(0),
                 has_acl: Cell::new(false),
+                page: Arc::default(),
             })
         };
         let node = self.nodes.entry(out.nodeid).or_insert_with(fresh).clone();
@@ -282,6 +287,15 @@ impl Cache {
         }
         if let Some(new) = new.filter(|_| exchange) {
             self.put(from.0, from.1, &new.node, (new.until.get(), new.epoch));
+        }
+    }
+
+    /// Drops some pages that nothing has locked.
+    pub(crate) fn drop_pages(&self, mut chosen: impl FnMut() -> bool) {
+        for node in self.nodes.values().filter(|_| chosen()) {
+            if let Ok(mut page) = node.page.try_lock() {
+                *page = None;
+            }
         }
     }
 

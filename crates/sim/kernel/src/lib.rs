@@ -25,12 +25,15 @@
 //!   waits for the directory's lock; from Linux 6.19 on it looks for the name first. A new epoch
 //!   makes all names old, also those whose answers are under way.
 //!
-//! Not modelled: pages (files are opened for direct I/O), permissions by ACLs, symbolic links,
-//! negative names (the handler returns none).
+//! - Files that are opened through the page cache have one page (`pages.rs`).
+//!
+//! Not modelled: mappings, permissions by ACLs, symbolic links, negative names (the handler returns
+//! none).
 
 mod cache;
 mod calls;
 mod listing;
+mod pages;
 mod told;
 mod walk;
 
@@ -50,6 +53,7 @@ use told::Ear;
 
 pub use calls::{Found, Stat};
 pub use listing::Listed;
+pub use pages::Open;
 
 /// Who calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +213,7 @@ impl Kernel {
     pub fn shrink(&self) {
         let chance = |of: &mut Rng| of.chance(300_000);
         self.0.cache.borrow_mut().drop_names(|| chance(&mut self.0.rng.borrow_mut()));
+        self.0.cache.borrow().drop_pages(|| chance(&mut self.0.rng.borrow_mut()));
         let evicted = self.0.cache.borrow_mut().evict();
         for (nodeid, looks) in evicted {
             self.0.device.forget(nodeid, looks);

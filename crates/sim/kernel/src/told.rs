@@ -19,8 +19,23 @@ pub(crate) struct Ear {
 
 impl Hears for Ear {
     fn inval_inode(&self, nodeid: u64, offset: i64, _: i64) -> io::Result<()> {
-        assert!(offset < 0, "files have no pages here");
+        assert!(offset < 0, "whole files lose their pages");
         self.cache.borrow_mut().invalidate(nodeid)
+    }
+
+    /// `fuse_reverse_inval_inode` with a range. Goes on although nobody waits for it any more.
+    fn drop_pages(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+        let (done, outcome) = oneshot::channel();
+        let cache = self.cache.clone();
+        self.env.spawn("inval pages", async move {
+            let node = cache.borrow().node(nodeid);
+            let heard = cache.borrow_mut().invalidate(nodeid);
+            if let Some(node) = node {
+                *node.page.clone().lock_owned().await = None;
+            }
+            drop(done.send(heard));
+        });
+        Box::pin(async move { outcome.await.map_err(io::Error::other)? })
     }
 
     /// Goes on although nobody waits for it any more, as the thread does that tells it.

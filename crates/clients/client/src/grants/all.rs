@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  MDT of the directory --> the name stands for this file (LOOKUP)   \
-//!  MDT of the file      --> attributes, bytes                         +-- what the kernel is told
+//!  MDT of the file      --> attributes, bytes, data (CACHE)           +-- what the kernel is told
 //! ```
 //!
 //! A change goes to one MDT, and its effects are counted in the cache of that MDT. What it changes
@@ -48,7 +48,7 @@ impl Shared {
 
 /// The grants of one client.
 pub(crate) struct AllGrants {
-    env: Env,
+    pub(super) env: Env,
     bugs: Bugs,
     shared: Rc<Shared>,
     by_mdt: RefCell<BTreeMap<u32, Rc<Grants>>>,
@@ -66,7 +66,7 @@ impl AllGrants {
         if let Some(grants) = by_mdt.get(&mdt) {
             return grants.clone();
         }
-        let grants = Grants::new(&self.env, self.bugs, &self.shared);
+        let grants = Grants::new(&self.env, self.bugs, mdt, &self.shared);
         if by_mdt.len() < MDTS_MAX {
             by_mdt.insert(mdt, grants.clone());
         }
@@ -94,6 +94,11 @@ impl AllGrants {
     /// Whether somebody keeps what was told.
     pub(crate) fn has_kernel(&self) -> bool {
         self.shared.kernel().is_some()
+    }
+
+    /// Who keeps what is told, where there is one.
+    pub(super) fn kernel(&self) -> Option<Rc<dyn Kernel>> {
+        self.shared.kernel()
     }
 
     /// A kernel has moved a name of this file to a directory of another MDT, which grants it by

@@ -16,6 +16,7 @@ use ldlm::grants::{Bits, ChangeId, Question, Want};
 use types::{Fid, Instant, Transno};
 
 use super::names::hash_of;
+use super::pages::DATA;
 use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::inode::Stat;
@@ -65,9 +66,27 @@ impl Scope {
         self
     }
 
-    /// A file is opened, and perhaps cut.
+    /// A file is opened for reading: nothing changes but that it is open.
     pub(crate) fn open() -> Scope {
-        Scope::of(&[], Bits::UPDATE)
+        Scope::of(&[], Bits::empty())
+    }
+
+    /// A file is opened so that its data may change, and perhaps cut.
+    pub(crate) fn open_to_change(fid: Fid) -> Scope {
+        let wants = vec![Want { fid, bits: DATA }];
+        Scope { wants, ..Scope::of(&[], Bits::UPDATE | DATA) }
+    }
+
+    /// The file that a name stands for may be opened so that its data may change.
+    pub(crate) fn or_changed(mut self) -> Scope {
+        self.told |= DATA;
+        self
+    }
+
+    /// Size and place of a file's data, with its attributes.
+    pub(crate) fn shape(fid: Fid) -> Scope {
+        let bits = NAMED | DATA;
+        Scope { wants: vec![Want { fid, bits }], ..Scope::of(&[], bits) }
     }
 
     /// A name comes.

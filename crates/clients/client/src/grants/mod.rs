@@ -18,6 +18,7 @@ mod change;
 mod listings;
 mod names;
 mod opened;
+mod pages;
 mod recall;
 mod shown;
 mod values;
@@ -196,7 +197,9 @@ impl Known {
         let mut take = |gift: Gift, bits: Bits| {
             self.take(question, &stat.attr, (gift, bits), stat.grant, stat.as_of, now)
         };
-        take(stat.lease, ATTRS) | take(stat.name_lease, Bits::LOOKUP)
+        take(stat.lease, ATTRS)
+            | take(stat.name_lease, Bits::LOOKUP)
+            | take(stat.data_gift(), Bits::CACHE)
     }
 
     /// How long an answer holds of which `newer` was taken.
@@ -383,19 +386,22 @@ pub(crate) struct Grants {
     env: Env,
     bugs: Bugs,
     known: RefCell<Known>,
+    /// Index of the MDT.
+    index: u32,
     /// Whose session they are of.
     mdt: RefCell<Weak<Remote>>,
     shared: Rc<all::Shared>,
 }
 
 impl Grants {
-    fn new(env: &Env, bugs: Bugs, shared: &Rc<all::Shared>) -> Rc<Grants> {
+    fn new(env: &Env, bugs: Bugs, index: u32, shared: &Rc<all::Shared>) -> Rc<Grants> {
         let mut known = Known { recalls: shared.recalls.clone(), ..Known::default() };
         known.set_lru(shared.lru.get(), env.now());
         Rc::new(Grants {
             env: env.clone(),
             bugs,
             known: RefCell::new(known),
+            index,
             mdt: RefCell::default(),
             shared: shared.clone(),
         })
@@ -404,7 +410,7 @@ impl Grants {
     /// The MDT was started again or has ended the session.
     pub(crate) fn forget(&self) -> Option<LocalFuture<'static, ()>> {
         self.known.borrow_mut().forget(self.env.now());
-        self.shared.kernel()?.forget_all()
+        self.kernel_forgets_all()
     }
 
     /// Something is being asked.

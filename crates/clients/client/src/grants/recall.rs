@@ -19,21 +19,35 @@ use wire::Opcode;
 use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
 use wire::grants::{self, Callback, VECTOR_MAX};
 
-use super::{Grants, Known, Lease};
+use super::pages::DATA;
+use super::{Grants, Known, Lease, NAMED};
 use crate::client::{Client, Inner};
 
 /// So many grants are given back with one request.
 const SHED_AT: usize = 512;
 
 /// Completes when a kernel has forgotten a file.
-type Forgetting = LocalFuture<'static, ()>;
+pub(super) type Forgetting = LocalFuture<'static, ()>;
 
 /// Who keeps what a mount was told of files.
 pub trait Kernel {
     /// It is to believe no attributes of a file any more, nor that its `names` stand for it.
     /// Nothing: it does not. Else it does not once the future has completed.
     fn forget(&self, fid: Fid, names: bool) -> Option<Forgetting>;
-    /// The same of all files, but for what it believes for 50 ms at most.
+    /// It is to keep no data of a file any more. Nothing: it keeps none. Else it keeps none once
+    /// the future has completed.
+    fn drop_pages(&self, _: Fid) -> Option<Forgetting> {
+        None
+    }
+    /// The same of all files, or of those that one MDT has, in the background: it uses none without
+    /// a question from now on.
+    fn drop_all_pages(&self, _mdt: Option<u32>) {}
+    /// Whether it can keep data of files and be told to drop it.
+    fn keeps_pages(&self) -> bool {
+        false
+    }
+    /// [`Kernel::forget`] of all files, but for what it believes for 50 ms at most. It may keep
+    /// their data.
     fn forget_all(&self) -> Option<Forgetting>;
 }
 
@@ -52,6 +66,7 @@ impl Grants {
             if known.lapses != lease.lapses {
                 known.lapses = lease.lapses;
                 known.lapse();
+                self.doubt_pages();
             }
             if known.cache.voided(Number(lease.floor)) {
                 known.recalls.count();
@@ -67,7 +82,14 @@ impl Grants {
     /// completed.
     pub(crate) fn voided(&self) -> Option<Forgetting> {
         drop(self.known());
-        self.shared.kernel()?.forget_all()
+        self.kernel_forgets_all()
+    }
+
+    /// The kernel is to forget all files, and the data of those that this MDT has.
+    pub(super) fn kernel_forgets_all(&self) -> Option<Forgetting> {
+        let kernel = self.shared.kernel()?;
+        kernel.drop_all_pages(Some(self.index));
+        kernel.forget_all()
     }
 
     /// The MDT asks for grants back. Returns what is given up already; of the others
@@ -103,8 +125,18 @@ impl Grants {
 
     /// The kernel is to forget a file; nothing where it has.
     fn forgets(&self, notify: Notify) -> Option<Forgetting> {
+        let has = |bits| notify.bits.intersects(bits);
+        let kernel = self.shared.kernel()?;
+        let pages = has(DATA).then(|| kernel.drop_pages(notify.fid)).flatten();
         let fid = self.shared.shown(notify.fid);
-        self.shared.kernel()?.forget(fid, notify.bits.contains(Bits::LOOKUP))
+        let rest = has(NAMED).then(|| kernel.forget(fid, has(Bits::LOOKUP))).flatten();
+        match (pages, rest) {
+            (Some(pages), Some(rest)) => Some(Box::pin(async move {
+                pages.await;
+                rest.await;
+            })),
+            (pages, rest) => pages.or(rest),
+        }
     }
 
     /// The kernel has forgotten what it could not forget at once.

@@ -43,6 +43,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         as_of: Transno(as_of),
         lease: LEASED,
         name_lease: LEASED,
+        is_cached: false,
         grant: next_number(),
         layout: None,
         epoch: 0,
@@ -281,6 +282,37 @@ fn bytes_without_a_grant_or_of_another_length_are_not_kept() {
     }
 }
 
+#[test]
+fn data_may_be_kept_until_this_client_opens_it_for_writing_or_cuts_it() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let keeps = |known: &mut Known| known.cached_since(FILE, at(2)).is_some();
+    let cached = |version: u64| Stat { is_cached: true, ..opened(version) };
+    let give = |known: &mut Known, version: u64| {
+        let change = begin(known, Scope::open());
+        open(known, &change, &cached(version));
+        keeps(known)
+    };
+    assert!(give(&mut known, 1));
+    let scopes: [fn() -> Scope; 3] = [
+        || Scope::open_to_change(FILE),
+        || Scope::entry(D, b"f").or_changed(),
+        || Scope::shape(FILE),
+    ];
+    for (version, scope) in (1..).map(|round| 2 * round).zip(scopes) {
+        let change = begin(&mut known, scope());
+        end(&mut known, &change, &Stat { lease: Gift::None, ..stat(file(version), version) });
+        assert!(!keeps(&mut known));
+        let old = begin(&mut known, Scope::open());
+        open(&mut known, &old, &cached(version - 1));
+        assert!(!keeps(&mut known), "an answer of before the change");
+        assert!(give(&mut known, version + 1));
+    }
+    let change = begin(&mut known, Scope::attrs(FILE));
+    end(&mut known, &change, &stat(file(20), 20));
+    assert!(keeps(&mut known), "its mode is no data");
+}
+
 /// A client with its directory [`D`] known.
 fn grants(env: &Env) -> Rc<Grants> {
     of_first(&AllGrants::new(env, Bugs::default(), &Rc::default()))
@@ -296,6 +328,44 @@ fn of_first(all: &AllGrants) -> Rc<Grants> {
 fn in_time(test: impl FnOnce(&Env)) {
     let sim = Sim::new(1, SimConfig::default());
     test(&sim.node("client", types::Nid::tcp(std::net::Ipv4Addr::LOCALHOST)).env());
+}
+
+/// A kernel that drops data: of which MDTs.
+#[derive(Default)]
+struct Keeper(RefCell<Vec<Option<u32>>>);
+
+impl Kernel for Keeper {
+    fn forget(&self, _: Fid, _: bool) -> Option<LocalFuture<'static, ()>> {
+        None
+    }
+
+    fn drop_all_pages(&self, mdt: Option<u32>) {
+        self.0.borrow_mut().push(mdt);
+    }
+
+    fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
+        None
+    }
+}
+
+#[test]
+fn data_of_other_mdts_is_kept_when_one_restarts() {
+    in_time(|env| {
+        let all = AllGrants::new(env, Bugs::default(), &Rc::default());
+        let keeper = Rc::new(Keeper::default());
+        all.serve(keeper.clone());
+        let keeps = |mdt: u32| all.at(mdt).known().cached_since(FILE, env.now()).is_some();
+        for mdt in 0..2 {
+            let grants = all.at(mdt);
+            grants.known.borrow_mut().cache.leased(Span::secs(10), env.now() + Span::secs(10));
+            let lease = Gift::Called;
+            grants.asking().told(&Stat { is_cached: true, lease, ..stat(file(1), 1) });
+        }
+        assert!(keeps(0) && keeps(1));
+        assert!(all.at(1).forget().is_none());
+        assert!(keeps(0) && !keeps(1));
+        assert_eq!(*keeper.0.borrow(), [Some(1)]);
+    });
 }
 
 #[test]

@@ -177,7 +177,9 @@ impl Inner {
             ..SetattrReq::default()
         };
         let call = self.call(ctx, Opcode::MdtSetattr, &body);
-        let changed = self.change(Scope::attrs(fid), mdt_of(fid), call).await;
+        let is_cut = valid.contains(SetattrFlags::SIZE);
+        let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
+        let changed = self.change(scope, mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))
     }
 }

@@ -180,23 +180,31 @@ impl Inner {
     fn believed(&self, fid: Fid) -> Option<(Attr, Lease)> {
         let believed = self.grants.of(fid).believed(fid)?;
         let (attr, lease) = self.complete_known(believed)?;
-        self.is_whole(&attr).then_some((attr, lease))
+        Some((self.whole(attr)?, lease))
     }
 
     /// The same of the file that a name stands for. Only where a kernel has found that the caller
     /// may look names up there.
     fn named(&self, dir: Fid, name: &[u8]) -> Option<(Attr, Lease)> {
         let dir = self.known_holder(dir, name)?;
-        let named = self.complete_known(self.grants.named(dir, name)?)?;
-        let (attr, lease) = Some(named).filter(|(attr, _)| self.is_whole(attr))?;
+        let (attr, lease) = self.complete_known(self.grants.named(dir, name)?)?;
+        let attr = self.whole(attr)?;
         self.order.found(dir, name, attr.fid());
         Some((attr, lease))
     }
 
-    /// A file without a name goes with its last close, and of one that is open here the objects may
-    /// know better.
-    fn is_whole(&self, attr: &Attr) -> bool {
-        attr.is_dir() || attr.nlink > 0 && self.inodes.get(attr.fid()).is_none()
+    /// Attributes of a file as a caller sees them. A file without a name goes with its last close,
+    /// and of one that is open here for writing the objects may know better.
+    fn whole(&self, mut attr: Attr) -> Option<Attr> {
+        let inode = self.inodes.get(attr.fid());
+        let has_writers = inode.as_ref().is_some_and(|inode| inode.has_writers());
+        if !attr.is_dir() && (attr.nlink == 0 || has_writers) {
+            return None;
+        }
+        if let Some(inode) = inode {
+            inode.access.borrow().show(&mut attr);
+        }
+        Some(attr)
     }
 
     async fn look_up(

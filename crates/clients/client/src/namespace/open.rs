@@ -92,8 +92,9 @@ impl Client {
     async fn create_once(&self, ctx: &Ctx, make: &Make<'_>) -> Result<Opened> {
         let parent = self.0.holder(ctx, make.parent, make.name).await?;
         let call = self.0.create_call(ctx, &Make { parent, ..*make })?.keep(Keep::Open);
-        let place = Some((parent, make.name));
-        self.0.open_by(ctx, place, mdt_of(parent), call.into(), make.open_flags).await
+        let scope = Scope::entry(parent, make.name);
+        let scope = if changes(make.open_flags) { scope.or_changed() } else { scope };
+        self.0.open_by(ctx, scope, mdt_of(parent), call.into(), make.open_flags).await
     }
 
     /// The name leads to a file of another MDT, which opens it. If it has no such file, the name
@@ -159,7 +160,7 @@ impl Client {
         let make = || {
             let call = self.0.call(ctx, Opcode::MdtCreate, &body);
             let call = call.name(b"").name(b"").name(&record).keep(Keep::Open);
-            self.0.open_by(ctx, None, mdt_of(dir), call.into(), open_flags)
+            self.0.open_by(ctx, Scope::open(), mdt_of(dir), call.into(), open_flags)
         };
         let mut made = make().await;
         if made.as_ref().is_err_and(|error| error.errno() == Errno::ESTALE) {
@@ -183,11 +184,16 @@ impl Client {
                 fid: fid.into(),
                 open_flags,
                 room: self.0.room_on_open(fid, open_flags),
+                caches: u32::from(self.0.may_cache(open_flags)),
                 ..OpenReq::default()
             },
         );
         let call = call.keep(Keep::Open);
-        let opened = self.0.open_by(ctx, None, mdt_of(fid), call.into(), open_flags).await;
+        let scope = match changes(open_flags) {
+            true => Scope::open_to_change(fid),
+            false => Scope::open(),
+        };
+        let opened = self.0.open_by(ctx, scope, mdt_of(fid), call.into(), open_flags).await;
         opened.and_then(Opened::here).map_err(|error| error.about(fid))
     }
 }
@@ -210,19 +216,23 @@ impl Opened {
     }
 }
 
+/// Whether these flags open a file so that its data may change.
+fn changes(open_flags: u32) -> bool {
+    flags::can_write(open_flags) || open_flags & flags::O_TRUNC != 0
+}
+
 impl Inner {
     /// Sends an open and makes a handle of the answer. Runs to its end once begun: a handle whose
-    /// caller was interrupted is dropped, and so closed. `named_in`: where it may make a name.
+    /// caller was interrupted is dropped, and so closed.
     async fn open_by(
         self: &Rc<Self>,
         ctx: &Ctx,
-        named_in: Option<(Fid, &[u8])>,
+        scope: Scope,
         mdt: TargetId,
         call: Call,
         open_flags: u32,
     ) -> Result<Opened> {
         let (inner, ctx, stage) = (self.clone(), ctx.clone(), call.opcode.name());
-        let scope = named_in.map_or_else(Scope::open, |(dir, name)| Scope::entry(dir, name));
         self.run("open", async move {
             let dirs: Vec<Fid> = scope.named_in().collect();
             let changing = inner.grants.at(mdt.index).changing(scope);

@@ -9,6 +9,7 @@ use crate::convert;
 use crate::error::errno;
 use crate::fs::Fs;
 use crate::limits::CALLERS_MAX;
+use crate::pages::changes_data;
 use crate::tell::exact;
 
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
@@ -16,6 +17,9 @@ const O_TRUNC: u32 = libc::O_TRUNC as u32;
 impl Fs {
     pub(crate) async fn open(&self, header: &Header, args: abi::OpenIn) -> Reply {
         let fid = self.fid(header.nodeid)?;
+        if changes_data(args.flags) {
+            self.doubt_pages(header.nodeid);
+        }
         let file = self.client.open(&self.ctx(header, 0), fid, args.flags).await.map_err(errno)?;
         let fh = self.files.borrow_mut().insert(fid, file.clone());
         if args.flags & O_TRUNC != 0 {
@@ -24,7 +28,7 @@ impl Fs {
         if args.flags & O_TRUNC != 0 && args.open_flags & abi::OPEN_KILL_SUIDGID != 0 {
             Box::pin(self.drop_privileges(header, header.nodeid, &file)).await;
         }
-        Ok(Body::Open(self.open_out(fh)))
+        Ok(Body::Open(self.opened(header.nodeid, fid, fh, args.flags).await))
     }
 
     /// The kernel keeps the directory locked meanwhile, so no OST is asked. It sends this where it
@@ -41,7 +45,12 @@ impl Fs {
             self.sent_back.borrow_mut().insert(header.pid);
             return Err(Errno::ESTALE); // the handle is closed in the background
         }
-        let fh = self.files.borrow_mut().insert(glance.attr.fid(), file);
+        let fid = glance.attr.fid();
+        let known = self.nodes.borrow().id_of(fid).filter(|_| changes_data(flags));
+        if let Some(nodeid) = known {
+            self.doubt_pages(nodeid);
+        }
+        let fh = self.files.borrow_mut().insert(fid, file);
         let place = Some((header.nodeid, name));
         Ok(Body::Create(self.entry(&glance, place), self.open_out(fh)))
     }
@@ -81,6 +90,7 @@ impl Fs {
 
     pub(crate) async fn release(&self, header: &Header, args: abi::ReleaseIn) -> Reply {
         let file = self.files.borrow_mut().remove(args.fh).ok_or(Errno::EBADF)?;
+        self.closed(args.fh);
         let mut unlocked = Ok(());
         if args.release_flags & abi::RELEASE_FLOCK_UNLOCK != 0 {
             let unlock = self.unlock(header, file.fid(), LockKind::Flock, args.lock_owner);

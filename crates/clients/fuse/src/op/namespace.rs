@@ -44,6 +44,7 @@ impl Fs {
     /// Attributes of the node, through an open file where there is one.
     async fn look(&self, header: &Header, fh: Option<u64>) -> Result<Glance, Errno> {
         let fid = self.fid(header.nodeid)?;
+        self.freshen_pages(header.nodeid, fid).await?;
         let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
         match self.client.getattr_leased(&self.ctx(header, 0), fid, file.as_ref()).await {
             Err(error) if error.errno() == Errno::ESTALE => {
@@ -85,6 +86,7 @@ impl Fs {
         let file = if args.valid & abi::FATTR_FH != 0 { Some(self.file(args.fh)?) } else { None };
         let file = file.or_else(|| if set.size.is_none() { self.file_of(node.fid) } else { None });
         if set.size.is_some() {
+            self.doubt_pages(header.nodeid);
             self.appends.finish(node.fid).await;
         }
         let changed = self

@@ -106,6 +106,8 @@ pub struct Cache {
     /// Of questions up to this one nothing is taken.
     deaf: Question,
     directories: Directories,
+    /// How often data of a file could be kept anew.
+    keepings: u32,
     distrusted: FixedMap<Fid, Instant>,
 }
 
@@ -131,6 +133,7 @@ impl Cache {
             ghosts: VecDeque::new(),
             deaf: Question(0),
             directories: Directories::default(),
+            keepings: 0,
             distrusted: FixedMap::default(),
         }
     }
@@ -240,6 +243,11 @@ impl Cache {
         if newer.contains(Bits::LOOKUP) && (!was_named || !entry.lasting_names(now)) {
             entry.named = given.number;
         }
+        let was_cached = (entry.bits - entry.stale).contains(Bits::CACHE);
+        if newer.contains(Bits::CACHE) && !was_cached {
+            self.keepings = self.keepings.wrapping_add(1);
+            entry.cached = self.keepings;
+        }
         match given.kind {
             Kind::Recall => entry.join(given.bits, newer),
             Kind::Timed => entry.join_timed(newer, sent + TIMED, now),
@@ -332,6 +340,20 @@ impl Cache {
     #[must_use]
     pub fn named_since(&self, fid: Fid) -> Number {
         self.find(fid).map_or(Number(0), |place| self.slab.get(place).named)
+    }
+
+    /// Since when the data of a file may be kept without a break: another number after each break.
+    /// They are counted here, because a grant has no room for the number of a gift.
+    #[must_use]
+    pub fn cached_since(&self, fid: Fid) -> u32 {
+        self.find(fid).map_or(0, |place| self.slab.get(place).cached)
+    }
+
+    /// The kernel keeps nothing of a file later than this, whatever it was told before.
+    pub fn told_last(&mut self, fid: Fid, until: Instant) {
+        if let Some(place) = self.find(fid) {
+            self.slab.get_mut(place).told_until = until;
+        }
     }
 
     /// The kernel keeps an answer of the cache until then.

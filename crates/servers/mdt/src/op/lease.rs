@@ -15,7 +15,7 @@ use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
 use zerocopy::IntoBytes;
 
-use super::{Answer, AttrAnswer, Caller};
+use super::{Answer, AttrAnswer, Caller, caching};
 use crate::grants::{ATTRS, Gift, Grants};
 use crate::on_open;
 use crate::record::{INODE_HAS_ACL, Inode};
@@ -50,7 +50,7 @@ pub(crate) enum Scope {
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
     /// Opens a file. Grants its attributes until they are called back where its bytes may come
-    /// along, because these hold for as long.
+    /// along, because these hold for as long, and where its data may be kept.
     Opens,
 }
 
@@ -62,6 +62,8 @@ pub(crate) struct Plan {
     pub(crate) name_lease: Gift,
     /// Of a directory that comes along.
     pub(crate) dir: Option<(Fid, Gift)>,
+    /// Of the file's data.
+    caches: bool,
     /// Names all of them.
     pub(crate) number: u64,
     /// What happens to leases once the operation is applied.
@@ -78,6 +80,7 @@ pub(crate) fn plan(
     grants: &mut Grants,
 ) -> Plan {
     let mut plan = Plan::default();
+    let may_cache = caching::take_offer(answer);
     follow(scope, caller, answer, tx, &mut plan.effects);
     if caller.replay || caller.recovering {
         return plan;
@@ -88,10 +91,11 @@ pub(crate) fn plan(
     }
     if grants.calls_back() {
         plan_called(scope, &subject, caller, (answer, tx), grants, &mut plan);
+        plan.caches = may_cache && caching::give(caller, answer, grants);
     } else if !matches!(scope, Scope::Opens) {
         plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
-    if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() {
+    if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() || plan.caches {
         plan.number = grants.called.draw().0;
     }
     plan
@@ -113,7 +117,7 @@ impl Subject {
             Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(request))),
             Scope::Removes(parent) => (false, Some(parent(request))),
             Scope::Lists(dir) => (false, dir(request)),
-            Scope::Opens => (on_open::room(request) > 0, None),
+            Scope::Opens => (on_open::room(request) > 0 || caching::is_wanted(request), None),
             Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
         };
         Subject { tells, dir }
@@ -252,11 +256,12 @@ fn may_be_believed(attr: &Attr, has_acl: bool, made: bool) -> bool {
 /// Whether a change may be executed in this step: not where others hold grants on what it changes,
 /// or may do so since before this instance. False: it is parked until they have given them up.
 /// Timed ones are waited for; what is in the way is contended from then on, whatever becomes of
-/// the change.
+/// the change. `told`: the file that the answer tells of, and whether its data is taken too.
 pub(crate) fn check(
     scope: &Scope,
     caller: &Caller<'_>,
     tx: &Tx<'_>,
+    (told, is_data_taken): (Option<Fid>, bool),
     grants: &mut Grants,
 ) -> Decided<bool> {
     if let Scope::Sets(is_unseen) | Scope::Unseen(is_unseen) = scope
@@ -290,7 +295,13 @@ pub(crate) fn check(
     if let Some(end) = end {
         return Err(OpError::LeasedUntil(end));
     }
-    let wants = || wants(scope, caller.request, tx);
+    let wants = || {
+        let mut wants = wants(scope, caller.request, tx);
+        if is_data_taken {
+            caching::add_wants(caller.request, told, &mut wants);
+        }
+        wants
+    };
     Ok(match spreads {
         true => grants.begin_for_all(caller.change, wants, caller.heard, clock),
         false => grants.begin(caller.change, caller.session, wants, caller.heard, clock),

@@ -5,6 +5,7 @@
 //! Every operation is one transaction: a failure leaves nothing behind. A replay repeats what the
 //! first reply decided (FIDs, handles, layouts, times) and checks no permission again.
 
+mod caching;
 mod close;
 mod components;
 mod create;

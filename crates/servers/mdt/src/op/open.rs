@@ -33,6 +33,11 @@ pub(crate) fn wants_write(flags: u32) -> bool {
     flags & O_ACCMODE == O_WRONLY || flags & O_ACCMODE == O_RDWR
 }
 
+/// Whether these flags take all bytes away.
+pub(crate) fn cuts(flags: u32) -> bool {
+    flags & O_TRUNC != 0
+}
+
 /// Whether these flags open for reading alone, and not around the caches.
 pub(crate) fn only_reads(flags: u32) -> bool {
     !wants_write(flags) && flags & (O_TRUNC | O_DIRECT) == 0
@@ -91,8 +96,9 @@ impl Op<'_, '_> {
             if truncated == Truncated::Objects { None } else { prior },
         )?;
         let made = Disposition::CREATED.when(how.fresh);
+        let cached = Disposition::CACHE.when(self.may_be_cached(&inode));
         let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
-        self.full_answer(&inode, handle, made | cut)
+        self.full_answer(&inode, handle, made | cut | cached)
     }
 
     fn check_open(&mut self, inode: &Inode, flags: u32) -> Decided<()> {

@@ -2,14 +2,14 @@
 
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
-    AttrRep, CALLED_BACK, CloseReq, DirRep, FidReq, LinkReq, LookupReq, OpenReq, ReaddirRep,
-    ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CALLED_BACK, CloseReq, DirRep, Disposition, FidReq, LinkReq, LookupReq, OpenReq,
+    ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
 use crate::grants::SETTLING;
-use ldlm::grants::{Mode, Session, TIMED as LEASE};
+use ldlm::grants::{Bits, Mode, Session, TIMED as LEASE};
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -166,6 +166,34 @@ fn an_open_grants_attributes_only_where_the_bytes_of_the_file_may_come_along() {
     assert_eq!((open(&mut rig, 0, 0), open(&mut rig, 0, 9)), (0, CALLED_BACK));
     assert_eq!(open(&mut rig, O_RDWR, 9), 0);
     assert_eq!(open(&mut rig, 0, 9), 0, "its size is not known any more");
+}
+
+#[test]
+fn the_data_of_a_file_may_be_kept_while_it_is_open_for_reading_only() {
+    let mut rig = rig();
+    let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
+    pass(&rig, 60);
+    let open = |rig: &mut Rig, open_flags: u32, caches: u32| -> AttrRep {
+        let body = OpenReq { fid: fid.into(), open_flags, caches, ..OpenReq::default() };
+        rig.call(Opcode::MdtOpen, &body, &[]).expect("it is there").body()
+    };
+    let keeps = |rig: &mut Rig, open_flags: u32, caches: u32| {
+        open(rig, open_flags, caches).disposition.contains(Disposition::CACHE)
+    };
+    assert!(!keeps(&mut rig, 0, 1), "nothing is called back yet");
+    call_back(&rig);
+    let held = |rig: &Rig| rig.engine.state.borrow().grants.called.bits_of(Session(1), fid);
+    assert!(!keeps(&mut rig, 0, 0) && !held(&rig).contains(Bits::CACHE), "no kernel asks");
+    assert!(keeps(&mut rig, 0, 1) && held(&rig).contains(Bits::CACHE));
+    let (o_trunc, o_direct) = (0o1000, 0o40_000);
+    assert!(!keeps(&mut rig, o_direct, 1));
+    let writing = open(&mut rig, O_RDWR, 1);
+    assert!(!writing.disposition.contains(Disposition::CACHE));
+    assert!(!keeps(&mut rig, 0, 1), "a handle may write");
+    close(&mut rig, &writing);
+    assert!(keeps(&mut rig, 0, 1), "nothing was written");
+    open(&mut rig, o_trunc | O_RDWR, 1);
+    assert!(!keeps(&mut rig, 0, 1));
 }
 
 #[test]

@@ -24,27 +24,27 @@ const READS: u32 = 3;
 /// Versions of the file behind the first one.
 const WRITES: u8 = 20;
 /// Bytes of each: all have its number.
-const BYTES: usize = 4_096;
+pub(super) const BYTES: usize = 4_096;
 /// Bytes of a file that are at the MDT.
 const BORDER: u64 = 64 << 10;
 
 #[derive(Default)]
-struct Board {
+pub(super) struct Board {
     /// The last write that was answered, and the last that began.
-    answered: Cell<u8>,
-    begun: Cell<u8>,
-    is_over: Cell<bool>,
-    finished: Cell<usize>,
-    wrong: RefCell<Option<String>>,
+    pub(super) answered: Cell<u8>,
+    pub(super) begun: Cell<u8>,
+    pub(super) is_over: Cell<bool>,
+    pub(super) finished: Cell<usize>,
+    pub(super) wrong: RefCell<Option<String>>,
 }
 
 impl Board {
-    fn found(&self, wrong: String) {
+    pub(super) fn found(&self, wrong: String) {
         self.wrong.borrow_mut().get_or_insert(wrong);
     }
 
     /// These bytes were read by a call that began when `floor` was the last answered write.
-    fn check(&self, floor: u8, read: &[u8]) {
+    pub(super) fn check(&self, floor: u8, read: &[u8]) {
         let version = read.first().copied().unwrap_or_default();
         let (count, newest) = (read.len(), self.begun.get());
         if count != BYTES || read.iter().any(|byte| *byte != version) {

@@ -76,6 +76,7 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
         },
     );
     on_open(params, client, &llite);
+    page_cache(params, client, &llite);
     connectors(params, client, instance);
 }
 
@@ -98,6 +99,19 @@ fn on_open(params: &ParamTree, client: &Client, llite: &str) {
     params.register(format!("{llite}.read_on_open_misses"), move || {
         of.on_open_stats().misses.to_string()
     });
+}
+
+/// Whether the kernel keeps data of files that are read.
+fn page_cache(params: &ParamTree, client: &Client, llite: &str) {
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.page_cache"),
+        move || u8::from(read.page_cache()).to_string(),
+        move |value| {
+            write.set_page_cache(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
 }
 
 /// Registers the counts of the kernel's requests, which any write clears.

@@ -15,6 +15,8 @@ pub(super) struct Entry {
     pub(super) number: Number,
     /// Of the gift since which its names are known to stand for it, without a break.
     pub(super) named: Number,
+    /// Since when its data may be kept without a break ([`super::Cache::cached_since`]).
+    pub(super) cached: u32,
     /// Gifts with numbers up to this one were given up.
     pub(super) dead: Number,
     /// The last change that the value of each bit knows of.
@@ -122,6 +124,7 @@ impl Vacant for Entry {
             fid: Fid::ZERO,
             number: Number(0),
             named: Number(0),
+            cached: 0,
             dead: Number(0),
             as_of: [Transno::NONE; BITS],
             bits: Bits::empty(),

@@ -87,6 +87,37 @@ fn a_timed_grant_ends_by_time_counted_from_the_request() {
 }
 
 #[test]
+fn data_is_kept_since_the_gift_after_the_last_break() {
+    let mut cache = cache();
+    let since = |cache: &mut Cache, ms: u64| match cache.belief(X, Bits::CACHE, at(ms)) {
+        Belief::Until(_) => Some(cache.cached_since(X)),
+        Belief::No | Belief::Dying => None,
+    };
+    hear(&mut cache, told(X, Bits::CACHE, 1, 1), 0);
+    hear(&mut cache, told(X, Bits::CACHE, 2, 1), 1);
+    assert_eq!(since(&mut cache, 2), Some(1), "the same right, given twice");
+    let wants = [Want { fid: X, bits: Bits::CACHE }];
+    cache.begin(ChangeId(1), &wants);
+    assert_eq!(since(&mut cache, 2), None, "this client may change it");
+    let late = cache.ask(at(2));
+    cache.end(ChangeId(1), &wants, Transno(5), at(2));
+    assert_eq!(since(&mut cache, 2), None, "and has done so");
+    answer(&mut cache, late, told(X, Bits::CACHE, 3, 4), 3);
+    assert_eq!(since(&mut cache, 3), None, "an answer of before");
+    hear(&mut cache, told(X, Bits::CACHE, 4, 5), 4);
+    assert_eq!(since(&mut cache, 4), Some(2));
+    cache.told(X, at(50_000));
+    cache.told_last(X, at(8_000));
+    cache.recall(Recall { fid: X, bits: Bits::CACHE, number: Number(5) }, at(5));
+    assert_eq!((since(&mut cache, 5), cache.poll_acks()), (None, vec![]), "the kernel has it");
+    assert!(cache.poll_notify(at(5)).is_some_and(|notify| notify.bits == Bits::CACHE));
+    cache.notified(X, Number(5));
+    assert_eq!(cache.poll_acks(), [ack(5)]);
+    hear(&mut cache, told(X, Bits::CACHE, 6, 6), 6);
+    assert_eq!((since(&mut cache, 6), since(&mut cache, 9_006)), (Some(3), None));
+}
+
+#[test]
 fn a_name_that_is_granted_again_does_not_prolong_attributes() {
     let mut cache = cache();
     let timed = |bits, number| {
