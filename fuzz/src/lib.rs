@@ -45,6 +45,7 @@ macro_rules! targets {
 targets! {
     frame: messages::frames, messages::frame;
     hello: messages::hellos, messages::hello;
+    record: messages::record_seeds, messages::records;
     request: messages::requests, messages::request;
     reply: messages::replies, messages::reply;
     config: messages::configs, messages::config;

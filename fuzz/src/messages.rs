@@ -1,8 +1,8 @@
 //! Frames, messages and their bodies.
 
 use bytes::Bytes;
-use wire::body;
 use wire::{CrcMode, Frame, FrameKind, Opcode, Reply, Request, RequestFlags, encode_body, grants};
+use wire::{body, updates};
 
 pub(crate) fn frames() -> Vec<Vec<u8>> {
     let frame = |kind, payload: &'static [u8], crc| {
@@ -51,6 +51,46 @@ pub(crate) fn hello(input: &[u8]) -> bool {
     assert!(hello.channel <= 2 && hello.incompat == 0);
     assert_eq!(wire::Hello::from_frame(&hello.to_frame()), Ok(hello));
     true
+}
+
+/// What MDTs ask each other.
+fn between_mdts(opcode: Opcode) -> Vec<u8> {
+    let id = updates::OpId { mdt: 1, number: 5 << 32 | 7 };
+    let dir = types::Fid::new(0x2_0000_0401, 9);
+    let at = updates::Place { dir, name: b"name".to_vec() };
+    match opcode {
+        Opcode::MdtPrepare => {
+            let key = updates::Key::Name(at);
+            updates::encode(&updates::Prepare {
+                id,
+                wants: vec![updates::Want { key, changes: true }],
+            })
+        }
+        Opcode::MdtUpdates => updates::encode(&(1_u32, Some(id), 5_u64)),
+        Opcode::MdtUpdatesDone => updates::encode(&updates::Done {
+            mdt: 1,
+            below: 9,
+            released: vec![8],
+            ..Default::default()
+        }),
+        _ => {
+            let enter = updates::Update::Enter { at, child: types::Fid::ROOT, file_type: 0o40_000 };
+            let parts = vec![updates::Part { mdt: 0, updates: vec![enter] }];
+            updates::encode(&updates::Record { id, time: (7, 8), parts, reply: Default::default() })
+        }
+    }
+}
+
+/// Any bytes decode to a record that has the same bytes, or to none.
+pub(crate) fn records(input: &[u8]) -> bool {
+    let Some(record) = updates::decode::<updates::Record>(input) else { return false };
+    let again = updates::decode(&updates::encode(&record));
+    assert_eq!(again, Some(record), "a record goes there and back");
+    true
+}
+
+pub(crate) fn record_seeds() -> Vec<Vec<u8>> {
+    vec![between_mdts(Opcode::MdtUpdate)]
 }
 
 /// Body and further buffers of a valid request of each operation.
@@ -105,6 +145,9 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         Opcode::MdtLayout => {
             let body = body::LayoutReq { fid, handle: 3, behind: 9, refused: 2, look: 0 };
             vec![encode_body(&body)]
+        }
+        Opcode::MdtPrepare | Opcode::MdtUpdate | Opcode::MdtUpdates | Opcode::MdtUpdatesDone => {
+            vec![Bytes::new(), between_mdts(opcode).into()]
         }
         Opcode::MdtClose => {
             let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
