@@ -35,9 +35,9 @@ const FIXED: &[(&str, u64)] = &[
     ("migrations", 40),
     ("on_open", 40),
     ("pages", 40),
-    ("mdts", 60),
+    ("mdts", 50),
     ("forest", 20),
-    ("matrix", 34),
+    ("matrix", 11),
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.
