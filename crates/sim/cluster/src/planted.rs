@@ -86,7 +86,7 @@ planted! {
     mdt.damaged_is_absent in damaged;
     mdt.destroy_one_component in calm;
     mdt.give_objects_twice in shared;
-    mdt.replay_draws_new_objects in storm;
+    mdt.replay_draws_new_objects in dom;
     mdt.truncate_without_objects in calm;
     mdt.swap_without_check in migrations;
     mdt.grow_without_room in layouts;
