@@ -332,7 +332,9 @@ impl Engine {
         }
         set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
         target::reserve(&mut set);
+        let (files, objects) = grow_ids(&guard, &mut set); // preparations draw from the range too
         self.store.meta().apply(&set)?;
+        (guard.files, guard.objects) = (files, objects);
         guard.last_transno = guard.last_transno.max(transno);
         guard.crossed.record(record.id);
         guard.perform(effects);
@@ -469,7 +471,9 @@ fn sealed_record(request: &Request, key: HashKey) -> Option<Record> {
 
 /// Repeats the own part of an operation of several MDTs.
 fn repeat(op: &mut Op<'_, '_>, record: &Record) -> Decided<Answer> {
-    op.repeat_part(record)?;
+    if !op.state.crossed.has(record.id) {
+        op.repeat_part(record)?;
+    }
     let bufs = (0..wire::BUFS_MAX).map_while(|at| op.request.replay_buf(at));
     Ok(Answer::Bufs(bufs.collect()))
 }
