@@ -58,7 +58,7 @@ impl Deliveries {
         self.under_way.borrow().values().cloned().collect()
     }
 
-    /// Lets the background task see that the instance is over.
+    /// Lets the background task look: an operation is new, or the instance is over.
     pub(crate) fn wake(&self) {
         self.moved.notify_waiters();
     }
@@ -76,6 +76,7 @@ impl Mdt {
         let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
         self.engine.state.borrow_mut().crossed.resumed(id);
         self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
+        self.deliveries.wake();
         for mdt in delivery.record.others(here) {
             self.deliver_to(mdt, &delivery);
         }
@@ -134,8 +135,17 @@ impl Mdt {
                 self.look_at_deliveries();
                 self.move_mark().await;
             }
-            self.env.timeout(DONE_LOOK, moved).await;
+            if self.has_peers() {
+                self.env.timeout(DONE_LOOK, moved).await;
+            } else {
+                moved.await; // an MDT alone sleeps
+            }
         }
+    }
+
+    fn has_peers(&self) -> bool {
+        let has_peers = !self.engine.state.borrow().crossed.peers.is_empty();
+        has_peers || !self.deliveries.under_way.borrow().is_empty()
     }
 
     fn look_at_deliveries(self: &Rc<Self>) {
