@@ -166,8 +166,8 @@ impl Coordinator {
                 }
                 Err(CallError::Errno(Errno::EAGAIN)) => return Ok(false),
                 Err(CallError::Errno(errno)) => return Err(errno),
-                Err(CallError::TimedOut) => {
-                    // it may have reserved the keys all the same
+                Err(CallError::TimedOut | CallError::Evicted) => {
+                    // it may have reserved the keys all the same, or be back from a restart
                     self.instances.insert(mdt, Instance(0));
                     if self.mdt.is_stopped() {
                         std::future::pending::<()>().await; // the next run answers
