@@ -358,6 +358,7 @@ impl Mdt {
         }
         let mut set = osd::WriteSet::new();
         set.put(Table::Meta, keys::of_mdt(keys::META_PEER, mdt), []);
+        target::reserve(&mut set);
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
         self.commit().await?;
         self.engine.state.borrow_mut().crossed.peers.insert(mdt);

@@ -1,15 +1,15 @@
 //! The last step of a recovery: what other MDTs know of operations that this one takes part in.
 //! Clients have replayed by then, and nothing new is served yet.
 //!
-//! An MDT that does not answer is waited for as long as a recovery may take at most. Then this MDT
-//! serves without it. Updates that come later and do not fit any more are left out and logged.
+//! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
+//! without it. Updates that come later and do not fit any more are left out and logged.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, Endpoint};
 use tokio::sync::oneshot;
-use types::TargetId;
+use types::{Errno, TargetId};
 use wire::Opcode;
 use wire::updates::{self, Done, OpId, Record};
 
@@ -26,14 +26,12 @@ impl Mdt {
         if config.abort_recovery || config.bugs.open_before_peers() {
             return;
         }
-        let until = self.env.now() + config.recovery_window_max;
         let mut asking = Vec::new();
         for peer in peers {
             let (tell, told) = oneshot::channel();
             let (mdt, endpoint) = (self.clone(), endpoint.clone());
             self.env.spawn("mdt_roll", async move {
-                let rolled = mdt.env.timeout_at(until, mdt.roll_with(&endpoint, peer)).await;
-                let _gone = tell.send(rolled.is_some());
+                let _gone = tell.send(mdt.roll_with(&endpoint, peer).await);
             });
             asking.push((peer, told));
         }
@@ -43,7 +41,7 @@ impl Mdt {
                 tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
             }
         }
-        let executed = self.env.timeout_at(until, self.all_executed()).await;
+        let executed = self.env.timeout(config.recovery_window_max, self.all_executed()).await;
         if executed.is_none() {
             tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
         }
@@ -51,37 +49,53 @@ impl Mdt {
         self.env.spawn("mdt_instance", async move { mdt.say_instance(&endpoint).await });
     }
 
-    /// Takes over what one MDT knows.
-    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) {
+    /// Takes over what one MDT knows; says whether that is all. An MDT that is there is waited for:
+    /// its own recovery has a bound.
+    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) -> bool {
+        let remote = endpoint.remote(TargetId::mdt(peer));
         let mut from: Option<OpId> = None;
-        let started = self.env.now();
-        let mut is_told = false;
+        let (started, mut seen) = (self.env.now(), self.env.now());
+        let mut is_announced = false;
         while !self.is_stopped() {
             match self.ask(endpoint, peer, from).await {
-                Some(records) if records.is_empty() => return,
+                Some(records) if records.is_empty() => return true,
                 Some(records) => {
                     from = records.last().map(|record| record.id);
+                    seen = self.env.now();
                     for record in records {
-                        if let Err(errno) = self.take_part(&record).await {
-                            tracing::error!(target: "mdt", id = ?record.id, %errno, "an operation of another MDT cannot be repeated");
-                            return;
-                        }
-                        if record.id.mdt == self.engine.config.index {
-                            planted::reached("mdt: an own operation came back from another MDT");
-                            self.deliver(Rc::new(record), self.exports.last_assigned());
+                        if let Err(errno) = self.take_over(record).await {
+                            tracing::error!(target: "mdt", %errno, "an operation of another MDT cannot be repeated");
+                            return false;
                         }
                     }
+                    continue;
                 }
-                None => {
-                    if !is_told && self.env.now() > started + DELIVER_PATIENCE {
-                        is_told = true;
-                        let name = TargetId::mdt(peer).name(self.engine.config.fsname);
-                        tracing::info!(target: "mdt", %name, "recovery waits for this MDT");
-                    }
-                    self.env.sleep(DELIVER_PAUSE).await;
-                }
+                None if remote.is_connected() => seen = self.env.now(),
+                None => {}
             }
+            let now = self.env.now();
+            if now >= seen + self.engine.config.recovery_window_max {
+                return false;
+            }
+            if !is_announced && now > started + DELIVER_PATIENCE {
+                is_announced = true;
+                let name = TargetId::mdt(peer).name(self.engine.config.fsname);
+                tracing::info!(target: "mdt", %name, "recovery waits for this MDT");
+            }
+            self.env.sleep(DELIVER_PAUSE).await;
         }
+        false
+    }
+
+    /// Executes the own part of an operation that another MDT knows. An own operation goes on to
+    /// its other MDTs.
+    async fn take_over(self: &Rc<Self>, record: Record) -> Result<(), Errno> {
+        self.take_part(&record).await?;
+        if record.id.mdt == self.engine.config.index {
+            planted::reached("mdt: an own operation came back from another MDT");
+            self.deliver(Rc::new(record), self.exports.last_assigned());
+        }
+        Ok(())
     }
 
     async fn ask(

@@ -76,6 +76,10 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
 /// missing.
 pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
+    if first.disposition.contains(Disposition::REMOTE) {
+        // nothing was changed, and the handle is another MDT's to give
+        return Ok(Some(Answer::elsewhere(first.attr.fid(), first.attr.file_type())));
+    }
     let existing = op.tx.find_here(first.attr.fid())?;
     match existing {
         Some(inode) if body.flags.contains(CreateFlags::OPEN) => {

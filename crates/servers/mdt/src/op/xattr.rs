@@ -56,6 +56,13 @@ enum Space {
     DirDefault,
 }
 
+impl Space {
+    /// Whether a striped directory and its shards have it in common.
+    fn is_shared(self) -> bool {
+        matches!(self, Space::AclAccess | Space::AclDefault | Space::Layout | Space::DirDefault)
+    }
+}
+
 fn space(name: &[u8]) -> Decided<Space> {
     if name.is_empty() || name.len() > XATTR_NAME_BYTES_MAX || name.contains(&0) {
         return Err(Errno::ERANGE.into());
@@ -181,7 +188,7 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
             }
         }
     }
-    done(op, inode)
+    done(op, inode, space.is_shared())
 }
 
 fn check_presence(op: &Op<'_, '_>, inode: &Inode, name: &[u8], flags: u32) -> Decided<()> {
@@ -225,10 +232,14 @@ fn put(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
     inode.attr.flags |= ATTR_HAS_XATTR;
 }
 
-fn done(op: &mut Op<'_, '_>, mut inode: Inode) -> Decided<Answer> {
+/// `is_shared`: the shards of a striped directory have the attribute, too. Others are the master's
+/// alone, and no record of an operation has them.
+fn done(op: &mut Op<'_, '_>, mut inode: Inode, is_shared: bool) -> Decided<Answer> {
     inode.attr.set_ctime(op.tx.now);
     op.change(inode.clone());
-    dirs::spread(op, &inode, false)?;
+    if is_shared {
+        dirs::spread(op, &inode, false)?;
+    }
     op.full_answer(&inode, 0, Disposition::empty())
 }
 
@@ -299,7 +310,7 @@ fn set_layout(op: &mut Op<'_, '_>, mut inode: Inode, name: &[u8], value: &[u8]) 
     };
     let parent = op.tx.find_here(inode.parent)?.filter(|parent| parent.attr.is_dir());
     op.give_layout(&mut inode, parent.as_ref(), &asked)?;
-    done(op, inode)
+    done(op, inode, false)
 }
 
 fn set_components(
@@ -337,7 +348,7 @@ fn set_default(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<A
             inode.flags &= !INODE_HAS_LAYOUT;
         }
     }
-    done(op, inode)
+    done(op, inode, true)
 }
 
 /// A default must not make every create below fail: the OSTs that it names exist.
@@ -391,7 +402,7 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
         inode.flags &= !INODE_HAS_XATTR;
         inode.attr.flags &= !ATTR_HAS_XATTR;
     }
-    done(op, inode)
+    done(op, inode, space.is_shared())
 }
 
 /// A directory loses its default; a file keeps its layout, for its data hangs on it.
