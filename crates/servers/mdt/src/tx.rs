@@ -107,7 +107,8 @@ impl<'a> Tx<'a> {
         self.here
     }
 
-    /// Whether the operation needs a record: it changes something on another MDT.
+    /// Whether the operation needs a record: it changes something on another MDT, or it depends on
+    /// one.
     pub(crate) fn crosses(&self) -> bool {
         self.needs_record || self.updates.iter().any(|update| !self.is_here(update.fid()))
     }
@@ -117,6 +118,7 @@ impl<'a> Tx<'a> {
         let facts = self.facts.ok_or(Errno::ESTALE)?;
         let want = Want { key, changes };
         if let Some(fact) = facts.get(&want) {
+            self.needs_record = true; // a replay has no facts
             return Ok(fact.clone());
         }
         self.missing.insert(want);

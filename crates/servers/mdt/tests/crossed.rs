@@ -461,6 +461,23 @@ fn a_coordinator_repeats_what_it_lost_from_its_clients_replay() {
     }
 }
 
+/// A directory moves within one MDT, below a directory of another one. The walk to the root passes
+/// both, and a replay asks nobody.
+#[test]
+fn a_move_that_only_looked_at_another_mdt_is_repeated_from_its_record() {
+    let world = World::new(12);
+    let away = world.mkdir(Fid::ROOT, "away", &[1]).expect("made").fid();
+    let back = world.mkdir(away, "back", &[0]).expect("made").fid();
+    world.mkdir(Fid::ROOT, "d", &[]).expect("made");
+    world.settle();
+    world.rename((Fid::ROOT, "d"), (back, "d")).expect("moved");
+    world.kill(0);
+    world.boot(0);
+    world.lookup(0, back, "d").expect("the move was acknowledged");
+    assert_eq!(world.lookup(0, Fid::ROOT, "d").err(), Some(Errno::ENOENT));
+    world.check();
+}
+
 /// The coordinator and its client die; another MDT has the operation.
 #[test]
 fn what_another_mdt_has_is_completed_without_the_client() {
