@@ -23,7 +23,7 @@ use types::{ClientId, Errno, Fid, NidAddr, Span, SplitMix64, TargetId};
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFMT, S_IFREG};
 use wire::body::{
     AttrRep, CreateReq, Disposition, FidReq, LinkReq, LookupReq, RenameReq, SetattrFlags,
-    SetattrReq, UnlinkReq,
+    SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::updates::RECORD_MAGIC;
 use wire::{Attr, Opcode, Reply, encode_body};
@@ -439,6 +439,23 @@ fn a_striped_directory_has_shards_that_follow_it() {
     for fid in stripes.shards.iter().chain([&dir.fid()]) {
         assert_eq!(world.attr(*fid).err(), Some(Errno::ESTALE), "{fid}");
     }
+    world.check();
+}
+
+/// An attribute that the shards do not share is the directory's alone.
+#[test]
+fn an_attribute_of_a_striped_directory_is_repeated_after_a_crash() {
+    let world = World::new(13);
+    let dir = world.mkdir(Fid::ROOT, "d", &[0, 1]).expect("made").fid();
+    world.settle();
+    let body = SetxattrReq { fid: dir.into(), ..SetxattrReq::default() };
+    let bufs = vec![encode_body(&body), bytes("user.a"), bytes("value")];
+    world.send(0, 0, Call::new(Opcode::MdtSetxattr, bufs)).expect("set");
+    world.kill(0);
+    world.boot(0);
+    let body = FidReq { fid: dir.into(), ..FidReq::default() };
+    let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("user.a")]);
+    assert_eq!(world.send(0, 0, call).map(|reply| reply.buf(1)), Ok(bytes("value")));
     world.check();
 }
 
