@@ -26,7 +26,7 @@ use wire::updates::{self, OpId, Part, Record, Update};
 use wire::{Opcode, Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
-use crate::cross::{Needs, seal};
+use crate::cross::{Claim, Needs, seal};
 use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
@@ -148,7 +148,7 @@ impl Engine {
         }
         if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx) {
             (guard.files, guard.objects) = drawn_before;
-            return Ok(Attempted::Held);
+            return Ok(Attempted::Held(Vec::new()));
         }
         let mut answer = decided?;
         let is_shared = repeated.is_some() || tx.crosses();
@@ -233,7 +233,8 @@ impl Engine {
     ) -> Decided<Option<Attempted>> {
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
-            return Ok(Some(Attempted::Held));
+            let changes = tx.changes.iter().map(|key| (*key, true));
+            return Ok(Some(Attempted::Held(changes.collect())));
         }
         // it may outlive all earlier changes of its client
         let is_shared = tx.crosses();
@@ -484,8 +485,9 @@ pub(crate) enum Attempted {
     Done(Reply, Option<(Rc<Record>, Transno)>),
     /// It waits until [`Caller::change`] is ready.
     Parked,
-    /// It waits until another operation frees what it has reserved.
-    Held,
+    /// It waits until another operation frees what it has reserved. With the keys that it changes
+    /// here.
+    Held(Vec<Claim>),
     /// It waits for the parts of operations of other MDTs.
     Half(Vec<OpId>),
     /// Other MDTs are to be asked first.

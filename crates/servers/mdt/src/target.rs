@@ -326,8 +326,9 @@ impl Mdt {
                     incoming.park();
                     changing.expect("what only reads waits for nobody").ready().await;
                 }
-                Attempted::Held => {
+                Attempted::Held(changes) => {
                     coordinator.begin_again(); // who waits has nothing that others wait for
+                    coordinator.will_change(changes);
                     incoming.step_aside();
                     let _looks_again =
                         self.env.timeout(HELD_WAIT, self.guests.freed.notified()).await;
