@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, fio, fuse, layouts, metadata, neighbours, processes, rpc, scheduler, tests,
+    data, fio, fuse, layouts, mdts, metadata, neighbours, processes, rpc, scheduler, tests,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -74,6 +74,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "IOR into files of several components beside files of one striping",
         quick: false,
         run: layouts::stream,
+    },
+    Part {
+        name: "mdts",
+        about: "directories over four MDTs beside a directory of one MDT",
+        quick: false,
+        run: mdts::spread,
     },
     Part {
         name: "random",

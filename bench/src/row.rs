@@ -45,6 +45,8 @@ pub(crate) struct Cpu {
 pub(crate) enum Bound {
     /// Ours over the limit, at least.
     Ratio(f64),
+    /// Ours over the limit, at most.
+    RatioAtMost(f64),
     /// Our value, at most.
     AtMost(f64),
     /// Our value, at least.
@@ -88,6 +90,7 @@ impl Row {
         let ours = Spread::of(&self.ours)?.median;
         Some(match self.bound? {
             Bound::Ratio(least) => self.ratio()?.median >= least,
+            Bound::RatioAtMost(most) => self.ratio()?.median <= most,
             Bound::AtMost(most) => ours <= most,
             Bound::AtLeast(least) => ours >= least,
         })
@@ -124,6 +127,8 @@ pub(crate) mod tests {
         assert_eq!(row(&[5.0], &[], Some(Bound::AtMost(4.0))).is_reached(), Some(false));
         assert_eq!(row(&[5.0], &[], Some(Bound::AtLeast(4.0))).is_reached(), Some(true));
         assert_eq!(row(&[5.0], &[], None).is_reached(), None);
+        let slower = |most| row(&[3.0], &[2.0], Some(Bound::RatioAtMost(most))).is_reached();
+        assert_eq!((slower(1.5), slower(1.4)), (Some(true), Some(false)));
         assert_eq!(row(&[5.0], &[], Some(Bound::Ratio(1.0))).is_reached(), None);
     }
 

@@ -10,16 +10,16 @@ use crate::scale::Scale;
 
 /// Output of `nacre bench mdtest --json`: every phase of every turn, in order.
 #[derive(Deserialize)]
-struct Output {
-    phases: Vec<Phase>,
-    against: Vec<Phase>,
+pub(super) struct Output {
+    pub(super) phases: Vec<Phase>,
+    pub(super) against: Vec<Phase>,
 }
 
 #[derive(Deserialize)]
-struct Phase {
-    phase: String,
-    rate: f64,
-    cpu_s_per_10000: f64,
+pub(super) struct Phase {
+    pub(super) phase: String,
+    pub(super) rate: f64,
+    pub(super) cpu_s_per_10000: f64,
 }
 
 /// mdtest's name of a phase, and the ratio to reach.

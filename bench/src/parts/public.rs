@@ -130,7 +130,7 @@ fn sides(bed: &Bed, name: &str) -> [PathBuf; 2] {
     [bed.ours().join(name), bed.limit().join(name)]
 }
 
-fn drop_caches() -> Result<()> {
+pub(super) fn drop_caches() -> Result<()> {
     output("sync", &[])?;
     fs::write(Path::new("/proc/sys/vm/drop_caches"), "3").context("dropping caches needs root")
 }

@@ -53,6 +53,7 @@ fn bound(row: &Row) -> String {
     match row.bound {
         None => String::new(),
         Some(Bound::Ratio(least)) => format!("ratio {least}{missed}"),
+        Some(Bound::RatioAtMost(most)) => format!("ratio at most {most}{missed}"),
         Some(Bound::AtLeast(least)) => format!("at least {least}{missed}"),
         Some(Bound::AtMost(most)) => format!("at most {most}{missed}"),
     }

@@ -1,0 +1,165 @@
+//! Directories over four MDTs beside a directory of one MDT, in one file system: metadata rates
+//! and their cost, a listing, and renames from one MDT to another.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use mounted::{Scratch, Up};
+
+use super::metadata::{Output, Phase, text};
+use super::public::drop_caches;
+use crate::bed::{Bed, nacre};
+use crate::row::{Bound, Cpu, Row, Spread};
+use crate::scale::Scale;
+
+/// CPU of an operation in a directory of four shards, of the same in a directory of one MDT.
+const CPU_MOST: f64 = 1.15;
+/// The same of a cold listing's time, and of a rename to another MDT.
+const LISTING_MOST: f64 = 1.05;
+const RENAME_MOST: f64 = 3.0;
+/// Files of the listing, and files that move.
+const FILES: [usize; 2] = [20_000, 100_000];
+const MOVED: usize = 1_000;
+const PHASES: [&str; 4] = ["File creation", "File stat", "File read", "File removal"];
+
+pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let args = ["--mdts", "4"];
+    let mut up = Up::with(Scratch::new("bench-mdts"), Some(bed.fresh("mdts")), &args);
+    let lines = [
+        "mkdir -i 0 one",
+        "setdirstripe -D -c 1 -i 0 one",
+        "mkdir -c 4 -i 0,1,2,3 shards",
+        "setdirstripe -D -c 4 shards",
+        "mkdir -i 0 each",
+        "setdirstripe -D -c 1 -i -1 --max-inherit-rr 3 each",
+        "mkdir -i 0 near",
+        "mkdir -i 1 far",
+    ];
+    for line in lines {
+        drop(up.tool(&["lfs"].into_iter().chain(line.split(' ')).collect::<Vec<_>>()));
+    }
+    let mut rows = rates(&up, scale, "shared", "shards", &[])?;
+    rows.extend(rates(&up, scale, "own", "each", &["-u"])?);
+    rows.push(listing(&up, scale)?);
+    rows.push(renames(&up, scale)?);
+    up.stop();
+    Ok(rows)
+}
+
+/// mdtest below `dir`, in turns with the same on one MDT.
+fn rates(up: &Up, scale: Scale, what: &str, dir: &str, more: &[&str]) -> Result<Vec<Row>> {
+    let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
+    let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
+    options.extend(more);
+    let (ours, limit) = (text(&up.at(dir))?, text(&up.at("one"))?);
+    let mut args = vec!["bench", "mdtest", "-d", &ours];
+    args.extend(&options);
+    args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
+    let output: Output = nacre(&args)?;
+    let options = options.join(" ");
+    let command =
+        format!("nacre bench mdtest -d {dir} {options} --against ONE-MDT --pairs {pairs}");
+    let mut rows = Vec::new();
+    for phase in PHASES {
+        let each = |side: &[Phase], value: fn(&Phase) -> f64| -> Vec<f64> {
+            side.iter().filter(|one| one.phase == phase).map(value).collect()
+        };
+        let costs =
+            [&output.phases, &output.against].map(|side| each(side, |one| one.cpu_s_per_10000));
+        let cpu = Spread::of(&costs[0]).with_context(|| format!("no phase '{phase}'"))?;
+        let word = phase.strip_prefix("File ").unwrap_or(phase);
+        let row = |kind: &str, unit: &str, values: [Vec<f64>; 2], bound| {
+            let [ours, limit] = values;
+            Row {
+                id: format!("mdts/{what}-{word}{kind}"),
+                title: format!(
+                    "{word}, {what} directory{}",
+                    if kind.is_empty() { "" } else { ", CPU" }
+                ),
+                unit: unit.to_owned(),
+                ours,
+                limit,
+                cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+                bound,
+                command: command.clone(),
+            }
+        };
+        let speeds = [&output.phases, &output.against].map(|side| each(side, |one| one.rate));
+        rows.push(row("", "files/s", speeds, None));
+        rows.push(row("-cpu", "s per 10,000", costs, Some(Bound::RatioAtMost(CPU_MOST))));
+    }
+    Ok(rows)
+}
+
+/// `ls -lU` after dropped caches.
+fn listing(up: &Up, scale: Scale) -> Result<Row> {
+    let files = FILES[usize::from(!scale.is_quick())];
+    let dirs = ["shards/listed", "one/listed"].map(|dir| up.at(dir));
+    for dir in &dirs {
+        fs::create_dir(dir)?;
+        (0..files).try_for_each(|number| File::create(dir.join(format!("f{number}"))).map(drop))?;
+    }
+    let mut times = [Vec::new(), Vec::new()];
+    for _ in 0..scale.pairs {
+        for (dir, times) in dirs.iter().zip(&mut times) {
+            times.push(cold(up, dir)?);
+        }
+    }
+    let title = format!("ls -lU of {files} files in four shards, cold");
+    Ok(beside("mdts/listing", &title, "s", times, LISTING_MOST, "ls -lU DIR"))
+}
+
+fn cold(up: &Up, dir: &Path) -> Result<f64> {
+    up.set("ldlm.namespaces.*.lru_size", "clear");
+    drop_caches()?;
+    let start = Instant::now();
+    let status = Command::new("ls").arg("-lU").arg(dir).stdout(Stdio::null()).status()?;
+    ensure!(status.success(), "ls ended with {status}");
+    Ok(start.elapsed().as_secs_f64())
+}
+
+/// The median time of a rename from a directory to one of another MDT, beside one of the same.
+fn renames(up: &Up, scale: Scale) -> Result<Row> {
+    let [from, to] = ["near/from", "near/to"].map(|dir| up.at(dir));
+    fs::create_dir(&from)?;
+    fs::create_dir(&to)?;
+    for number in 0..MOVED {
+        File::create(from.join(number.to_string()))?;
+    }
+    let moved = |from: &Path, to: &Path| -> Result<f64> {
+        let mut times = Vec::new();
+        for number in 0..MOVED {
+            let name = number.to_string();
+            let start = Instant::now();
+            fs::rename(from.join(&name), to.join(&name))?;
+            times.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok(Spread::of(&times).context("renames")?.median)
+    };
+    let (far, mut times) = (up.at("far"), [Vec::new(), Vec::new()]);
+    for _ in 0..scale.pairs {
+        times[0].push(moved(&from, &far)?);
+        moved(&far, &from)?;
+        times[1].push(moved(&from, &to)?);
+        moved(&to, &from)?;
+    }
+    let title = "rename to a directory of another MDT";
+    Ok(beside("mdts/rename", title, "us", times, RENAME_MOST, "rename(2), one after another"))
+}
+
+fn beside(id: &str, title: &str, unit: &str, times: [Vec<f64>; 2], most: f64, how: &str) -> Row {
+    let [ours, limit] = times;
+    Row {
+        id: id.to_owned(),
+        title: title.to_owned(),
+        unit: unit.to_owned(),
+        ours,
+        limit,
+        cpu: None,
+        bound: Some(Bound::RatioAtMost(most)),
+        command: how.to_owned(),
+    }
+}
