@@ -15,10 +15,7 @@ const COMMAND: &str = "lfs df";
 
 /// Arguments of `lfs df`.
 #[derive(Debug, clap::Args)]
-#[command(
-    disable_help_flag = true,
-    after_help = "Letters behind a target are its states: D degraded, R read-only, N gets no new files\n(no_create), S no space, I no inodes."
-)]
+#[command(disable_help_flag = true)]
 pub(super) struct Args {
     /// Short numbers, in powers of 1024.
     #[arg(short = 'h', long = "human-readable")]
