@@ -208,8 +208,8 @@ impl Ost {
 
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
     /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
-    /// answered before and is replayed now is `Overtaken` by the destroy then. A read-only OST takes
-    /// replays, because their changes were acknowledged.
+    /// answered before and is replayed now is `Overtaken` by the destroy then. A read-only OST
+    /// takes replays, because their changes were acknowledged.
     fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
