@@ -8,8 +8,16 @@ use std::time::{Duration, Instant};
 
 use mounted::{Scratch, Up, nacre_bin, shell};
 
-/// A file system with so many MDTs, each in a process of its own.
+/// A file system with so many MDTs, each in a process of its own. Directories are on the MDT of
+/// their parent.
 fn up(name: &str, mdts: &str) -> Up {
+    let up = spread(name, mdts);
+    good(&up, "lfs setdirstripe -d .");
+    up
+}
+
+/// The same as it is made: directories near the root are spread over the MDTs.
+fn spread(name: &str, mdts: &str) -> Up {
     Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "--mdts", mdts])
 }
 
@@ -81,6 +89,30 @@ fn the_lines_of_the_talk_spread_directories() {
     fs::create_dir(up.at("unique/rank1")).expect("made");
     assert_eq!(good(&up, "lfs getdirstripe -c unique/rank1"), "0\n");
     fs::remove_dir_all(up.at("unique")).expect("removed");
+    up.stop();
+}
+
+#[test]
+fn a_new_file_system_with_several_mdts_spreads_directories_near_the_root() {
+    let mut up = spread("mdts-spread", "2");
+    let default = "lmv_stripe_count: 1 lmv_stripe_offset: -1 lmv_hash_type: crush2 \
+        lmv_max_inherit: -1 lmv_max_inherit_rr: 3\n";
+    assert_eq!(good(&up, "lfs getdirstripe -D ."), default);
+    for number in 0..6 {
+        fs::create_dir(up.at(&format!("{number}"))).expect("made");
+    }
+    let on = |mdt: u32| good(&up, &format!("lfs find . -maxdepth 1 -type d -mdt {mdt}"));
+    assert_eq!([0, 1].map(|mdt| on(mdt).lines().count()), [4, 3], "the root and six directories");
+    for number in 0..6 {
+        fs::create_dir_all(up.at(&format!("{number}/a/b/c/d/e"))).expect("made");
+        let deep = ["d", "d/e"].map(|tail| mdt_of(&up, &format!("{number}/a/b/c/{tail}")));
+        assert_eq!(deep[0], deep[1], "deep ones stay");
+        assert_eq!(
+            good(&up, &format!("lfs getdirstripe -D --max-inherit-rr {number}/a/b/c/d")),
+            "0\n"
+        );
+    }
+    shell(up.mount(), "cp -a 0 copy && diff -r 0 copy && mv 1 2/moved && rm -rf 0 2 copy");
     up.stop();
 }
 

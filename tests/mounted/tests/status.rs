@@ -125,5 +125,5 @@ fn a_live_view_needs_a_terminal() {
     let output = run(&["top"], "30");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("nacre top needs a terminal"), "{said}");
+    assert!(said.contains("top needs a terminal"), "{said}");
 }

@@ -356,7 +356,7 @@ bodies! {
         files: u64,
         /// How many more files can be made.
         files_free: u64,
-        /// What the target lacks.
+        /// What the target lacks, and what its administrator said of it.
         state: StatfsState,
         /// Zero.
         reserved: u64,

@@ -167,6 +167,10 @@ flags! {
         READ_ONLY = 2,
         /// No room is left.
         FULL = 4,
+        /// Nothing new is placed here.
+        NO_CREATE = 8,
+        /// Hardly any inode or object is left.
+        NO_INODES = 16,
     }
 
     /// Flags of [`OstPunchReq`](crate::body::OstPunchReq).

@@ -2,6 +2,7 @@
 
 use layout::{Asked, FileLayout};
 use types::{Fid, TargetId, Timespec};
+use wire::body::StatfsState;
 use wire::dirent::Dirent;
 
 pub use wire::Attr;
@@ -113,6 +114,8 @@ pub struct TargetSpace {
     pub target: TargetState,
     /// Nothing where it did not answer in time.
     pub space: Option<Statfs>,
+    /// What it lacks, and what its administrator said of it.
+    pub marks: StatfsState,
 }
 
 /// What a file or directory says of striping.

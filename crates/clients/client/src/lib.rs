@@ -83,6 +83,7 @@ pub use file::File;
 pub use grants::{Kernel, Lease, Lru};
 pub use lost::Heard;
 pub use unconfirmed::Unconfirmed;
+pub use wire::body::StatfsState;
 pub use wire::dirent::Dirent;
 
 /// Whether the size of the file with these attributes must be asked of the OSTs

@@ -46,6 +46,7 @@ impl Client {
         let told = |(id, space): (TargetId, Option<StatfsRep>)| TargetSpace {
             target: self.0.state_of(id),
             space: space.map(one),
+            marks: space.map_or_else(Default::default, |space| space.state),
         };
         ids.into_iter().zip(spaces).map(told).collect()
     }

@@ -29,7 +29,10 @@ impl Allocator {
 
     /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any
     /// start. A count above the number of usable OSTs gets all of them, a start that is not usable
-    /// another one.
+    /// another one. Degraded OSTs are taken if the others are too few.
+    ///
+    /// # Errors
+    /// No OST is known or usable; one that is named does not exist, or one of a list is not usable.
     pub fn choose(
         &mut self,
         template: &Template,
@@ -50,6 +53,28 @@ impl Allocator {
         {
             return Ok(from_start(start, count, osts));
         }
+        if !osts.iter().any(|ost| ost.is_degraded) {
+            return self.pick(count, osts, policy, now);
+        }
+        let (degraded, sound): (Vec<Ost>, Vec<Ost>) = osts.iter().partition(|ost| ost.is_degraded);
+        if !sound.iter().any(|ost| ost.usable) {
+            return self.pick(count, &degraded, policy, now);
+        }
+        let mut chosen = self.pick(count, &sound, policy, now)?;
+        if chosen.len() < count && degraded.iter().any(|ost| ost.usable) {
+            chosen.extend(self.pick(count - chosen.len(), &degraded, policy, now)?);
+        }
+        Ok(chosen)
+    }
+
+    /// By free space if that is not balanced, else in turn.
+    fn pick(
+        &mut self,
+        count: usize,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+    ) -> Result<Vec<u32>, PlacementError> {
         if !is_balanced(osts, policy) {
             return Ok(self.weighted.choose(count, osts, policy, now, &mut self.rng));
         }
@@ -68,13 +93,13 @@ fn listed(wanted: &[u32], osts: &[Ost]) -> Result<Vec<u32>, PlacementError> {
 }
 
 /// The one at `start`, which is usable, then upwards by index and around: what a user who names a
-/// start expects to see.
+/// start expects to see. Degraded ones come last.
 fn from_start(start: u32, count: usize, osts: &[Ost]) -> Vec<u32> {
-    let mut ring: Vec<u32> = osts.iter().filter(|ost| ost.usable).map(|ost| ost.index).collect();
+    let usable = osts.iter().filter(|ost| ost.usable);
+    let place = |ost: &Ost| (ost.is_degraded && ost.index != start, ost.index < start, ost.index);
+    let mut ring: Vec<_> = usable.map(place).collect();
     ring.sort_unstable();
-    let first =
-        ring.iter().position(|index| *index == start).expect("a usable OST stands in the ring");
-    ring.iter().cycle().skip(first).take(count.min(ring.len())).copied().collect()
+    ring.into_iter().take(count).map(|(.., index)| index).collect()
 }
 
 /// Whether the OST at `index` may be used; it must exist.
@@ -93,7 +118,13 @@ mod tests {
     fn osts(rooms: &[Option<u64>]) -> Vec<Ost> {
         (0u32..)
             .zip(rooms)
-            .map(|(index, room)| Ost { index, node: 0, usable: true, bytes_avail: *room })
+            .map(|(index, room)| Ost {
+                index,
+                node: 0,
+                usable: true,
+                is_degraded: false,
+                bytes_avail: *room,
+            })
             .collect()
     }
 
@@ -128,6 +159,29 @@ mod tests {
     }
 
     #[test]
+    fn degraded_osts_come_after_all_others() {
+        let mut osts = osts(&[None; 4]);
+        (osts[1].is_degraded, osts[3].is_degraded) = (true, true);
+        let (mut allocator, policy) = (Allocator::new(1), Policy::default());
+        let mut next = |osts: &[Ost], stripe_count, start| {
+            let template = Template { stripe_count, start, ..Template::default() };
+            allocator.choose(&template, osts, &policy, 0).expect("room")
+        };
+        for _ in 0..9 {
+            let mut two = next(&osts, 2, -1);
+            two.sort_unstable();
+            assert_eq!(two, [0, 2]);
+            let three = next(&osts, 3, -1);
+            assert!(three[2] % 2 == 1 && three.len() == 3, "{three:?}");
+        }
+        assert_eq!(next(&osts, -1, -1).len(), 4, "a file on all OSTs has them, too");
+        assert_eq!(next(&osts, 3, 1), [1, 2, 0], "it was named");
+        assert_eq!(next(&osts, 4, 2), [2, 0, 3, 1]);
+        osts.iter_mut().for_each(|ost| ost.is_degraded = true);
+        assert_eq!(next(&osts, 1, -1).len(), 1, "better than none");
+    }
+
+    #[test]
     fn unbalanced_osts_are_chosen_by_room() {
         let osts = osts(&[Some(1 << 20), Some(1 << 50), Some(1 << 20)]);
         let mut allocator = Allocator::new(5);
@@ -157,12 +211,12 @@ mod tests {
 
         #[test]
         fn a_file_never_meets_an_ost_twice_or_an_unusable_one(
-            osts in proptest::collection::vec((any::<bool>(), proptest::option::of(any::<u64>())), 1..20),
+            osts in proptest::collection::vec((any::<[bool; 2]>(), proptest::option::of(any::<u64>())), 1..20),
             count in 1i32..25, start in -1i32..20, seed: u64, now: u64,
         ) {
             let osts: Vec<_> = (0u32..)
                 .zip(&osts)
-                .map(|(index, (usable, room))| Ost { index, node: 0, usable: *usable, bytes_avail: *room })
+                .map(|(index, ([usable, is_degraded], room))| Ost { index, node: 0, usable: *usable, is_degraded: *is_degraded, bytes_avail: *room })
                 .collect();
             let template = Template { stripe_count: count, start, ..Template::default() };
             if let Ok(file) = Allocator::new(seed).choose(&template, &osts, &Policy::default(), now) {

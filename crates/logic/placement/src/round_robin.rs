@@ -80,6 +80,7 @@ mod tests {
                 index,
                 node: u64::from(index / each),
                 usable: true,
+                is_degraded: false,
                 bytes_avail: None,
             })
             .collect()

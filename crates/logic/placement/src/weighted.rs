@@ -201,6 +201,7 @@ mod tests {
                 index,
                 node: u64::from(index / 2),
                 usable: true,
+                is_degraded: false,
                 bytes_avail: Some(*room),
             })
             .collect()
@@ -294,7 +295,7 @@ mod tests {
         ) {
             let osts: Vec<Ost> = (0u32..)
                 .zip(&rooms)
-                .map(|(index, room)| Ost { index, node: u64::from(index % 3), usable: usable >> index & 1 == 1, bytes_avail: *room })
+                .map(|(index, room)| Ost { index, node: u64::from(index % 3), usable: usable >> index & 1 == 1, is_degraded: false, bytes_avail: *room })
                 .collect();
             let (mut weighted, mut rng) = (Weighted::default(), SplitMix64::new(seed));
             let able = osts.iter().filter(|ost| ost.usable).count();
@@ -312,7 +313,7 @@ mod tests {
         #[test]
         fn who_has_no_room_is_taken_last(rooms in proptest::collection::vec(1u64 << 20..1 << 50, 1..8), seed: u64) {
             let mut osts = osts(&rooms);
-            osts.push(Ost { index: 99, node: 9, usable: true, bytes_avail: Some(0) });
+            osts.push(Ost { index: 99, node: 9, usable: true, is_degraded: false, bytes_avail: Some(0) });
             let file = Weighted::default().choose(rooms.len(), &osts, &policy(100), 0, &mut SplitMix64::new(seed));
             prop_assert!(!file.contains(&99));
         }

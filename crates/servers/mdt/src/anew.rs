@@ -123,7 +123,7 @@ mod tests {
         let inode = |mode, flags, state: SizeState| {
             let attr = wire::Attr { mode, size: 9, size_state: state as u32, ..Default::default() };
             let (parent, mtime_set) = (Fid::ROOT, types::Timespec::default());
-            Inode { attr, flags, parent, mtime_set, stripes: 5, symlink: Vec::new() }
+            Inode { attr, flags, parent, mtime_set, stripes: 5, depth: 0, symlink: Vec::new() }
         };
         let (file, dir) = (S_IFREG | 0o644, 0o040_755);
         for state in [SizeState::NeverWritten, SizeState::Clean] {

@@ -26,6 +26,7 @@ use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
+use crate::mdts::Mdts;
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
@@ -159,6 +160,9 @@ fn prepare(
         fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
         lod: config.lod,
+        dirs: config.dirs,
+        marks: Rc::default(),
+        mdts: Mdts::new(seed.round_robin),
         destroy_next: last_destroy(&*view)?
             .map_or(Some(0), |last| last.checked_add(1))
             .ok_or_else(|| broken("the destroy log"))?,
@@ -173,7 +177,15 @@ fn prepare(
 fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {
     let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, uid, gid, now);
     (attr.nlink, attr.blocks) = (2, 8);
-    Inode { attr, flags: 0, parent: Fid::ROOT, mtime_set: now, stripes: 0, symlink: Vec::new() }
+    Inode {
+        attr,
+        flags: 0,
+        parent: Fid::ROOT,
+        mtime_set: now,
+        stripes: 0,
+        depth: 0,
+        symlink: Vec::new(),
+    }
 }
 
 fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {

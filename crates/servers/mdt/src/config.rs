@@ -29,6 +29,8 @@ pub struct MdtConfig {
     pub lock_place: Span,
     /// Where new files go, at the start.
     pub lod: Lod,
+    /// New directories on other MDTs, at the start.
+    pub dirs: Dirs,
     /// Its data target is beside it.
     pub has_data: bool,
     /// Pretend to be on this device.
@@ -56,6 +58,7 @@ impl MdtConfig {
             grants: Mode::Recall,
             lock_place: Span::secs(10),
             lod: Lod::default(),
+            dirs: Dirs::default(),
             has_data: false,
             device: None,
             root_owner: (0, 0),
@@ -93,7 +96,32 @@ pub struct Lod {
     pub dom_stripesize: u64,
     /// Free space against spreading.
     pub policy: Policy,
+    /// The same for the MDTs of new directories.
+    pub mdt_policy: Policy,
 }
+
+/// Whether directories go to other MDTs, and who may say so (Lustre: `mdt.*.enable_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dirs {
+    /// A directory may be on another MDT than its parent.
+    pub remote: bool,
+    /// The names of a directory may be spread over MDTs.
+    pub striped: bool,
+    /// Besides root, members of this group may name MDTs; 0: none, -1: all users.
+    pub remote_gid: i64,
+}
+
+impl Default for Dirs {
+    fn default() -> Dirs {
+        Dirs { remote: true, striped: true, remote_gid: 0 }
+    }
+}
+
+/// Room of MDTs that differs by less than this is balanced, per cent (Lustre's value).
+const MDT_THRESHOLD_PERCENT: u8 = 5;
+
+/// Seconds for which the room of other MDTs is not asked again (Lustre's value).
+const MDT_MAXAGE_SECS: u32 = 60;
 
 impl Default for Lod {
     fn default() -> Lod {
@@ -103,6 +131,11 @@ impl Default for Lod {
             stripe_offset: -1,
             dom_stripesize: DOM_STRIPESIZE_DEFAULT,
             policy: Policy::default(),
+            mdt_policy: Policy {
+                threshold_rr_percent: MDT_THRESHOLD_PERCENT,
+                maxage_secs: MDT_MAXAGE_SECS,
+                ..Policy::default()
+            },
         }
     }
 }

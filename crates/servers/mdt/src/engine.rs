@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use osd::{MetaStore, StoreError, Table, WriteSet};
-use target::{Decided, OpError, Pace, Store};
+use target::{Decided, Marks, OpError, Pace, Store};
 use tokio::sync::Notify;
 use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
@@ -26,7 +26,7 @@ use wire::updates::{self, OpId, Part, Record, Update};
 use wire::{Opcode, Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
-use crate::cross::{Claim, Needs, seal};
+use crate::cross::{Claim, Crossing, Needs, seal};
 use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
@@ -61,6 +61,8 @@ pub(crate) struct Engine {
     /// Indexes of the MDTs of the file system, as far as they are known.
     pub(crate) mdt_list: Rc<dyn Fn() -> Vec<u32>>,
     pub(crate) pace: Rc<Pace>,
+    /// What its administrator said of this MDT.
+    pub(crate) marks: Rc<Marks>,
     /// Records of the destroy log below this are durable.
     pub(crate) destroys_durable: Cell<u64>,
     /// There may be something to destroy.
@@ -80,6 +82,7 @@ impl Engine {
         Engine {
             store: Store::new(TargetId::mdt(config.index), store),
             pace: Pace::new(config.commit_interval),
+            marks: state.marks.clone(),
             config,
             state: RefCell::new(state),
             ost_list,
@@ -132,6 +135,7 @@ impl Engine {
             config: &self.config,
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
+            crossing: caller.crossing,
         };
         let decided = match &repeated {
             Some(record) => repeat(&mut op, record),
@@ -344,6 +348,7 @@ impl Engine {
         }
         let tx = Tx::new(&*view, &guard.here(), record.timespec());
         let request = Request::new(wire::Opcode::MdtUpdate, Vec::new());
+        let crossing = Crossing::default();
         let mut op = Op {
             request: &request,
             client: STRANGER,
@@ -357,6 +362,7 @@ impl Engine {
             config: &self.config,
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
+            crossing: &crossing,
         };
         op.repeat_part(record)?;
         let Op { tx, .. } = op;

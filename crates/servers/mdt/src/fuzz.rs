@@ -16,6 +16,7 @@ pub fn records() -> Vec<Vec<u8>> {
         parent: Fid::ROOT,
         mtime_set: Timespec::new(-1, 5),
         stripes: 1 << 63 | 5,
+        depth: 3,
         symlink: symlink.to_vec(),
     };
     let dirent =

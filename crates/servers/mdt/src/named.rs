@@ -113,7 +113,7 @@ mod tests {
     fn inode(fid: Fid, stripes: u64) -> Vec<u8> {
         let attr = Attr { mode: 0o100_644, nlink: 1, ..Attr::default() }.with_fid(fid);
         let (parent, mtime_set) = (Fid::ROOT, types::Timespec::default());
-        Inode { attr, flags: 1, parent, mtime_set, stripes, symlink: Vec::new() }.encode()
+        Inode { attr, flags: 1, parent, mtime_set, stripes, depth: 0, symlink: Vec::new() }.encode()
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Parameters of an MDT, under Lustre's names.
 
+mod dirs;
 mod lod;
 
 use std::collections::BTreeMap;
@@ -73,6 +74,7 @@ impl Mdt {
         leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());
         lod::register(self, tree, &place.name);
+        dirs::register(self, tree, place);
     }
 }
 

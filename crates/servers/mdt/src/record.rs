@@ -44,7 +44,8 @@ pub(crate) struct InodeFixed {
     parent_ver: u32,
     mtime_set: i64,
     mtime_set_nsec: u32,
-    reserved: u32,
+    /// Zero in records of before it had a meaning.
+    depth: u32,
     /// Zero in records of before it had a meaning: nothing is known.
     stripes: u64,
 }
@@ -65,6 +66,8 @@ pub(crate) struct Inode {
     /// Bit i: stripe i of the first 64 has an object, as a closing client stated. Objects go only
     /// with their file, so bits stay until a truncate to nothing: then no object needs to be there.
     pub(crate) stripes: u64,
+    /// Directories: levels between it and the root when it was made. A rename does not change it.
+    pub(crate) depth: u32,
     /// Target of a symbolic link.
     pub(crate) symlink: Vec<u8>,
 }
@@ -91,7 +94,7 @@ impl Inode {
             parent_ver: self.parent.ver,
             mtime_set: self.mtime_set.sec,
             mtime_set_nsec: self.mtime_set.nsec,
-            reserved: 0,
+            depth: self.depth,
             stripes: self.stripes,
         };
         let mut out = Vec::with_capacity(length);
@@ -112,6 +115,7 @@ impl Inode {
             parent: Fid { seq: fixed.parent_seq, oid: fixed.parent_oid, ver: fixed.parent_ver },
             mtime_set: Timespec::new(fixed.mtime_set, fixed.mtime_set_nsec),
             stripes: fixed.stripes,
+            depth: fixed.depth,
             symlink: symlink.to_vec(),
         })
     }
@@ -235,6 +239,7 @@ mod tests {
             parent: Fid::ROOT,
             mtime_set: Timespec::new(-1, 5),
             stripes: 1 << 63 | 5,
+            depth: 3,
             symlink: b"over/there".to_vec(),
         };
         let dirent = DirentRecord {

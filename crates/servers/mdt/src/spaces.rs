@@ -33,12 +33,15 @@ pub(crate) enum Closed {
     Full,
     /// Its disk takes nothing.
     ReadOnly,
+    /// Its administrator is emptying it.
+    Draining,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     space: Space,
     closed: Option<Closed>,
+    is_degraded: bool,
 }
 
 /// Bytes by which files may grow on an OST, and that its last word may not know of. They count
@@ -120,14 +123,23 @@ impl Spaces {
             let word = match closed {
                 Some(Closed::Full) => "no new files while others have room: it is full",
                 Some(Closed::ReadOnly) => "no new files: it is read-only",
+                Some(Closed::Draining) => "no new files: no_create is set",
                 None => "new files again",
             };
             tracing::info!(target: "mdt", ost = index, bytes_avail = space.bytes_avail, "gets {word}");
         }
-        self.seen.insert(index, Seen { space, closed });
+        let is_degraded = self.seen.get(&index).is_some_and(|seen| seen.is_degraded);
+        self.seen.insert(index, Seen { space, closed, is_degraded });
         self.take_back_promises(); // no operation decides now, so these were not kept
         if let Some(promised) = self.promised.get_mut(&index) {
             *promised = Promised { since_last: 0, before: promised.since_last };
+        }
+    }
+
+    /// An OST that has told its room also told whether its redundancy is lost.
+    pub(crate) fn told_degraded(&mut self, index: u32, is_degraded: bool) {
+        if let Some(seen) = self.seen.get_mut(&index) {
+            seen.is_degraded = is_degraded;
         }
     }
 
@@ -250,6 +262,10 @@ impl Spaces {
             _ if !ost.is_active => Some("out of use"),
             Some(Closed::Full) => Some("full: no new files while others have room"),
             Some(Closed::ReadOnly) => Some("read-only: no new files"),
+            Some(Closed::Draining) => Some("no_create: no new files"),
+            None if self.seen.get(&ost.index).is_some_and(|seen| seen.is_degraded) => {
+                Some("degraded: new files only if others are too few")
+            }
             None => None,
         };
         osts.iter().filter_map(|ost| Some((ost.index, why(ost)?))).collect()
@@ -332,10 +348,11 @@ impl Spaces {
         let takes = match self.closed(ost) {
             None => true,
             Some(Closed::Full) => is_full_taken,
-            Some(Closed::ReadOnly) => false,
+            Some(Closed::ReadOnly | Closed::Draining) => false,
         };
+        let is_degraded = self.seen.get(&ost.index).is_some_and(|seen| seen.is_degraded);
         let usable = ost.is_active && takes && (bytes == 0 || self.room(ost) >= bytes);
-        Ost { index: ost.index, node: ost.node, usable, bytes_avail }
+        Ost { index: ost.index, node: ost.node, usable, is_degraded, bytes_avail }
     }
 }
 
@@ -379,6 +396,30 @@ mod tests {
         let one_inactive = [osts[0], OstAt { is_active: false, ..osts[1] }, osts[2]];
         assert_eq!(check(&mut spaces, &one_inactive), Ok(vec![0]));
         (0..2).for_each(|index| spaces.told(index, room, Some(Closed::ReadOnly)));
+        assert_eq!(check(&mut spaces, &osts), Err(PlacementError::NoneUsable));
+    }
+
+    #[test]
+    fn a_draining_ost_gets_nothing_and_a_degraded_one_only_what_others_cannot_take() {
+        let mut spaces = Spaces::new(0);
+        let osts = [0, 1, 2].map(OstAt::from);
+        let room = Space { bytes: 1_000_000, bytes_avail: 900_000, files_free: 1_000 };
+        spaces.told(1, room, Some(Closed::Draining));
+        spaces.told(2, room, None);
+        spaces.told_degraded(2, true);
+        assert_eq!(check(&mut spaces, &osts), Ok(vec![0, 2]));
+        let mut chosen = |template: &Template| {
+            spaces.place(template, &osts, &Policy::default(), 0, 0).map(|chosen| chosen.osts)
+        };
+        assert_eq!(chosen(&Template::default()), Ok(vec![0]));
+        let listed = Template { stripe_count: 1, osts: vec![1], ..Template::default() };
+        assert_eq!(chosen(&listed), Err(PlacementError::Unusable(1)));
+        let from = Template { start: 1, ..Template::default() };
+        assert_eq!(chosen(&from), Ok(vec![0]), "another one");
+        assert_eq!(spaces.fits(&[1], 100_000, &osts), 0, "no more room is promised on it");
+        let left_out = spaces.left_out(&osts);
+        assert_eq!(left_out.iter().map(|(ost, _)| *ost).collect::<Vec<_>>(), [1, 2]);
+        (0..3).for_each(|index| spaces.told(index, room, Some(Closed::Draining)));
         assert_eq!(check(&mut spaces, &osts), Err(PlacementError::NoneUsable));
     }
 

@@ -2,18 +2,20 @@
 //! rebuilds it from replays.
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use layout::Template;
 use layout::composite::extend::Chosen;
-use target::{Decided, OpError};
+use target::{Decided, Marks, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
-use crate::config::Lod;
+use crate::config::{Dirs, Lod};
 use crate::cross::Crossed;
 use crate::fences::Fences;
 use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::Ids;
+use crate::mdts::Mdts;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
@@ -61,6 +63,10 @@ pub(crate) struct State {
     pub(crate) fences: Fences,
     pub(crate) spaces: Spaces,
     pub(crate) lod: Lod,
+    pub(crate) dirs: Dirs,
+    /// What its administrator said of this MDT.
+    pub(crate) marks: Rc<Marks>,
+    pub(crate) mdts: Mdts,
     /// Number of the next record of the destroy log.
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.

@@ -157,6 +157,7 @@ impl Mdt {
             }
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
+            env.spawn("mdt_mdts", background::mdts::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
             if mdt.engine.config.index != 0 {
                 env.spawn("mdt_root", background::root::run(mdt.clone()));
@@ -189,6 +190,7 @@ impl Mdt {
         self.deliveries.wake();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
+        self.engine.state.borrow().mdts.wanted.notify_one();
         committed
     }
 
@@ -305,6 +307,7 @@ impl Mdt {
         changing: Option<&Changing>,
         coordinator: &mut Coordinator,
     ) -> Result<(Reply, Option<Rc<Delivery>>), Errno> {
+        let request = &incoming.request;
         let mut read = Halves::default();
         loop {
             if !coordinator.is_current() {
@@ -337,7 +340,13 @@ impl Mdt {
                     planted::reached("mdt: a read waited for an operation of several MDTs");
                     self.other_halves(incoming, &ops, &mut read).await;
                 }
-                Attempted::Needs(needs) => coordinator.acquire(needs, incoming).await?,
+                Attempted::Needs(needs) => {
+                    let acquired = coordinator.acquire(needs, incoming).await;
+                    match acquired {
+                        Err(errno) if coordinator.goes_elsewhere(errno, request.opcode()) => {}
+                        acquired => acquired?,
+                    }
+                }
             }
         }
     }

@@ -28,6 +28,9 @@ use wire::body::{
 use wire::updates::RECORD_MAGIC;
 use wire::{Attr, Opcode, Reply, encode_body};
 
+#[path = "crossed/placed.rs"]
+mod placed;
+
 const MDTS: u32 = 3;
 
 /// Runs with a crash at a drawn moment.

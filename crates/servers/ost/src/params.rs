@@ -5,10 +5,18 @@ use std::rc::Rc;
 use params::{ParamTree, parse_within};
 use target::{Leaves, Place};
 use types::Span;
+use wire::body::StatfsState;
 
 use crate::limits::COMMIT_INTERVAL_MS_MAX;
 use crate::tally::Tally;
 use crate::target::Ost;
+
+/// States that an administrator may give an OST, by parameter.
+const MARKS: [(&str, StatfsState); 3] = [
+    ("degraded", StatfsState::DEGRADED),
+    ("no_create", StatfsState::NO_CREATE),
+    ("readonly", StatfsState::READ_ONLY),
+];
 
 impl Ost {
     /// Registers all of them in `tree`.
@@ -25,6 +33,7 @@ impl Ost {
                 Ok(())
             },
         );
+        target::register_marks(&leaves, &MARKS, |ost| &ost.marks);
         leaves.read("dirty_data_bytes", |ost| ost.dirty_data.get().to_string());
         let clears = |clear: fn(&Tally)| move |ost: &Ost| clear(&ost.tally);
         let stats = |ost: &Ost| ost.tally.all(ost.env.wall());

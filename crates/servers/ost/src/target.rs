@@ -7,7 +7,7 @@ use env::{Env, LocalFuture, Task};
 use osd::{MetaStore, ObjStore, StoreError, Table, WriteSet};
 use service::spec::OST;
 use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
-use target::{Pace, StartError, Store};
+use target::{Marks, Pace, StartError, Store};
 use tokio::sync::Mutex;
 use types::{Errno, Extent, Fid, TargetId};
 use wire::body::{OstAttr, OstIoReq};
@@ -41,6 +41,8 @@ pub struct Ost {
     pub(crate) listings: Cell<u64>,
     pub(crate) pace: Rc<Pace>,
     pub(crate) tally: Tally,
+    /// What its administrator said of it.
+    pub(crate) marks: Marks,
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) commit_task: RefCell<Option<Task>>,
@@ -71,6 +73,7 @@ impl Ost {
             listed: RefCell::default(),
             listings: Cell::new(0),
             tally: Tally::default(),
+            marks: Marks::default(),
             dirty_data: Cell::new(0),
             committing: Mutex::new(()),
             commit_task: RefCell::new(None),

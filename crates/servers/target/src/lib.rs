@@ -20,6 +20,7 @@ mod frozen;
 #[doc(hidden)]
 pub mod fuzz;
 mod limits;
+mod marks;
 mod pace;
 mod params;
 mod space;
@@ -33,6 +34,7 @@ pub use clients::{
 };
 pub use error::{Decided, OpError, StartError};
 pub use failure::Failure;
+pub use marks::{Marks, register_marks};
 pub use pace::Pace;
 pub use space::statfs;
 pub use store::Store;

@@ -369,6 +369,9 @@ pub struct Space {
     pub target: Target,
     /// What it told, unless it did not answer in time.
     pub space: Option<Room>,
+    /// Its states, a letter each: D degraded, R read-only, N no_create, S no space, I no inodes.
+    #[serde(default)]
+    pub letters: String,
 }
 
 /// Space and inodes of a target.

@@ -6,8 +6,20 @@ use ctl::ask::{self, AskError};
 use ctl::{Ask, Reply, everywhere};
 use types::Errno;
 
+use crate::objects;
+
 /// Has the MGS forget `target`, and says what that means.
-pub fn run(target: &str) -> Result<()> {
+///
+/// # Errors
+/// The target has objects, and `force` is not set. A target that nobody can ask counts as empty,
+/// because it is gone. No MGS is here, or it refuses.
+pub fn run(target: &str, force: bool) -> Result<()> {
+    if !force && let Ok(count @ 1..) = objects::count_some(target) {
+        bail!(
+            "{target} is not empty: it has {count} or more objects. Move files away with `lfs migrate`; \
+             objects of removed files go within seconds. --force forgets it, and its files return EIO"
+        );
+    }
     let question = Ask::Forget { target: target.to_owned() };
     for daemon in everywhere::daemons() {
         match ask::ask_within(&daemon.socket, &question, everywhere::patience()) {

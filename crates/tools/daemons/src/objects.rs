@@ -40,13 +40,8 @@ impl Object {
 /// ask.
 pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     let ost = ost_named(name)?;
-    let (fsname, _) = name.rsplit_once('-').with_context(|| {
-        format!("'{name}': a target's name begins with its file system's, as testfs-OST0000")
-    })?;
-    let fsname: FsName = fsname.parse()?;
-    let socket = server_of(name)
-        .or_else(|| known(fsname).into_iter().find(|(_, known, _)| known == name).map(|it| it.0))
-        .with_context(|| {
+    let fsname = fsname_of(name)?;
+    let socket = asker(name, fsname).with_context(|| {
             format!("no server on this machine serves or knows {name}: run it on a machine of that file system, with its servers up")
         })?;
     let mut count = 0_u64;
@@ -56,6 +51,33 @@ pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     })?;
     writeln!(out, "{name} end {count}")?;
     Ok(out.flush()?)
+}
+
+fn fsname_of(name: &str) -> Result<FsName> {
+    let (fsname, _) = name.rsplit_once('-').with_context(|| {
+        format!("'{name}': a target's name begins with its file system's, as testfs-OST0000")
+    })?;
+    Ok(fsname.parse()?)
+}
+
+/// The server here that serves an OST, or one that can ask it.
+fn asker(name: &str, fsname: FsName) -> Option<PathBuf> {
+    let known = || known(fsname).into_iter().find(|(_, known, _)| known == name).map(|it| it.0);
+    server_of(name).or_else(known)
+}
+
+/// How many objects an OST has, counted up to one page of a list.
+///
+/// # Errors
+/// It is not an OST, no server here knows it, or it does not answer soon.
+pub(crate) fn count_some(name: &str) -> Result<usize> {
+    ost_named(name)?;
+    let socket = asker(name, fsname_of(name)?).with_context(|| not_here(name))?;
+    let question = Ask::ListObjects { target: name.to_owned(), from: Fid::ZERO.to_string() };
+    match ask::ask_within(&socket, &question, everywhere::patience())? {
+        Reply::Objects(objects) => Ok(objects.len()),
+        _ => bail!("the daemon answered another question: is it of another version?"),
+    }
 }
 
 /// Why a command about target `name` has no server to ask.

@@ -24,10 +24,12 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use client::{Client, Ctx};
 use ctl::mounts;
 use env::Env;
+use layout::dir;
 use tracing::level_filters::LevelFilter;
-use types::{ClientId, Errno, Nid, NidAddr};
+use types::{ClientId, Errno, Fid, Nid, NidAddr};
 
 use self::address::Block;
 use self::children::Children;
@@ -43,6 +45,9 @@ use crate::{alias, format, log, server};
 /// How often a mount is tried where an MDT is missing. The others wait two minutes for it before
 /// they serve, because it may know changes that they have a part in.
 const MOUNT_ATTEMPTS: u32 = 4;
+
+/// Levels below the root at which new directories go to the MDTs in turn, as Lustre has it.
+const SPREAD_LEVELS: u8 = 3;
 
 /// The servers, however they run.
 enum Servers {
@@ -198,12 +203,24 @@ async fn serve(
         reason = servers.hopeless() => bail!(reason),
         kept = mount_here(env, options, machine, place, block, dir) => kept?,
     };
+    if place.is_new && place.mdts() > 1 {
+        spread_directories(kept.client()).await;
+    }
     place.mounted()?;
     announce(options, place, block, dir);
     let status = work(env, options, dir, signals, &kept).await;
     let given_up = kept.stop(signals.next(), |line| ctl::say!("nacre up: {line}")).await;
     given_up.iter().for_each(|line| ctl::say!("nacre up: given up: {line}"));
     status
+}
+
+/// Sets the default of a new file system's root: new directories go to MDTs by space, those near
+/// the root in turn (Lustre's default). A failure leaves directories with their parents.
+async fn spread_directories(client: &Client) {
+    let asked = dir::Asked { max_inherit_rr: SPREAD_LEVELS, ..dir::Asked::default() };
+    if let Err(error) = client.set_dir_default(&Ctx::root(), Fid::ROOT, Some(&asked)).await {
+        tracing::warn!("the root has no default for new directories: {error}");
+    }
 }
 
 /// Until a signal, the end of the mount, or of the command.

@@ -67,7 +67,7 @@ enum Command {
     ListObjects(ListObjects),
     /// Show or remove the objects that no file of a served MDT names.
     Unnamed(Unnamed),
-    /// Take an OST that is gone for good out of its file system.
+    /// Take an empty OST, or one that is gone for good, out of its file system.
     Forget(Forget),
     /// Layouts, space, identifiers (also as `lfs`).
     Lfs(cli::lfs::Args),
@@ -175,7 +175,8 @@ struct Up {
     /// Name of the file system.
     #[arg(long, value_name = "NAME", default_value = "testfs")]
     fsname: FsName,
-    /// Number of metadata targets.
+    /// Number of metadata targets. A new file system with more than one spreads directories near
+    /// its root over them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
     mdts: u32,
     /// Number of object storage targets.
@@ -327,17 +328,22 @@ struct Serve {
 #[command(after_help = "\
 Runs on the machine that serves the MGS. The target gets no new files, and no client waits for it.
 Reads and writes of its objects return EIO at once, by the permanent parameter TARGET.osc.active=0.
+A target that answers and still has objects is refused: empty it with `lfs migrate`, or use --force.
 Its storage is not touched. A target that is started again registers again, and `nacre lctl
 conf_param -d TARGET.osc.active` puts it back into use. Its index is free for another storage.
 
-Example:
+Examples:
   nacre forget testfs-OST0003
+  nacre forget --force testfs-OST0003    although it has objects
 
 Exit status: 0 it is forgotten, durably; 1 failure, reported on stderr.")]
 struct Forget {
     /// Its name, as `lctl dl` shows it.
     #[arg(value_name = "TARGET")]
     target: String,
+    /// Forget it although it has objects: their files return EIO.
+    #[arg(short, long)]
+    force: bool,
 }
 
 /// Options of `nacre mount`.
@@ -527,7 +533,7 @@ impl Nacre {
                 let options = daemons::unnamed::Options { target, remove };
                 daemons::unnamed::run(&options, &mut std::io::stdout().lock())
             }
-            Command::Forget(args) => daemons::forget::run(&args.target).map(|()| 0),
+            Command::Forget(args) => daemons::forget::run(&args.target, args.force).map(|()| 0),
             Command::Mount(args) => args.run().map(|()| 0),
             Command::MountGuard => daemons::mount::guard().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),

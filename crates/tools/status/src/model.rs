@@ -17,6 +17,7 @@ pub const PATTERNS: &[&str] = &[
     "{version,health_check}",
     "{mgs,mdt,mdt_data,obdfilter}.*.{recovery_status,exports,mntdev}",
     "{mgs,mdt,mdt_data,obdfilter}.*.{kbytestotal,kbytesavail,filestotal,filesfree}",
+    "{mdt,mdt_data,obdfilter}.*.{degraded,readonly,no_create}",
     "*.*.*.nrs_policies",
     "llite.*.{waiting_on,lost}",
     "{mdc,mdc_data,osc}.*.{state,active,import}",
@@ -25,6 +26,9 @@ pub const PATTERNS: &[&str] = &[
 /// First parts of the names of a target's parameters, and the target's role.
 const ROLES: [(&str, &str); 4] =
     [("mgs", "MGS"), ("mdt", "MDT"), ("mdt_data", "DOM"), ("obdfilter", "OST")];
+
+/// States that an administrator may give a target, by parameter, with the letters of `lfs df`.
+const MARKS: [(&str, char); 3] = [("degraded", 'D'), ("readonly", 'R'), ("no_create", 'N')];
 
 /// First parts of the names of a connector's parameters.
 const CONNECTORS: [&str; 3] = ["mdc", "mdc_data", "osc"];
@@ -93,6 +97,9 @@ pub struct Target {
     pub role: &'static str,
     /// `up`, `waiting`, `recovering`, `inactive`, or the state of a mount's connection.
     pub state: String,
+    /// What its administrator said of it, a letter each: `D` degraded, `R` read-only, `N` gets no
+    /// new files. Empty where another machine serves it.
+    pub letters: String,
     /// Name of its daemon; none where another machine serves it.
     pub daemon: Option<String>,
     /// Its directory, or the address of its server.
@@ -272,10 +279,14 @@ fn targets(daemon: &Daemon, params: &Params) -> Vec<Target> {
         let base = format!("{kind}.{object}");
         let is_running = recovery.is_running();
         let state = if is_running { recovery.status.to_lowercase() } else { "up".to_owned() };
+        let is_marked = |(leaf, _): &&(&str, char)| {
+            number(params, &format!("{base}.{leaf}")).is_some_and(|mark| mark != 0)
+        };
         Some(Target {
             name: object.to_owned(),
             role,
             state,
+            letters: MARKS.iter().filter(is_marked).map(|(_, letter)| *letter).collect(),
             daemon: Some(daemon.name.clone()),
             at: params.get(&format!("{base}.mntdev")).cloned().unwrap_or_default(),
             space: space(params, &base),
@@ -472,6 +483,7 @@ fn remote(connector: &Connector) -> Target {
         name: connector.target.clone(),
         role: connector.role,
         state: connector.state(),
+        letters: String::new(),
         daemon: None,
         at: connector.nid.clone(),
         space: None,
@@ -492,6 +504,7 @@ fn add_known(targets: &mut Vec<Target>, answers: &[Answered]) {
             name: name.clone(),
             role,
             state: "not here".into(),
+            letters: String::new(),
             daemon: None,
             at: String::new(),
             space: None,

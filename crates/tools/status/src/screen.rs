@@ -69,10 +69,11 @@ fn targets(targets: &[Target]) -> Vec<Vec<String>> {
             None => ("-".into(), "-".into(), "-".into()),
         };
         let sessions = target.sessions.map_or_else(|| "-".into(), |sessions| sessions.to_string());
+        let state = format!("{} {}", target.state, target.letters);
         rows.push(row([
             &target.name,
             target.role,
-            &target.state,
+            state.trim_end(),
             &free,
             &total,
             &files,
@@ -163,6 +164,7 @@ mod tests {
             name: name.into(),
             role: "OST",
             state: state.into(),
+            letters: if space.is_some() { "DN".into() } else { String::new() },
             daemon: space.map(|_| name.to_owned()),
             at: "/srv/a".into(),
             space,
@@ -218,7 +220,7 @@ degraded: 1 trouble
   t-OST0001 is away
 
 TARGET     ROLE  STATE    FREE   OF      OBJECTS FREE  SESSIONS  AT
-t-OST0000  OST   up       60.0G  100.0G  1.5M          2         /srv/a
+t-OST0000  OST   up DN    60.0G  100.0G  1.5M          2         /srv/a
 t-OST0001  OST   disconn  -      -       -             -         /srv/a
 
 SERVICE  POLICY   HIGH PRIORITY  QUEUED  ACTIVE  SERVERS

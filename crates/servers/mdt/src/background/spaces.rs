@@ -53,7 +53,9 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
         if let Ok(answer) = endpoint.remote(TargetId::ost(index)).call(call).await {
             let body: StatfsRep = answer.reply.body();
             if body.blocks > 0 {
-                mdt.engine.state.borrow_mut().spaces.told(index, space(&body), closed(&body));
+                let spaces = &mut mdt.engine.state.borrow_mut().spaces;
+                spaces.told(index, space(&body), closed(&body));
+                spaces.told_degraded(index, body.state.contains(StatfsState::DEGRADED));
             }
         }
         let _gone = tell.send(());
@@ -65,12 +67,13 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
 fn closed(body: &StatfsRep) -> Option<Closed> {
     match body.state {
         state if state.contains(StatfsState::READ_ONLY) => Some(Closed::ReadOnly),
+        state if state.contains(StatfsState::NO_CREATE) => Some(Closed::Draining),
         state if state.contains(StatfsState::FULL) => Some(Closed::Full),
         _ => None,
     }
 }
 
-fn space(body: &StatfsRep) -> Space {
+pub(super) fn space(body: &StatfsRep) -> Space {
     Space {
         bytes: body.blocks.saturating_mul(body.block_bytes),
         bytes_avail: body.blocks_avail.saturating_mul(body.block_bytes),

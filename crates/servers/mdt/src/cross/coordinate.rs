@@ -31,6 +31,8 @@ pub(crate) struct Coordinator {
     /// Keys of this MDT are reserved.
     is_held: bool,
     rounds: u32,
+    /// The MDT that refused its part last.
+    refuser: Option<u32>,
 }
 
 impl Coordinator {
@@ -43,7 +45,23 @@ impl Coordinator {
             instances: BTreeMap::new(),
             is_held: false,
             rounds: 0,
+            refuser: None,
         }
+    }
+
+    /// A new directory cannot be on the MDT that refused last: another one may be chosen. Says
+    /// whether the operation is worth another attempt. It is refused then if the caller has named
+    /// that MDT.
+    pub(crate) fn goes_elsewhere(&mut self, errno: Errno, opcode: Opcode) -> bool {
+        let is_closed = matches!(errno, Errno::EREMOTEIO | Errno::ENODEV);
+        let Some(mdt) = self.refuser.take().filter(|_| is_closed && opcode == Opcode::MdtCreate)
+        else {
+            return false;
+        };
+        self.mdt.engine.state.borrow_mut().mdts.refused(mdt);
+        self.wants.remove(&mdt);
+        self.crossing.chosen.set(None);
+        self.crossing.refused.insert(mdt, errno).is_none()
     }
 
     /// Whether the runs of all MDTs that were asked go on, as far as is known. What they said holds
@@ -114,7 +132,12 @@ impl Coordinator {
             if mdt > here && !self.hold_here().await {
                 return Ok(false);
             }
-            if !self.instances.contains_key(&mdt) && !self.prepare(mdt, incoming).await? {
+            if self.instances.contains_key(&mdt) {
+                continue;
+            }
+            let prepared = self.prepare(mdt, incoming).await;
+            self.refuser = prepared.is_err().then_some(mdt);
+            if !prepared? {
                 return Ok(false);
             }
         }

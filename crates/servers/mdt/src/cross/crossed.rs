@@ -33,7 +33,6 @@ pub(crate) struct Crossed {
     /// Instances of other MDTs that are over: nothing of them is reserved any more.
     over: BTreeMap<u32, u64>,
     pub(crate) reserved: Reserved,
-    turn: usize,
 }
 
 impl Crossed {
@@ -78,12 +77,6 @@ impl Crossed {
             true
         })?;
         Ok((crossed, own))
-    }
-
-    /// Whose turn it is among `count` MDTs.
-    pub(crate) fn turn(&mut self, count: usize) -> usize {
-        self.turn = self.turn.wrapping_add(1);
-        self.turn % count
     }
 
     /// Names a new operation of this MDT.

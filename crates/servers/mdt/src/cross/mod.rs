@@ -15,8 +15,10 @@ mod reserve;
 mod roll;
 pub(crate) mod seal;
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
+use types::Errno;
 use wire::updates::{OpId, Want};
 
 pub(crate) use self::coordinate::Coordinator;
@@ -35,6 +37,10 @@ pub(crate) struct Crossing {
     pub(crate) facts: Facts,
     /// MDTs that have answered, and take their part.
     pub(crate) prepared: BTreeSet<u32>,
+    /// MDTs that refused to take a new directory, or did not answer, with what they refused with.
+    pub(crate) refused: BTreeMap<u32, Errno>,
+    /// The MDT that was chosen for a new directory: every attempt to decide takes the same.
+    pub(crate) chosen: Cell<Option<u32>>,
 }
 
 /// What an operation must ask for before it can be decided.

@@ -12,7 +12,7 @@ use service::Incoming;
 use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, TargetId};
-use wire::body::SyncRep;
+use wire::body::{StatfsState, SyncRep};
 use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Want};
 use wire::{Reply, Request, encode_body};
 
@@ -130,6 +130,9 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
     }
     for (want, fact) in ask.wants.iter().zip(&mut facts) {
         if let Key::New(..) = want.key {
+            if state.marks.has(StatfsState::NO_CREATE) {
+                return Err(Errno::EREMOTEIO.into());
+            }
             *fact = Fact::New(state.draw_fid()?);
         }
     }

@@ -63,6 +63,7 @@ impl Stores {
             parent,
             mtime_set: Timespec::default(),
             stripes: 0,
+            depth: 0,
             symlink: Vec::new(),
         };
         self.of(fid).put(Table::Inodes, fid.to_key(), inode.encode());
@@ -165,6 +166,7 @@ fn an_inode_on_the_wrong_mdt_is_a_breach() {
             parent: Fid::ROOT,
             mtime_set: Timespec::default(),
             stripes: 0,
+            depth: 0,
             symlink: Vec::new(),
         };
         stores.0[1].put(Table::Inodes, lost.to_key(), inode.encode());

@@ -141,7 +141,16 @@ pub(super) fn make_inode(
         attr.mode &= !S_ISGID;
     }
     let symlink = if file_type == S_IFLNK { target.to_vec() } else { Vec::new() };
-    Ok(Inode { attr, flags: 0, parent: parent.fid(), mtime_set: op.tx.now, stripes: 0, symlink })
+    let depth = if attr.is_dir() { parent.depth.saturating_add(1) } else { 0 };
+    Ok(Inode {
+        attr,
+        flags: 0,
+        parent: parent.fid(),
+        mtime_set: op.tx.now,
+        stripes: 0,
+        depth,
+        symlink,
+    })
 }
 
 /// Stores what a new file inherits.

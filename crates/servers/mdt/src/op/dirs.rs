@@ -8,10 +8,11 @@
 use bytes::Bytes;
 use layout::dir::{Asked, BY_SPACE, COUNT_ALL, HASH_OVERSTRIPED, Stripes};
 use osd::Table;
+use placement::Wish;
 use target::{Decided, OpError};
-use types::{Errno, Fid};
+use types::{Creds, Errno, Fid};
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED};
-use wire::body::{CreateReq, Disposition};
+use wire::body::{CreateReq, Disposition, StatfsState};
 use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
 
 use crate::cross::peer::LMV;
@@ -19,7 +20,7 @@ use crate::keys;
 use crate::op::create::{inherit, make_inode};
 use crate::op::names::{At, Inherited};
 use crate::op::{Answer, AttrAnswer, Op};
-use crate::perm::{ACL_ACCESS, ACL_DEFAULT};
+use crate::perm::{ACL_ACCESS, ACL_DEFAULT, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 
 /// Attribute under which a directory's default is stored.
@@ -119,54 +120,145 @@ fn make_at(
 }
 
 /// Where a new directory goes: as the caller asks, or as its parent's default says.
+///
+/// # Errors
+/// EPERM: the caller may not choose, or this MDT does not make such directories. ENODEV: no such
+/// MDT. EREMOTEIO: an MDT that the caller named gets no new directories.
 fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
     let here = op.tx.mdt();
     let asked = op.request.buf(4);
     let default = default_of(op, parent)?;
-    let is_asked = !asked.is_empty();
-    let wanted = match is_asked {
-        true => Some(Asked::decode(&asked).map_err(|error| error.errno())?),
-        false => default.clone(),
+    let handed_on = default.as_ref().and_then(Asked::handed_on);
+    let plain = Where { mdt: here, shards: Vec::new(), hash: 0, default: handed_on };
+    if op.replay.is_some() {
+        return Ok(plain); // a replay without a record has made it here
+    }
+    let is_here_open = !op.state.marks.has(StatfsState::NO_CREATE);
+    if asked.is_empty() && default.is_none() && is_here_open {
+        return Ok(plain);
+    }
+    let open = Open::of(op);
+    if !asked.is_empty() {
+        let wanted = Asked::decode(&asked).map_err(|error| error.errno())?;
+        check_asked(op, &wanted, &open)?;
+        let mdt = named(&wanted).next().unwrap_or_else(|| by_space(op, parent, &open, true));
+        let shards = shard_mdts(&wanted, mdt, &open.mdts);
+        return Ok(Where { mdt, shards, hash: wanted.hash, ..plain });
+    }
+    let Some(mut wanted) = default else {
+        return Ok(Where { mdt: by_space(op, parent, &open, false), ..plain });
     };
-    let default = default.and_then(|default| default.handed_on());
-    let plain = Where { mdt: here, shards: Vec::new(), hash: 0, default };
-    // a replay without a record has made it here
-    let Some(wanted) = wanted.filter(|_| op.replay.is_none()) else { return Ok(plain) };
-    let mdts = (op.mdts)();
-    let mdt = master(op, &wanted, parent, is_asked, &mdts);
-    let shards = shard_mdts(&wanted, mdt, &mdts);
-    if let Some(absent) = shards.iter().chain([&mdt]).find(|mdt| !exists(**mdt, here, &mdts)) {
+    if let Some(absent) = named(&wanted).find(|mdt| !open.all.contains(mdt)) {
         tracing::debug!(target: "mdt", mdt = absent, "a directory is wanted on an MDT that is not there");
         return Err(Errno::ENODEV.into());
     }
+    if !named(&wanted).all(|mdt| open.has(mdt)) {
+        (wanted.index, wanted.mdts) = (BY_SPACE, Vec::new()); // others take its place
+    }
+    if !op.state.dirs.striped {
+        wanted.count = 1;
+    }
+    let is_shard = parent.attr.flags & ATTR_SHARD != 0;
+    let spreads = wanted.max_inherit_rr > 0 || parent.fid() == Fid::ROOT;
+    let mdt = match named(&wanted).next() {
+        Some(first) => first,
+        None if is_shard && open.has(here) => here,
+        None => by_space(op, parent, &open, spreads),
+    };
+    let shards = shard_mdts(&wanted, mdt, &open.mdts);
     Ok(Where { mdt, shards, hash: wanted.hash, ..plain })
 }
 
-fn exists(mdt: u32, here: u32, mdts: &[u32]) -> bool {
-    mdt == here || mdts.contains(&mdt)
+/// The MDTs that there are, and those that take new directories by choice.
+struct Open {
+    all: Vec<u32>,
+    mdts: Vec<u32>,
 }
 
-/// The MDT of the directory itself.
-fn master(
-    op: &mut Op<'_, '_>,
-    wanted: &Asked,
-    parent: &Inode,
-    is_asked: bool,
-    mdts: &[u32],
-) -> u32 {
+impl Open {
+    fn of(op: &Op<'_, '_>) -> Open {
+        let here = op.tx.mdt();
+        let mut all = (op.mdts)();
+        if !all.contains(&here) {
+            all.push(here);
+        }
+        let is_here_open = !op.state.marks.has(StatfsState::NO_CREATE);
+        let is_open = |mdt: &u32| match *mdt == here {
+            true => is_here_open,
+            false => {
+                let is_known = op.crossing.refused.contains_key(mdt);
+                op.state.dirs.remote && op.state.mdts.is_open(*mdt) && !is_known
+            }
+        };
+        Open { mdts: all.iter().copied().filter(is_open).collect(), all }
+    }
+
+    fn has(&self, mdt: u32) -> bool {
+        self.mdts.contains(&mdt)
+    }
+}
+
+/// MDTs that a wish or a default names, that of the directory itself first.
+fn named(wanted: &Asked) -> impl Iterator<Item = u32> {
+    let first = (wanted.index != BY_SPACE && wanted.mdts.is_empty()).then_some(wanted.index as u32);
+    first.into_iter().chain(wanted.mdts.iter().copied())
+}
+
+/// Whether the caller may have what it asks for.
+fn check_asked(op: &Op<'_, '_>, wanted: &Asked, open: &Open) -> Decided<()> {
+    check_may_choose(op)?;
+    let (here, dirs) = (op.tx.mdt(), &op.state.dirs);
+    let is_remote = named(wanted).any(|mdt| mdt != here);
+    if (is_remote && !dirs.remote) || (wanted.is_striped() && !dirs.striped) {
+        return Err(Errno::EPERM.into());
+    }
+    for mdt in named(wanted) {
+        if !open.all.contains(&mdt) {
+            tracing::debug!(target: "mdt", mdt, "a directory is wanted on an MDT that is not there");
+            return Err(Errno::ENODEV.into());
+        }
+        if let Some(errno) = op.crossing.refused.get(&mdt) {
+            return Err((*errno).into());
+        }
+        if mdt == here && !open.has(here) {
+            return Err(Errno::EREMOTEIO.into());
+        }
+    }
+    Ok(())
+}
+
+/// Root, the owner of this MDT and one group may name MDTs, or all users.
+fn check_may_choose(op: &Op<'_, '_>) -> Decided<()> {
+    let is_its_owner = op.creds.uid == op.config.root_owner.0;
+    let may = is_root(&op.creds)
+        || is_its_owner
+        || is_admitted(&op.creds, op.state.dirs.remote_gid)
+        || op.replay.is_some();
+    if may { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+/// Whether an ordinary user may name MDTs: a member of group `gid`; 0: no user, -1: all.
+fn is_admitted(creds: &Creds, gid: i64) -> bool {
+    match u32::try_from(gid) {
+        Ok(0) => false,
+        Ok(gid) => creds.in_group(gid),
+        Err(_) => true,
+    }
+}
+
+/// The MDT of a directory for which none is named: the same for all attempts to decide. If every
+/// MDT is closed, the directory is with its parent.
+fn by_space(op: &mut Op<'_, '_>, parent: &Inode, open: &Open, may_turn: bool) -> u32 {
     let here = op.tx.mdt();
-    if let Some(first) = wanted.mdts.first() {
-        return *first;
+    if let Some(chosen) = op.crossing.chosen.get().filter(|chosen| open.has(*chosen)) {
+        return chosen;
     }
-    if wanted.index != BY_SPACE {
-        return wanted.index as u32;
-    }
-    let is_shard = parent.attr.flags & ATTR_SHARD != 0;
-    let spreads = is_asked || (wanted.max_inherit_rr > 0 && !is_shard);
-    if !spreads || mdts.is_empty() {
-        return here;
-    }
-    mdts[op.state.crossed.turn(mdts.len())]
+    let wish = Wish { parent: here, depth: parent.depth, may_turn };
+    let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
+    let policy = op.state.lod.mdt_policy;
+    let chosen = op.state.mdts.choose(&wish, &open.mdts, &policy, now);
+    op.crossing.chosen.set(chosen);
+    chosen.unwrap_or(here)
 }
 
 /// MDTs of the shards, none for a plain directory.
@@ -177,13 +269,15 @@ fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> {
     if !wanted.mdts.is_empty() {
         return wanted.mdts.clone();
     }
-    let first = mdts.iter().position(|mdt| *mdt == master).unwrap_or(0);
+    let others = mdts.iter().filter(|mdt| **mdt > master);
+    let lower = mdts.iter().filter(|mdt| **mdt < master);
+    let mdts: Vec<u32> = std::iter::once(&master).chain(others).chain(lower).copied().collect();
     let count = match wanted.count {
         COUNT_ALL => mdts.len(),
         count if wanted.hash & HASH_OVERSTRIPED != 0 => count as usize,
         count => mdts.len().min(count as usize),
     };
-    let shards: Vec<u32> = mdts.iter().cycle().skip(first).take(count).copied().collect();
+    let shards: Vec<u32> = mdts.iter().cycle().take(count).copied().collect();
     if shards.len() > 1 { shards } else { Vec::new() }
 }
 
@@ -329,10 +423,14 @@ pub(crate) fn value(op: &Op<'_, '_>, dir: &Inode, name: &[u8]) -> Decided<Answer
 }
 
 /// Sets a directory's default for new subdirectories; an empty value removes it.
+///
+/// # Errors
+/// ENOTDIR; EPERM: the caller may not name MDTs; ENODEV: an MDT does not exist.
 pub(crate) fn set_default(op: &mut Op<'_, '_>, dir: &mut Inode, value: &Bytes) -> Decided<()> {
     if !dir.attr.is_dir() {
         return Err(Errno::ENOTDIR.into());
     }
+    check_may_choose(op)?;
     let key = keys::xattr(dir.fid(), DMV);
     if value.is_empty() {
         op.tx.set.delete(Table::Xattrs, key);
@@ -340,9 +438,8 @@ pub(crate) fn set_default(op: &mut Op<'_, '_>, dir: &mut Inode, value: &Bytes) -
     }
     let asked = Asked::decode(value).map_err(|error| error.errno())?;
     let (here, mdts) = (op.tx.mdt(), (op.mdts)());
-    let first = (asked.index != BY_SPACE).then_some(asked.index as u32);
-    let mut named = asked.mdts.iter().copied().chain(first);
-    if op.replay.is_none() && named.any(|mdt| !exists(mdt, here, &mdts)) {
+    let is_absent = |mdt: u32| mdt != here && !mdts.contains(&mdt);
+    if op.replay.is_none() && named(&asked).any(is_absent) {
         return Err(Errno::ENODEV.into());
     }
     op.tx.set.put(Table::Xattrs, key, asked.encode());
@@ -360,12 +457,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn root_one_group_or_all_users_may_name_mdts() {
+        let creds = Creds { uid: 7, gid: 70, groups: vec![71] };
+        let admitted = [0, 70, 71, 72, -1].map(|gid| is_admitted(&creds, gid));
+        assert_eq!(admitted, [false, true, true, false, true]);
+    }
+
+    #[test]
     fn shards_begin_with_the_directorys_own_mdt_and_are_no_more_than_there_are_mdts() {
         let asked = |count| Asked { count, ..Asked::default() };
         assert_eq!(shard_mdts(&asked(2), 1, &[0, 1, 2]), [1, 2]);
         assert_eq!(shard_mdts(&asked(9), 2, &[0, 1, 2]), [2, 0, 1]);
         assert_eq!(shard_mdts(&asked(COUNT_ALL), 0, &[0, 1, 2]), [0, 1, 2]);
         assert_eq!(shard_mdts(&asked(1), 0, &[0, 1, 2]), []);
+        assert_eq!(shard_mdts(&asked(2), 1, &[0, 2]), [1, 2], "it was named although it is closed");
         assert_eq!(shard_mdts(&asked(4), 0, &[0]), [], "one shard is a plain directory");
         let over = Asked { hash: asked(1).hash | HASH_OVERSTRIPED, ..asked(3) };
         assert_eq!(shard_mdts(&over, 0, &[0, 1]), [0, 1, 0]);

@@ -100,6 +100,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) osts: &'a dyn Fn() -> Vec<OstAt>,
     /// Asks for the MDTs of the file system.
     pub(crate) mdts: &'a dyn Fn() -> Vec<u32>,
+    /// What earlier attempts to decide it found out.
+    pub(crate) crossing: &'a Crossing,
 }
 
 pub(crate) enum Answer {

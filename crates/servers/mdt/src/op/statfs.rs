@@ -25,6 +25,7 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
         other => Ok(other?),
     };
     let space = mdt.persist(space).await?;
-    let body = target::statfs(space, FULL_BELOW_BYTES);
+    let mut body = target::statfs(space, FULL_BELOW_BYTES);
+    body.state |= mdt.engine.marks.all();
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
 }

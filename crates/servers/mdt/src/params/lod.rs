@@ -60,6 +60,25 @@ const ALL: &[(&str, Get, Put)] = &[
             parse_within(value, 1, MAXAGE_SECS_MAX).map(|secs| lod.policy.maxage_secs = secs as u32)
         },
     ),
+    (
+        "mdt_qos_threshold_rr",
+        |lod| format!("{}%", lod.mdt_policy.threshold_rr_percent),
+        |lod, value| percent(value).map(|percent| lod.mdt_policy.threshold_rr_percent = percent),
+    ),
+    (
+        "mdt_qos_prio_free",
+        |lod| format!("{}%", lod.mdt_policy.prio_free_percent),
+        |lod, value| percent(value).map(|percent| lod.mdt_policy.prio_free_percent = percent),
+    ),
+    (
+        "mdt_qos_maxage",
+        |lod| lod.mdt_policy.maxage_secs.to_string(),
+        |lod, value| {
+            let secs = parse_within(value, 1, MAXAGE_SECS_MAX)?;
+            lod.mdt_policy.maxage_secs = secs as u32;
+            Ok(())
+        },
+    ),
 ];
 
 /// Registers those of `mdt`, whose name is `name`.
@@ -213,6 +232,9 @@ mod tests {
             ("qos_threshold_rr", "30%", "30%"),
             ("qos_prio_free", "100", "100%"),
             ("qos_maxage", "60", "60"),
+            ("mdt_qos_threshold_rr", "10", "10%"),
+            ("mdt_qos_prio_free", "80%", "80%"),
+            ("mdt_qos_maxage", "5", "5"),
         ] {
             assert_eq!(check(name, value), Ok(read.to_owned()), "{name}={value}");
         }

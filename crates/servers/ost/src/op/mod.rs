@@ -20,7 +20,7 @@ use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
 use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec, Transno};
-use wire::body::{Claim, ObjectRange, OstAttr};
+use wire::body::{Claim, ObjectRange, OstAttr, StatfsState};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -208,12 +208,16 @@ impl Ost {
 
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
     /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
-    /// answered before and is replayed now is `Overtaken` by the destroy then.
+    /// answered before and is replayed now is `Overtaken` by the destroy then. A read-only OST
+    /// takes replays, because their changes were acknowledged.
     fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
         }
         self.check_fence(incoming, claim)?;
+        if self.marks.has(StatfsState::READ_ONLY) && !incoming.is_replay() {
+            return Err(Errno::EROFS);
+        }
         match self.tombstones.borrow().holds(object) {
             false => Ok(Change::Make),
             true if incoming.is_replay() => Ok(Change::Overtaken),

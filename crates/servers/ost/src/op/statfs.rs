@@ -1,4 +1,4 @@
-//! Statfs: free space for objects.
+//! Statfs: free space for objects, and the states that the administrator gave the OST.
 
 use service::Incoming;
 use types::Errno;
@@ -10,6 +10,7 @@ use crate::target::Ost;
 const FULL_BELOW_BYTES: u64 = wire::BULK_BYTES_MAX as u64;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    let body = target::statfs(ost.objects.space().await?, FULL_BELOW_BYTES);
+    let mut body = target::statfs(ost.objects.space().await?, FULL_BELOW_BYTES);
+    body.state |= ost.marks.all();
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
 }

@@ -130,3 +130,54 @@ fn ranges_that_make_no_sense_are_refused() {
     );
     assert_eq!(world.disk.objects(), []);
 }
+
+/// Sets a parameter of the OST that runs.
+fn set_param(world: &World, name: &str, value: &str) {
+    let tree = ParamTree::new();
+    let place = target::Place {
+        kind: "obdfilter",
+        name: "testfs-OST0002".into(),
+        dir: String::new(),
+        space: Rc::new(|| None),
+    };
+    world.ost.borrow().as_ref().expect("it runs").register_params(&tree, &place);
+    let done = tree.set_now(&format!("obdfilter.testfs-OST0002.{name}"), value).expect("known");
+    assert!(done.into_iter().all(|one| one.is_ok()), "{name}={value}");
+}
+
+fn state(world: &World, remote: &Rc<Remote>) -> StatfsState {
+    let statfs = Call::new(Opcode::OstStatfs, vec![encode_body(&[0u8; 8])]);
+    let answer = world.call(remote, statfs).expect("statfs");
+    decode_body::<StatfsRep>(&answer.reply.buf(0)).state
+}
+
+#[test]
+fn a_read_only_ost_refuses_changes_but_not_replays() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"before", PLAIN)).expect("writes");
+    world.kill();
+    world.start(); // the write was not durable
+    set_param(&world, "readonly", "1");
+    let (attr, data) = world.read(&remote, 0, 6, PLAIN).expect("reads");
+    assert_eq!((attr.length, &data[..]), (6, &b"before"[..]));
+    for call in [write(0, b"x", PLAIN), punch(1, false), fallocate_call(0, 0, 9)] {
+        assert_eq!(world.attr(&remote, call).map_err(|error| error.errno()), Err(Errno::EROFS));
+    }
+    assert_eq!(state(&world, &remote), StatfsState::READ_ONLY);
+    set_param(&world, "readonly", "0");
+    world.attr(&remote, write(6, b"after", PLAIN)).expect("writes");
+}
+
+#[test]
+fn a_degraded_and_a_draining_ost_serve_all_and_say_so_until_a_restart() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    set_param(&world, "degraded", "1");
+    set_param(&world, "no_create", "1");
+    world.attr(&remote, write(0, b"here", PLAIN)).expect("writes");
+    assert_eq!(state(&world, &remote), StatfsState::DEGRADED | StatfsState::NO_CREATE);
+    world.kill();
+    world.start();
+    assert!(state(&world, &remote).is_empty());
+}

@@ -146,14 +146,13 @@ fn percent(used: u64, free: u64) -> u64 {
 fn render(unit: &Unit, mount: &Path, spaces: &[Space]) -> String {
     let dir = mountpoint::show(mount);
     let mut out = unit.header();
-    for Space { target, space } in spaces {
+    for Space { target, space, letters } in spaces {
         let uuid = format!("{}_UUID", target.name);
         match space {
-            Some(room) => out.push_str(&unit.line(
-                &uuid,
-                room,
-                &format!("{dir}[{}:{}]", target.kind, target.index),
-            )),
+            Some(room) => {
+                let tail = format!("{dir}[{}:{}] {letters}", target.kind, target.index);
+                out.push_str(&unit.line(&uuid, room, tail.trim_end()));
+            }
             None => {
                 let _ = writeln!(out, "{uuid:<20}: inactive device");
             }
@@ -209,7 +208,7 @@ mod tests {
             files,
             files_free: files / 2,
         };
-        Space { target, space: kib.map(room) }
+        Space { target, space: kib.map(room), letters: String::new() }
     }
 
     #[test]
@@ -258,6 +257,16 @@ filesystem_summary:    209715200    94371840   115343360  45% /mnt/testfs
 
 ";
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_targets_states_are_letters_at_the_end_of_its_line() {
+        let mut cluster = cluster();
+        cluster[1].letters = "DN".to_owned();
+        let shown = render(&Unit { inodes: true, human: None }, Path::new("/m"), &cluster);
+        let ends: Vec<&str> =
+            shown.lines().filter_map(|line| line.split_once("% ")).map(|at| at.1).collect();
+        assert_eq!(ends, ["Mounted on", "/m[MDT:0]", "/m[OST:0] DN", "/m[OST:1]", "/m"]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use layout::dir;
 use types::Errno;
 
 use self::parts::Parts;
-use super::setstripe::umask;
+use super::setstripe::{closed, umask};
 use crate::failure::First;
 use crate::mountpoint::Mount;
 use crate::{Failed, lmv, mountpoint};
@@ -164,12 +164,19 @@ fn check_mdt(
             Errno::ENODEV,
             format!("MDT index {index} does not exist in {fsname}: see lfs mdts"),
         )),
-        Some(Space { target, space: None })
+        Some(Space { target, space: None, .. })
             if absent == Absent::MayNot && target.state != "FULL" =>
         {
             Err((Errno::ENOTCONN, format!("{} is away ({})", target.name, target.state)))
         }
-        Some(_) => Ok(()),
+        Some(Space { target, letters, .. }) => match closed(letters) {
+            Some(param) if absent == Absent::MayNot => {
+                let name = &target.name;
+                let way = format!("name another MDT, or set mdt.{name}.{param}=0");
+                Err((Errno::EREMOTEIO, format!("{name} gets no new directories: {way}")))
+            }
+            _ => Ok(()),
+        },
     }
 }
 
@@ -192,11 +199,13 @@ mod tests {
                 nid: String::new(),
             },
             space,
+            letters: String::new(),
         };
         let spaces = [
             space(0, "FULL", Some(Room::default())),
             space(1, "FULL", None),
             space(2, "DISCONN", None),
+            Space { letters: "N".into(), ..space(4, "FULL", Some(Room::default())) },
         ];
         let check = |index, absent| {
             check_mdt(index, &spaces, absent, "testfs").map_err(|(errno, text)| (errno.raw(), text))
@@ -206,6 +215,10 @@ mod tests {
         let away = "testfs-MDT0002 is away (DISCONN)".to_owned();
         assert_eq!(check(2, Absent::MayNot), Err((Errno::ENOTCONN.raw(), away)));
         assert_eq!(check(2, Absent::May), Ok(()));
+        let closed = "testfs-MDT0004 gets no new directories: name another MDT, or set \
+            mdt.testfs-MDT0004.no_create=0";
+        assert_eq!(check(4, Absent::MayNot), Err((Errno::EREMOTEIO.raw(), closed.to_owned())));
+        assert_eq!(check(4, Absent::May), Ok(()), "a default may name it");
         let unknown = "MDT index 3 does not exist in testfs: see lfs mdts".to_owned();
         for absent in [Absent::May, Absent::MayNot] {
             assert_eq!(check(3, absent), Err((Errno::ENODEV.raw(), unknown.clone())));

@@ -8,7 +8,7 @@ mod yaml;
 
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply, Target};
+use ctl::{Ask, Reply, Space};
 use layout::Template;
 use types::Errno;
 
@@ -170,7 +170,7 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
     }
 }
 
-/// The OSTs that a striping names exist.
+/// The OSTs that a striping names exist, and take new files.
 fn check_osts(path: &Path, template: &Template, command: &str) -> Result<(), Failed> {
     let start = u32::try_from(template.start).ok();
     let named: Vec<u32> = template.osts.iter().copied().chain(start).collect();
@@ -178,24 +178,37 @@ fn check_osts(path: &Path, template: &Template, command: &str) -> Result<(), Fai
         return Ok(());
     }
     let mount = mountpoint::of(Some(path), command)?;
-    let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Osts, command)? else {
+    let Reply::Spaces(spaces) = mountpoint::ask(&mount, &Ask::Df, command)? else {
         return Ok(());
     };
-    match unknown(&named, &targets) {
+    named
+        .iter()
+        .try_for_each(|index| check_ost(*index, &spaces, mount.fsname()))
+        .map_err(|(errno, text)| Failed::new(errno.raw(), format!("error: {command}: {text}")))
+}
+
+fn check_ost(index: u32, spaces: &[Space], fsname: &str) -> Result<(), (Errno, String)> {
+    let is_it = |space: &&Space| space.target.kind == "OST" && space.target.index == index;
+    let Some(Space { target, letters, .. }) = spaces.iter().find(is_it) else {
+        let text = format!("OST index {index} does not exist in {fsname}: see lfs osts");
+        return Err((Errno::EINVAL, text));
+    };
+    match closed(letters) {
         None => Ok(()),
-        Some(index) => {
+        Some(param) => {
+            let name = &target.name;
             let text = format!(
-                "error: {command}: OST index {index} does not exist in {}: see lfs osts",
-                mount.fsname()
+                "{name} gets no new files: name another OST, or set obdfilter.{name}.{param}=0"
             );
-            Err(Failed::new(Errno::EINVAL.raw(), text))
+            Err((Errno::EREMOTEIO, text))
         }
     }
 }
 
-/// The first index that no OST has.
-fn unknown(named: &[u32], targets: &[Target]) -> Option<u32> {
-    named.iter().copied().find(|index| targets.iter().all(|target| target.index != *index))
+/// The parameter that closes a target with these states for new files and directories, if one does.
+pub(super) fn closed(letters: &str) -> Option<&'static str> {
+    let states = [('N', "no_create"), ('R', "readonly")];
+    states.into_iter().find(|(letter, _)| letters.contains(*letter)).map(|(_, param)| param)
 }
 
 fn set_already(shown: &str) -> Failed {
@@ -260,16 +273,31 @@ mod tests {
     }
 
     #[test]
-    fn an_ost_that_is_not_there_is_named() {
-        let target = |index| Target {
-            kind: "OST".into(),
-            index,
-            name: String::new(),
-            state: String::new(),
-            is_active: true,
-            nid: String::new(),
+    fn an_ost_that_is_not_there_or_closed_is_named() {
+        let space = |index, letters: &str| Space {
+            target: ctl::Target {
+                kind: "OST".into(),
+                index,
+                name: format!("testfs-OST{index:04x}"),
+                state: "FULL".into(),
+                is_active: true,
+                nid: String::new(),
+            },
+            space: None,
+            letters: letters.into(),
         };
-        let targets = [target(0), target(3)];
-        assert_eq!([unknown(&[3, 0], &targets), unknown(&[0, 2, 9], &targets)], [None, Some(2)]);
+        let spaces = [space(0, ""), space(1, "DN"), space(2, "R"), space(3, "DS")];
+        let check = |index| {
+            check_ost(index, &spaces, "testfs").map_err(|(errno, text)| (errno.raw(), text))
+        };
+        assert_eq!((check(0), check(3)), (Ok(()), Ok(())), "the OST itself says if it is full");
+        let unknown = "OST index 9 does not exist in testfs: see lfs osts".to_owned();
+        assert_eq!(check(9), Err((Errno::EINVAL.raw(), unknown)));
+        let closed = |param| format!("name another OST, or set obdfilter.testfs-OST{param}=0");
+        for (index, param) in [(1, "0001.no_create"), (2, "0002.readonly")] {
+            let (errno, text) = check(index).expect_err("it is closed");
+            assert_eq!(errno, Errno::EREMOTEIO.raw());
+            assert!(text.ends_with(&closed(param)), "{text}");
+        }
     }
 }

@@ -86,6 +86,11 @@ impl Kept {
         Ok(Kept { client, mounted, control: control.ok(), leaving, tester, _metrics: metrics })
     }
 
+    /// The client behind the mount.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// Completes when somebody took the mount away, or wants it to end.
     pub(crate) async fn ended(&self) {
         tokio::select! {
@@ -334,5 +339,19 @@ fn space(space: &client::TargetSpace) -> Space {
         files: statfs.files,
         files_free: statfs.files_free,
     };
-    Space { target: target(&space.target), space: space.space.map(room) }
+    let letters = STATES.iter().filter(|(state, _)| space.marks.contains(*state));
+    Space {
+        target: target(&space.target),
+        space: space.space.map(room),
+        letters: letters.map(|(_, letter)| *letter).collect(),
+    }
 }
+
+/// States of a target, by the letters of `lfs df`.
+const STATES: [(client::StatfsState, char); 5] = [
+    (client::StatfsState::DEGRADED, 'D'),
+    (client::StatfsState::READ_ONLY, 'R'),
+    (client::StatfsState::NO_CREATE, 'N'),
+    (client::StatfsState::FULL, 'S'),
+    (client::StatfsState::NO_INODES, 'I'),
+];

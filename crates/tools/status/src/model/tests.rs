@@ -85,6 +85,21 @@ fn states(status: &Status) -> Vec<(&str, &str)> {
 }
 
 #[test]
+fn a_targets_states_are_letters_and_no_troubles() {
+    let mut ost = ost("t-OST0000", COMPLETE, "500000", FIFO);
+    let Ok(heard) = &mut ost.heard else { panic!("it answered") };
+    for (leaf, value) in [("no_create", "1"), ("degraded", "1"), ("readonly", "0")] {
+        heard.params.insert(format!("obdfilter.t-OST0000.{leaf}"), value.to_owned());
+    }
+    let status = status(&[mdt(), ost], &[]);
+    assert_eq!(
+        status.targets.iter().map(|target| &target.letters[..]).collect::<Vec<_>>()[..2],
+        ["", "DN"]
+    );
+    assert_eq!(status.verdict, Verdict::Well);
+}
+
+#[test]
 fn nothing_is_not_well() {
     let status = status(&[], &[]);
     assert_eq!((status.verdict, status.verdict.exit_status()), (Verdict::Nothing, 4));

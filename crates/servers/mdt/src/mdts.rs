@@ -1,0 +1,89 @@
+//! The room and the states of the file system's MDTs, as they last reported them, and the choice of
+//! an MDT for a new directory. In memory only: a restart asks again.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use placement::{Mdt, MdtAllocator, Policy, Space, Wish};
+use tokio::sync::Notify;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    space: Option<Space>,
+    /// It gets no new directories.
+    is_closed: bool,
+}
+
+/// See the head of the file.
+pub(crate) struct Mdts {
+    seen: BTreeMap<u32, Seen>,
+    allocator: MdtAllocator,
+    /// A directory was placed by the figures: they should be fresh.
+    pub(crate) wanted: Rc<Notify>,
+}
+
+impl Mdts {
+    /// Knows nothing yet; all chance comes from `seed`.
+    pub(crate) fn new(seed: u64) -> Mdts {
+        let wanted = Rc::new(Notify::new());
+        Mdts { seen: BTreeMap::new(), allocator: MdtAllocator::new(seed), wanted }
+    }
+
+    /// An MDT told its room, and whether its administrator closed it.
+    pub(crate) fn told(&mut self, mdt: u32, space: Space, is_closed: bool) {
+        let was = self.seen.get(&mdt).is_some_and(|seen| seen.is_closed);
+        let is_closed = is_closed || space.is_full(was);
+        if is_closed != was {
+            let word = if is_closed { "no new directories" } else { "new directories again" };
+            let bytes_avail = space.bytes_avail;
+            tracing::info!(target: "mdt", mdt, bytes_avail, "gets {word} by choice");
+        }
+        self.seen.insert(mdt, Seen { space: Some(space), is_closed });
+    }
+
+    /// An MDT took no new directory, or did not answer: it gets none until it has told its room.
+    pub(crate) fn refused(&mut self, mdt: u32) {
+        self.seen.entry(mdt).or_default().is_closed = true;
+        self.wanted.notify_one();
+    }
+
+    /// Whether an MDT takes new directories, as far as is known.
+    pub(crate) fn is_open(&self, mdt: u32) -> bool {
+        self.seen.get(&mdt).is_none_or(|seen| !seen.is_closed)
+    }
+
+    /// The MDT of a new directory, out of those of `mdts`; `now` in seconds.
+    pub(crate) fn choose(
+        &mut self,
+        wish: &Wish,
+        mdts: &[u32],
+        policy: &Policy,
+        now: u64,
+    ) -> Option<u32> {
+        self.wanted.notify_one();
+        let space = |mdt: &u32| self.seen.get(mdt).and_then(|seen| seen.space);
+        let all: Vec<Mdt> =
+            mdts.iter().map(|mdt| Mdt { index: *mdt, usable: true, space: space(mdt) }).collect();
+        self.allocator.choose(wish, &all, policy, now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mdt_is_closed_until_it_tells_that_it_has_room() {
+        let mut mdts = Mdts::new(0);
+        let room = Space { bytes: 1 << 30, bytes_avail: 1 << 29, files_free: 1_000 };
+        assert!(mdts.is_open(1), "nothing is known");
+        mdts.refused(1);
+        assert!(!mdts.is_open(1) && mdts.is_open(0));
+        mdts.told(1, room, false);
+        assert!(mdts.is_open(1));
+        mdts.told(1, room, true);
+        assert!(!mdts.is_open(1), "its administrator says so");
+        mdts.told(1, Space { files_free: 40, ..room }, false);
+        assert!(!mdts.is_open(1), "too little for an MDT that was closed");
+    }
+}
