@@ -223,8 +223,6 @@ planted::bugs! {
         part_without_record,
         /// A part that was executed is executed again when it comes again.
         execute_part_twice,
-        /// An operation of several MDTs is answered before all of them have executed their parts.
-        ack_before_parts,
         /// Keys that another MDT asks for are told, but not reserved.
         reserve_nothing,
         /// What is told to another MDT is not called back from clients that believe it.

@@ -288,7 +288,7 @@ impl Mdt {
             self.recalls.drive(); // a lease may have ended in its way, also if it was refused
         }
         let (reply, delivery) = outcome?;
-        if let Some(delivery) = delivery.filter(|_| !self.engine.config.bugs.ack_before_parts()) {
+        if let Some(delivery) = delivery {
             incoming.step_aside();
             self.executed(&delivery).await;
         }

@@ -95,7 +95,6 @@ planted! {
     mdt.open_before_peers in matrix;
     mdt.part_without_record in matrix;
     mdt.execute_part_twice in mdts;
-    mdt.ack_before_parts in mdts;
     mdt.reserve_nothing in matrix;
     mdt.prepare_without_recall in mdts;
     mdt.show_halves in mdts;
