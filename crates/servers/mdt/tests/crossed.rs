@@ -12,7 +12,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env};
-use env_sim::{NodeHandle, Sim, SimConfig};
+use env_sim::{Cut, NodeHandle, Sim, SimConfig};
 use layout::dir::{self, Stripes};
 use mdt::fsck::{self, Image};
 use mdt::{Bugs, GrantMode, Mdt, MdtConfig};
@@ -174,9 +174,7 @@ impl World {
     }
 
     fn lookup(&self, client: usize, parent: Fid, name: &str) -> Result<AttrRep, Errno> {
-        let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
-        let call = Call::new(Opcode::MdtLookup, vec![encode_body(&body), bytes(name)]);
-        self.send(client, parent.mdt_index(), call).map(|reply| reply.body())
+        self.send(client, parent.mdt_index(), lookup(parent, name)).map(|reply| reply.body())
     }
 
     fn attr(&self, fid: Fid) -> Result<Attr, Errno> {
@@ -243,6 +241,11 @@ fn make(parent: Fid, name: &str, mode: u32, on: &[u32]) -> Call {
 
 fn mkdir(parent: Fid, name: &str, on: &[u32]) -> Call {
     make(parent, name, S_IFDIR | 0o755, on)
+}
+
+fn lookup(parent: Fid, name: &str) -> Call {
+    let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
+    Call::new(Opcode::MdtLookup, vec![encode_body(&body), bytes(name)])
 }
 
 fn unlink(parent: Fid, name: &str, is_dir: bool) -> Call {
@@ -589,6 +592,42 @@ fn what_an_operation_decides_on_is_durable_before() {
     assert_eq!(replaced_just_after_its_making(Bugs::default()), Vec::<String>::new());
     let broken = Bugs::plant("mdt.prepare_uncommitted");
     assert!(shows(|| replaced_just_after_its_making(broken)));
+}
+
+/// A name moves to another MDT, which is cut off so many microseconds after the call. Once the old
+/// name is gone, the new one is looked for there; returns what does not fit.
+fn looked_for_amid_a_move(bugs: Bugs, after: u64) -> Vec<String> {
+    let world = World::with_bugs(1, bugs);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.create(Fid::ROOT, "a");
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    let is_gone = world.lookup(1, Fid::ROOT, "a").is_err();
+    let (node, endpoint) = &world.clients[1];
+    let (remote, found) = (endpoint.remote(TargetId::mdt(1)), Rc::new(RefCell::new(None)));
+    let (call, seen) = (lookup(dir, "b"), found.clone());
+    node.env().spawn("looks", async move {
+        let answer = remote.call(call).await;
+        *seen.borrow_mut() = Some(answer.map(drop).map_err(|error| error.errno()));
+    });
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let found = found.borrow_mut().take();
+    if !is_gone || found == Some(Ok(())) {
+        return Vec::new();
+    }
+    vec![format!("{after} us after its call the name is gone, and then found is {found:?}")]
+}
+
+#[test]
+fn a_name_that_moves_is_always_at_one_of_its_places() {
+    let seen = |bugs| (0..40).flat_map(move |step| looked_for_amid_a_move(bugs, 50 * step));
+    assert_eq!(seen(Bugs::default()).collect::<Vec<_>>(), Vec::<String>::new());
+    let broken = Bugs::plant("mdt.show_halves");
+    assert!(seen(broken).next().is_some(), "a reader between the two parts is met");
 }
 
 /// Whether a run ends with a breach, or with an error in the log.

@@ -97,7 +97,6 @@ planted! {
     mdt.execute_part_twice in mdts;
     mdt.reserve_nothing in matrix;
     mdt.prepare_without_recall in mdts;
-    mdt.show_halves in mdts;
     mdt.ignore_sealed_record in matrix;
     mdt.look_at_one_shard in forest;
     ost.commit_records_before_data in slow;
@@ -130,8 +129,9 @@ mod tests {
     use super::*;
 
     /// The fence of an evicted client refuses the same writes first, so no run of a cluster shows
-    /// it: `ost/tests/world/destroys.rs` does.
-    const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones"];
+    /// the first: `ost/tests/world/destroys.rs` does. The second takes a cut within one operation:
+    /// `mdt/tests/crossed.rs`.
+    const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones", "mdt.show_halves"];
 
     #[test]
     fn every_switch_of_every_part_has_a_scenario() {
