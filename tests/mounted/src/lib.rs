@@ -139,7 +139,14 @@ impl Up {
     /// mount is there.
     #[must_use]
     pub fn over(transport: Channel, name: &str) -> Up {
-        Up::begin(transport, Scratch::new(name), None, &["--crashes-max", "1000"])
+        Up::over_with(transport, name, &[])
+    }
+
+    /// The same with further arguments of `up`.
+    #[must_use]
+    pub fn over_with(transport: Channel, name: &str, args: &[&str]) -> Up {
+        let args = [&["--crashes-max", "1000"], args].concat();
+        Up::begin(transport, Scratch::new(name), None, &args)
     }
 
     /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch

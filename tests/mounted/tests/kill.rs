@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use fusedev::Channel;
 use mounted::work::{Seen, Worker};
-use mounted::{Up, count, figure, posix, range};
+use mounted::{Scratch, Up, count, figure, posix, range};
 
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -23,7 +23,10 @@ const DESTROYED_MAX: Duration = Duration::from_secs(30);
 /// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount
 /// that comes later.
 fn survive_kills(name: &str, victims: &[&str], kills: usize) {
-    let mut up = Up::new(name);
+    survive_kills_of(Up::new(name), name, victims, kills);
+}
+
+fn survive_kills_of(mut up: Up, name: &str, victims: &[&str], kills: usize) {
     let workers: Vec<_> =
         (1..=3).map(|seed| Worker::start(up.at(&format!("work-{seed}")), seed)).collect();
     let lock = File::create(up.at("lock")).expect("a file to lock");
@@ -59,6 +62,19 @@ fn survive_kills(name: &str, victims: &[&str], kills: usize) {
 #[test]
 fn mdt_kills_lose_nothing() {
     survive_kills("kill-mdt", &["MDT0000"], count(3, 30));
+}
+
+/// The workers' directories are spread over four MDTs: most changes of names concern two of them.
+#[test]
+fn kills_of_four_mdts_lose_nothing() {
+    let name = "kill-mdts";
+    let args = ["--crashes-max", "1000", "--mdts", "4"];
+    let up = Up::with(Scratch::new(name), None, &args);
+    for worker in 1..=3 {
+        drop(up.tool(&["lfs", "mkdir", "-c", "4", &format!("work-{worker}")]));
+    }
+    let victims = ["MDT0001", "MDT0003", "MDT0000", "MDT0002"];
+    survive_kills_of(up, name, &victims, count(4, 30));
 }
 
 #[test]

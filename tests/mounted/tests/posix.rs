@@ -99,24 +99,34 @@ fn a_mount_shows_what_a_local_file_system_shows() {
 }
 
 fn shows(transport: Channel, expected: &[Vec<String>]) {
-    let mut up = Up::over(transport, "posix");
+    let mut up = Up::over_with(transport, "posix", &["--mdts", "2"]);
     let bare = up.second_mount_with(23, "noreaddirplus");
     let mut roots = vec![
         ("a mount", up.at("plain")),
         ("striped", up.at("striped")),
         ("noreaddirplus", bare.join("p")),
+        ("of another MDT", up.at("remote")),
+        ("over MDTs", up.at("spread")),
     ];
     if transport == Channel::Classic {
         roots.push(("6.1", up.second_mount_with(24, &format!("caps={AFTER_6_1:#x}")).join("o")));
     }
-    for (_, root) in &roots {
+    let lfs = |line: &str| {
+        let words = line.split_whitespace();
+        let done = Command::new(mounted::nacre_bin())
+            .arg("lfs")
+            .args(words)
+            .current_dir(up.mount())
+            .status();
+        assert!(done.expect("lfs starts").success(), "lfs {line}");
+    };
+    lfs("mkdir -i 1 remote");
+    lfs("mkdir -c 2 spread");
+    lfs("setdirstripe -D -c 2 spread"); // each case's directory is striped as well
+    for (_, root) in roots.iter().filter(|(_, root)| !root.exists()) {
         fs::create_dir(root).expect("mkdir");
     }
-    let set = Command::new(mounted::nacre_bin())
-        .args(["lfs", "setstripe", "-c", "4", "-S", "64k"])
-        .arg(up.at("striped"))
-        .status();
-    assert!(set.expect("lfs starts").success(), "setstripe on a directory");
+    lfs("setstripe -c 4 -S 64k striped");
     for ((name, case), expected) in CASES.iter().zip(expected) {
         eprintln!("case {name} over {transport:?}");
         for (what, root) in &roots {

@@ -60,6 +60,7 @@ macro_rules! opcodes {
                         | Opcode::MdtUpdate
                         | Opcode::MdtUpdates
                         | Opcode::MdtUpdatesDone
+                        | Opcode::MdtUpdateOf
                 )
             }
 
@@ -80,6 +81,7 @@ macro_rules! opcodes {
                         | Opcode::MdtUpdate
                         | Opcode::MdtUpdates
                         | Opcode::MdtUpdatesDone
+                        | Opcode::MdtUpdateOf
                 )
             }
         }
@@ -168,6 +170,8 @@ opcodes! {
     MdtUpdates = 58, "out_updates", mdt repeats;
     /// From MDT to MDT: operations that are durable everywhere, or given up.
     MdtUpdatesDone = 59, "out_done", mdt repeats;
+    /// From MDT to MDT: one operation of the target, if it is applied.
+    MdtUpdateOf = 60, "out_update_of", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

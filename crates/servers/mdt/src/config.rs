@@ -219,6 +219,22 @@ planted::bugs! {
         forget_records_early,
         /// A recovering MDT serves before it has asked the others.
         open_before_peers,
+        /// A part of an operation of several MDTs is executed without its record.
+        part_without_record,
+        /// A part that was executed is executed again when it comes again.
+        execute_part_twice,
+        /// An operation of several MDTs is answered before all of them have executed their parts.
+        ack_before_parts,
+        /// Keys that another MDT asks for are told, but not reserved.
+        reserve_nothing,
+        /// What is told to another MDT is not called back from clients that believe it.
+        prepare_without_recall,
+        /// Reads show one half of an operation of several MDTs.
+        show_halves,
+        /// A replay does not look at the record that the client brings back.
+        ignore_sealed_record,
+        /// A striped directory counts as empty when its first shard is.
+        look_at_one_shard,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

@@ -23,16 +23,17 @@ use tokio::sync::Notify;
 use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::updates::{self, OpId, Part, Record, Update};
-use wire::{Reply, Request, decode_body, encode_body};
+use wire::{Opcode, Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
-use crate::cross::{Crossing, Needs, seal};
+use crate::cross::{Claim, Crossing, Needs, seal};
 use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::lease::{self, Plan};
 use crate::op::{self, Answer, Caller, Extras, Op, Row};
+use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
@@ -117,7 +118,8 @@ impl Engine {
         let tx = Tx::new(&*view, &guard.here(), now);
         let crosses = op::may_cross(caller.request.opcode()) && !caller.replay;
         let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
-        let repeated = caller.replay.then(|| sealed_record(caller.request, guard.hash_key));
+        let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
+        let repeated = is_repeated.then(|| sealed_record(caller.request, guard.hash_key));
         let repeated = repeated.flatten();
         let drawn_before = (guard.files.clone(), guard.objects.clone());
         let mut op = Op {
@@ -143,6 +145,14 @@ impl Engine {
         if matches!(decided, Err(OpError::Elsewhere)) {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return Ok(Attempted::Needs(needs(&mut tx)));
+        }
+        let unfinished = self.unfinished(&guard, caller, &tx);
+        if !unfinished.is_empty() {
+            return Ok(Attempted::Half(unfinished));
+        }
+        if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx) {
+            (guard.files, guard.objects) = drawn_before;
+            return Ok(Attempted::Held(Vec::new()));
         }
         let mut answer = decided?;
         let is_shared = repeated.is_some() || tx.crosses();
@@ -190,6 +200,31 @@ impl Engine {
         Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
 
+    /// Operations of several MDTs that a read may see one half of.
+    fn unfinished(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<OpId> {
+        let opcode = caller.request.opcode();
+        if opcode.modifies() || self.config.bugs.show_halves() {
+            return Vec::new();
+        }
+        let all_names = matches!(opcode, Opcode::MdtGetattr | Opcode::MdtReaddir);
+        let inodes = || tx.looked_at().filter(|inode| all_names && inode.attr.is_dir());
+        let dirs = inodes().map(Inode::fid);
+        let keys = tx.looked_at().map(|inode| ShareKey::Inode(inode.fid()));
+        let found = state.crossed.reserved.unfinished(tx.decides.iter().copied().chain(keys), dirs);
+        found.difference(caller.passed).copied().collect()
+    }
+
+    /// Whether a change may be refused only because it sees one part of an operation of several
+    /// MDTs and not the others: a name whose file is gone already, say.
+    fn sees_half(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> bool {
+        let may_wait = !caller.replay && caller.request.opcode().modifies();
+        let held = may_wait && state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &[]);
+        if held {
+            planted::reached("mdt: a refusal waited for an operation of several MDTs");
+        }
+        held
+    }
+
     /// What stands against a change for now, if anything does: what other clients changed, what
     /// they believe, or what other operations have reserved.
     fn check_others(
@@ -202,7 +237,8 @@ impl Engine {
     ) -> Decided<Option<Attempted>> {
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
-            return Ok(Some(Attempted::Held));
+            let changes = tx.changes.iter().map(|key| (*key, true));
+            return Ok(Some(Attempted::Held(changes.collect())));
         }
         // it may outlive all earlier changes of its client
         let is_shared = tx.crosses();
@@ -264,7 +300,8 @@ impl Engine {
         if let Some(record) = &record {
             set.put(Table::Updates, record.id.to_key(), updates::encode(record));
         }
-        if !grows(&set) && !self.config.bugs.keep_no_reserve() {
+        let renames = caller.request.opcode() == Opcode::MdtRename; // as many names as before
+        if (renames || !grows(&set)) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
         }
         if transno > state.last_transno {
@@ -306,7 +343,7 @@ impl Engine {
     ) -> Decided<()> {
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
-        if guard.crossed.has(record.id) {
+        if guard.crossed.has(record.id) && !self.config.bugs.execute_part_twice() {
             return Ok(());
         }
         let tx = Tx::new(&*view, &guard.here(), record.timespec());
@@ -332,7 +369,9 @@ impl Engine {
         let transno = next();
         let Finished { mut set, effects, changes, .. } = tx.finish(transno);
         drop(view);
-        set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+        if !self.config.bugs.part_without_record() {
+            set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+        }
         if record.id.mdt == guard.crossed.here && !record.reply.0.is_empty() {
             set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
         }
@@ -452,8 +491,11 @@ pub(crate) enum Attempted {
     Done(Reply, Option<(Rc<Record>, Transno)>),
     /// It waits until [`Caller::change`] is ready.
     Parked,
-    /// It waits until another operation frees what it has reserved.
-    Held,
+    /// It waits until another operation frees what it has reserved. With the keys that it changes
+    /// here.
+    Held(Vec<Claim>),
+    /// It waits for the parts of operations of other MDTs.
+    Half(Vec<OpId>),
     /// Other MDTs are to be asked first.
     Needs(Needs),
 }

@@ -100,6 +100,13 @@ pub(crate) const PREPARE_PATIENCE: Span = Span::secs(2);
 /// How long a new directory waits for an MDT that is away.
 pub(crate) const PREPARE_WAIT: Span = Span::secs(4);
 
+/// How long a read waits for the part of an operation of several MDTs before it asks whether there
+/// will be one: some ten times what a part takes.
+pub(crate) const HALF_LOOK: Span = Span::millis(20);
+
+/// How long a read waits for the coordinator of such an operation: as long as for a recovery.
+pub(crate) const HALF_WAIT_MAX: Span = Span::secs(120);
+
 /// How long one attempt to reach another MDT lasts.
 pub(crate) const DELIVER_PATIENCE: Span = Span::secs(2);
 

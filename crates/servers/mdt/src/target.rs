@@ -14,7 +14,7 @@ use types::{ClientId, Errno, TargetId, Transno};
 use wire::{Reply, Request, RequestFlags};
 
 use crate::boot::{self, Seed};
-use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Needs};
+use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Halves, Needs};
 use crate::engine::{Attempted, Engine, History};
 use crate::limits::HELD_WAIT;
 use crate::locks::Locks;
@@ -288,7 +288,7 @@ impl Mdt {
             self.recalls.drive(); // a lease may have ended in its way, also if it was refused
         }
         let (reply, delivery) = outcome?;
-        if let Some(delivery) = delivery {
+        if let Some(delivery) = delivery.filter(|_| !self.engine.config.bugs.ack_before_parts()) {
             incoming.step_aside();
             self.executed(&delivery).await;
         }
@@ -308,12 +308,14 @@ impl Mdt {
         coordinator: &mut Coordinator,
     ) -> Result<(Reply, Option<Rc<Delivery>>), Errno> {
         let request = &incoming.request;
+        let mut read = Halves::default();
         loop {
             if !coordinator.is_current() {
                 coordinator.begin_again();
             }
-            let attempted =
-                self.persist(|| self.attempt(incoming, as_of, changing, coordinator)).await?;
+            let attempted = self
+                .persist(|| self.attempt(incoming, as_of, changing, coordinator, &read))
+                .await?;
             match attempted {
                 Attempted::Done(reply, None) => return Ok((reply, None)),
                 Attempted::Done(reply, Some((record, transno))) => {
@@ -327,11 +329,16 @@ impl Mdt {
                     incoming.park();
                     changing.expect("what only reads waits for nobody").ready().await;
                 }
-                Attempted::Held => {
+                Attempted::Held(changes) => {
                     coordinator.begin_again(); // who waits has nothing that others wait for
+                    coordinator.will_change(changes);
                     incoming.step_aside();
                     let _looks_again =
                         self.env.timeout(HELD_WAIT, self.guests.freed.notified()).await;
+                }
+                Attempted::Half(ops) => {
+                    planted::reached("mdt: a read waited for an operation of several MDTs");
+                    self.other_halves(incoming, &ops, &mut read).await;
                 }
                 Attempted::Needs(needs) => {
                     let acquired = coordinator.acquire(needs, incoming).await;
@@ -350,6 +357,7 @@ impl Mdt {
         as_of: &Cell<Transno>,
         changing: Option<&Changing>,
         coordinator: &Coordinator,
+        read: &Halves,
     ) -> Decided<Attempted> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
@@ -369,6 +377,7 @@ impl Mdt {
             clock: self.env.now(),
             change: changing.map_or(ChangeId(0), |changing| changing.id),
             crossing: &coordinator.crossing,
+            passed: &read.passed,
             heard: &heard,
         };
         let history = Sessions { exports: &self.exports, incoming };

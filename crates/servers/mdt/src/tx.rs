@@ -215,6 +215,11 @@ impl<'a> Tx<'a> {
         self.inodes.get(&fid).and_then(Option::as_ref)
     }
 
+    /// All inodes of this MDT that the operation looked at and found.
+    pub(crate) fn looked_at(&self) -> impl Iterator<Item = &Inode> {
+        self.inodes.values().flatten()
+    }
+
     /// Files and directories that the operation changes, some of them more than once: attributes,
     /// entries, and whether somebody writes.
     pub(crate) fn touched(&self) -> impl Iterator<Item = Fid> {

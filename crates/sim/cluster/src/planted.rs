@@ -93,6 +93,14 @@ planted! {
     mdt.prepare_uncommitted in matrix;
     mdt.forget_records_early in matrix;
     mdt.open_before_peers in matrix;
+    mdt.part_without_record in matrix;
+    mdt.execute_part_twice in mdts;
+    mdt.ack_before_parts in mdts;
+    mdt.reserve_nothing in matrix;
+    mdt.prepare_without_recall in mdts;
+    mdt.show_halves in mdts;
+    mdt.ignore_sealed_record in matrix;
+    mdt.look_at_one_shard in forest;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

@@ -51,3 +51,23 @@ fn a_name_that_nothing_has_is_not_taken() {
 fn times_that_are_set_hold_for_a_striped_directory() {
     pass(&Scenario::forest(), &[1]);
 }
+
+#[test]
+fn no_reader_sees_one_half_of_an_operation() {
+    pass(&Scenario::mdts(), &[27, 33, 35]);
+}
+
+#[test]
+fn removers_of_one_name_pass_each_other() {
+    pass(&Scenario::mdts(), &[1878, 2697]);
+}
+
+#[test]
+fn peers_hear_that_operations_are_done_before_an_mdt_forgets_them() {
+    pass(&Scenario::mdts(), &[1092]);
+}
+
+#[test]
+fn a_full_mdt_exchanges_names_with_another_one() {
+    pass(&Scenario::mdts(), &[61, 335]);
+}

@@ -9,6 +9,7 @@ use wire::body::{CreateFlags, CreateReq, Disposition, LinkReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
+use super::lookup::is_gone;
 use crate::client::{CallBuilder, Client, Inner, mdt_of};
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -88,7 +89,11 @@ impl Inner {
         if !linked.disposition.contains(Disposition::REMOTE) {
             return Ok(linked);
         }
-        Box::pin(self.look(ctx, fid, None)).await.map(|(stat, _)| stat)
+        match Box::pin(self.look(ctx, fid, None)).await {
+            Ok((stat, _)) => Ok(stat),
+            Err(error) if is_gone(&error) => Ok(linked), // it is removed again
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -81,6 +81,13 @@ impl Coordinator {
         self.free();
     }
 
+    /// Keys of this MDT that the operation changes are reserved by it alone from now on, before
+    /// those of other MDTs. Otherwise operations on one name, each of which has only looked at it,
+    /// stand in each other's way for ever.
+    pub(crate) fn will_change(&mut self, claims: Vec<Claim>) {
+        self.claims.extend(claims);
+    }
+
     /// Asks for what an operation needs.
     ///
     /// # Errors

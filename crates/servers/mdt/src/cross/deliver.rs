@@ -54,6 +54,12 @@ impl Deliveries {
         self.asked.borrow().get(&mdt).is_some_and(|asked| *asked > instance)
     }
 
+    /// Whether an MDT heard that operations below `mark` are done. A later run of it may have
+    /// forgotten that, and asks.
+    pub(crate) fn has_told(&self, mdt: u32, mark: u64) -> bool {
+        self.told.borrow().get(&mdt).is_some_and(|(_, told)| *told >= mark)
+    }
+
     fn all(&self) -> Vec<Rc<Delivery>> {
         self.under_way.borrow().values().cloned().collect()
     }

@@ -9,6 +9,7 @@ mod coordinate;
 mod crossed;
 mod deliver;
 mod facts;
+pub(crate) mod half;
 pub(crate) mod peer;
 mod reserve;
 mod roll;
@@ -24,6 +25,7 @@ pub(crate) use self::coordinate::Coordinator;
 pub(crate) use self::crossed::Crossed;
 pub(crate) use self::deliver::{Deliveries, Delivery};
 pub(crate) use self::facts::Facts;
+pub(crate) use self::half::Halves;
 pub(crate) use self::peer::Guests;
 pub(crate) use self::reserve::Claim;
 

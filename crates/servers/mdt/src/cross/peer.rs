@@ -100,11 +100,12 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
     }
     let hash = |name: &[u8]| state.hash_key.name(name);
     let claims: Vec<Claim> = ask.wants.iter().filter_map(|want| claim(want, hash)).collect();
-    if !state.crossed.reserved.reserve(ask.id, &claims) {
+    let bugs = mdt.engine.config.bugs;
+    if !bugs.reserve_nothing() && !state.crossed.reserved.reserve(ask.id, &claims) {
         return Ok(Step::Held);
     }
     let is_uncommitted = |(key, _): &Claim| state.share.is_uncommitted(key);
-    if claims.iter().any(is_uncommitted) && !mdt.engine.config.bugs.prepare_uncommitted() {
+    if claims.iter().any(is_uncommitted) && !bugs.prepare_uncommitted() {
         return Err(OpError::CommitFirst);
     }
     let mut facts = Vec::with_capacity(ask.wants.len());
@@ -114,7 +115,8 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
             key => fact(&*view, key, hash_of(state, key))?,
         });
     }
-    let changed = ask.wants.iter().zip(&facts).filter(|(want, _)| want.changes);
+    let is_called_back = |want: &Want| want.changes && !bugs.prepare_without_recall();
+    let changed = ask.wants.iter().zip(&facts).filter(|(want, _)| is_called_back(want));
     let wants: Vec<_> = changed.flat_map(|(want, fact)| wanted_bits(want, fact)).collect();
     mdt.guests.hold(ask.id, &wants, &mut state.grants);
     let clock = mdt.env.now();
@@ -134,6 +136,7 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
             *fact = Fact::New(state.draw_fid()?);
         }
     }
+    state.crossed.reserved.promise(ask.id);
     Ok(Step::Ready(facts))
 }
 
@@ -293,7 +296,7 @@ pub(crate) fn done<'a>(
 }
 
 /// What a server asks for.
-fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result<T, Errno> {
+pub(super) fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result<T, Errno> {
     if !incoming.session.is_server {
         return Err(Errno::EPERM);
     }
@@ -342,7 +345,7 @@ impl Mdt {
     }
 
     /// Waits until clients have replayed what may come before anything new.
-    async fn replays_over(&self, incoming: &Incoming) -> Result<(), Errno> {
+    pub(super) async fn replays_over(&self, incoming: &Incoming) -> Result<(), Errno> {
         while self.exports.is_replaying() {
             incoming.step_aside();
             self.env.sleep(crate::limits::REPLAYS_LOOK).await;
@@ -365,25 +368,28 @@ impl Mdt {
         self.persist(|| Ok(self.engine.apply_own(&set)?)).await?;
         self.commit().await?;
         self.engine.state.borrow_mut().crossed.peers.insert(mdt);
+        self.deliveries.wake(); // the other MDT hears what is done
         tracing::info!(target: "mdt", peer = %TargetId::mdt(mdt).name(self.engine.config.fsname), "changes together with this MDT begin");
         Ok(())
     }
 
-    /// Nothing is under way with other MDTs when this one stops in good order: its next run need
-    /// not wait for them.
+    /// Nothing is under way with other MDTs when this one stops in good order, and those that know
+    /// it forgot their records: its next run need not wait for them.
     pub(crate) fn part_from_peers(&self) {
-        let mut set = osd::WriteSet::new();
-        {
+        let parts = {
             let crossed = &self.engine.state.borrow().crossed;
             if self.exports.is_recovering() || !crossed.is_idle() {
                 return;
             }
-            for mdt in &crossed.peers {
-                set.delete(Table::Meta, keys::of_mdt(keys::META_PEER, *mdt));
-            }
+            let knows = |mdt: &u32| self.deliveries.has_told(*mdt, crossed.own_mark());
+            crossed.peers.iter().copied().filter(knows).collect::<Vec<_>>()
+        };
+        let mut set = osd::WriteSet::new();
+        for mdt in &parts {
+            set.delete(Table::Meta, keys::of_mdt(keys::META_PEER, *mdt));
         }
-        if !set.changes.is_empty() && self.engine.apply_own(&set).is_ok() {
-            self.engine.state.borrow_mut().crossed.peers.clear();
+        if !parts.is_empty() && self.engine.apply_own(&set).is_ok() {
+            self.engine.state.borrow_mut().crossed.peers.retain(|mdt| !parts.contains(mdt));
         }
     }
 

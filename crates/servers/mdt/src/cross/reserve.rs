@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use types::Fid;
 use wire::updates::OpId;
 
 use crate::share::ShareKey;
@@ -27,6 +28,8 @@ struct Held {
 pub(crate) struct Reserved {
     keys: BTreeMap<ShareKey, Held>,
     ops: BTreeMap<OpId, Vec<ShareKey>>,
+    /// Operations of other MDTs that may be applied there by now.
+    promised: BTreeSet<OpId>,
 }
 
 impl Reserved {
@@ -73,8 +76,31 @@ impl Reserved {
         true
     }
 
+    /// The keys of an operation of another MDT are told: from now on it may be applied there.
+    pub(crate) fn promise(&mut self, op: OpId) {
+        self.promised.insert(op);
+    }
+
+    /// Operations that may be applied elsewhere and will change one of these keys, or an entry of
+    /// one of these directories.
+    pub(crate) fn unfinished(
+        &self,
+        keys: impl Iterator<Item = ShareKey>,
+        dirs: impl Iterator<Item = Fid>,
+    ) -> BTreeSet<OpId> {
+        if self.promised.is_empty() {
+            return BTreeSet::new();
+        }
+        let of_keys = keys.filter_map(|key| self.keys.get(&key)?.by);
+        let entries = |dir| ShareKey::Entry(dir, 0)..=ShareKey::Entry(dir, u64::MAX);
+        let of_dirs = dirs.flat_map(|dir| self.keys.range(entries(dir)));
+        let holders = of_keys.chain(of_dirs.filter_map(|(_, held)| held.by));
+        holders.filter(|op| self.promised.contains(op)).collect()
+    }
+
     /// An operation has ended; says whether it had reserved anything.
     pub(crate) fn release(&mut self, op: OpId) -> bool {
+        self.promised.remove(&op);
         let Some(keys) = self.ops.remove(&op) else { return false };
         for key in keys {
             let Some(held) = self.keys.get_mut(&key) else { continue };
@@ -95,8 +121,6 @@ impl Reserved {
 
 #[cfg(test)]
 mod tests {
-    use types::Fid;
-
     use super::*;
 
     fn op(number: u64) -> OpId {
@@ -122,5 +146,22 @@ mod tests {
         assert!(!reserved.hinders(None, &[key(1), key(2)], &[key(1)]));
         assert_eq!(reserved.ops(), [op(2)]);
         assert!(reserved.release(op(2)) && reserved.is_empty());
+    }
+
+    #[test]
+    fn reads_wait_for_changes_that_are_promised() {
+        let (dir, none) = (Fid::new(9, 7), || std::iter::empty());
+        let entry = ShareKey::Entry(dir, 5);
+        let mut reserved = Reserved::default();
+        assert!(reserved.reserve(op(1), &[(entry, true), (key(1), false)]));
+        let of_dir = |reserved: &Reserved| reserved.unfinished(none(), [dir].into_iter());
+        assert!(of_dir(&reserved).is_empty(), "it cannot be applied yet");
+        reserved.promise(op(1));
+        assert_eq!(of_dir(&reserved), BTreeSet::from([op(1)]));
+        let of = |key| reserved.unfinished([key].into_iter(), std::iter::empty());
+        assert_eq!(of(entry), BTreeSet::from([op(1)]));
+        assert!(of(key(1)).is_empty(), "it stays as it is");
+        assert!(of(ShareKey::Entry(dir, 6)).is_empty());
+        assert!(reserved.release(op(1)) && of_dir(&reserved).is_empty());
     }
 }

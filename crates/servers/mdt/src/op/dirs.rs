@@ -318,6 +318,9 @@ pub(crate) fn is_empty(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<bool> {
     }
     let mut empty = op.tx.is_empty(dir.fid())?;
     for shard in &shards {
+        if op.config.bugs.look_at_one_shard() {
+            break;
+        }
         empty &= op.tx.is_empty(*shard)?;
     }
     Ok(empty)

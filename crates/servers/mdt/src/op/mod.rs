@@ -31,6 +31,8 @@ mod unlink;
 mod why;
 mod xattr;
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use env::LocalFuture;
 use ldlm::grants::{ChangeId, Session};
@@ -40,11 +42,12 @@ use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
 use wire::body::{AttrRep, Disposition, ReaddirRep, SetattrFlags, SetattrReq};
 use wire::dirent::{self, Dirent};
+use wire::updates::OpId;
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
-use crate::cross::{Crossing, peer};
+use crate::cross::{Crossing, half, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
@@ -72,6 +75,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) change: ChangeId,
     /// What is known of other MDTs.
     pub(crate) crossing: &'a Crossing,
+    /// Operations of other MDTs that a read need not wait for.
+    pub(crate) passed: &'a BTreeSet<OpId>,
     /// When a session was heard of last.
     pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
 }
@@ -322,6 +327,7 @@ operations! {
     MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain;
     MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain;
     MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain;
+    MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain;
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;

@@ -1,6 +1,7 @@
 //! An MDT without its network: clients call, crash it, and replay.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -179,6 +180,7 @@ impl Rig {
                 clock: self.instant.get(),
                 change: ChangeId(1),
                 crossing: &crossing,
+                passed: &BTreeSet::new(),
                 heard: &|_| None,
             };
             match self.engine.attempt(&caller, &history) {
