@@ -245,7 +245,7 @@ fn the_keys_of_the_json_stay() {
     assert_eq!(keys(&value), "clients daemons mounts services targets troubles verdict");
     assert_eq!(keys(&value["daemons"][0]), "kind name pid silence version");
     let target = &value["targets"][0];
-    assert_eq!(keys(target), "at daemon name recovery role sessions space state");
+    assert_eq!(keys(target), "at daemon letters name recovery role sessions space state");
     assert_eq!(keys(&target["space"]), "files_free files_total kib_free kib_total");
     assert_eq!(keys(&target["recovery"]), "connected known seconds_left status waiting_for");
     assert_eq!(keys(&value["services"][0]), "active high_priority name queued regular servers");
