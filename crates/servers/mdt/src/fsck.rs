@@ -26,7 +26,7 @@ use osd::{StoreError, View};
 
 pub use finding::{Finding, Mend, Rule};
 pub use image::{Image, Pair};
-pub use mend::{Changes, Owner};
+pub use mend::{Changes, Made, Owner};
 pub use objects::{Object, OstImage};
 pub use rounds::Rounds;
 pub use system::System;

@@ -117,13 +117,16 @@ fn found(options: &Options) -> Result<Vec<TargetDir>> {
         let data = &options.data;
         let shown = data.display();
         ensure!(data.is_dir(), "{shown}: no such directory: name one with --data, or the targets");
-        let there: Vec<PathBuf> =
-            targets::find_in(data)?.into_iter().map(|target| target.dir).collect();
-        dirs = up::known_dirs(data)?.into_iter().filter(|dir| !there.contains(dir)).collect();
-        dirs.extend(there);
-        if let Some(gone) = dirs.iter().find(|dir| !dir.is_dir()) {
+        let mut known = up::known_dirs(data)?;
+        if let Some(gone) = known.iter().find(|dir| !dir.is_dir()) {
             bail!("{}: this target is not there: is its disk mounted?", gone.display());
         }
+        known.extend(targets::find_in(data)?.into_iter().map(|target| target.dir));
+        for dir in known {
+            dirs.push(dir.canonicalize().with_context(|| dir.display().to_string())?);
+        }
+        dirs.sort();
+        dirs.dedup();
         ensure!(
             !dirs.is_empty(),
             "{shown}: no target is here: name the directories of all targets"

@@ -167,7 +167,7 @@ pub enum Mend {
     Count { fid: Fid, nlink: u32, size: u64 },
     /// The record of an object names its file.
     SetOwner { ost: u32, object: Fid, file: Fid },
-    /// The bytes of a stripe are given up: they read as zeros.
+    /// The bytes of a stripe are given up: an object without bytes is made, which reads as zeros.
     GiveUp { file: Fid, stripe: u32 },
     /// Objects without bytes are destroyed, by the destroy log.
     Destroy { base: Fid, ost: u32, stripes: u32 },
@@ -198,7 +198,7 @@ impl Mend {
             Mend::ToLostFound(_) => "give it a name in lost+found",
             Mend::Count { .. } => "set the count",
             Mend::SetOwner { .. } => "set the file in the object's record",
-            Mend::GiveUp { .. } => "give the bytes up: they read as zeros",
+            Mend::GiveUp { .. } => "make an object without bytes: they read as zeros",
             Mend::Destroy { .. } => "destroy it, because it has no bytes",
             Mend::Adopt { .. } => "give it a file in lost+found",
         }

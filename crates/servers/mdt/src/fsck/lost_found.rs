@@ -105,6 +105,9 @@ impl Plan<'_> {
             Some(inode) => inode,
             None => {
                 let Some(dir) = self.lost_found(draft)? else { return Ok(()) };
+                if is_here && self.system.inode(file).is_none() && !self.names_of(file).is_empty() {
+                    return Err(format!("a name leads to {file}"));
+                }
                 let is_free = is_here && self.system.inode(file).is_none() && !has_layout;
                 let fid = match is_free {
                     true => file,

@@ -28,6 +28,13 @@ pub struct Owner {
     pub store: u64,
 }
 
+/// An object is made that reads as zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Made {
+    pub owner: Owner,
+    pub bytes: u64,
+}
+
 /// Changes of stores. Each set is of one mend, and is applied whole. Applying them again changes
 /// nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,11 +42,12 @@ pub struct Changes {
     /// With the indexes of the MDTs.
     pub sets: Vec<(u32, WriteSet)>,
     pub owners: Vec<Owner>,
+    pub made: Vec<Made>,
 }
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.owners.is_empty()
+        self.sets.is_empty() && self.owners.is_empty() && self.made.is_empty()
     }
 }
 
@@ -56,6 +64,7 @@ pub(super) enum Planned {
 pub(super) struct Draft {
     sets: BTreeMap<u32, WriteSet>,
     owners: Vec<Owner>,
+    made: Vec<Made>,
     /// It only prepares: the mend itself comes in the next round.
     pub(super) is_first: bool,
 }
@@ -202,9 +211,7 @@ impl<'a> Plan<'a> {
                 draft.owner(Owner { ost: *ost, object: *object, file: *file, store });
             }
             Mend::GiveUp { file, stripe } => {
-                let mut inode = self.inode(*file)?;
-                inode.stripes &= !(1 << stripe);
-                draft.inode(&inode);
+                draft.made.push(self.empty_object(*file, *stripe)?);
             }
             Mend::Destroy { base, ost, stripes } => {
                 let number = self.destroy_number(*base)?;
@@ -230,6 +237,7 @@ impl<'a> Plan<'a> {
         self.touched.extend(changed);
         self.changes.sets.extend(draft.sets);
         self.changes.owners.extend(draft.owners);
+        self.changes.made.extend(draft.made);
         true
     }
 
@@ -394,6 +402,16 @@ impl<'a> Plan<'a> {
             self.enter(draft, (dir, &link.name), (fid, inode.attr.file_type()))?;
         }
         Ok(())
+    }
+
+    /// The object of a stripe, as long as the size of its file wants it.
+    fn empty_object(&self, file: Fid, stripe: u32) -> Result<Made, String> {
+        let image = self.image(file)?;
+        let layout = image.layouts.get(&file).ok_or("the file has no layout")?;
+        let (object, ost) = layout.object(stripe);
+        let owner = Owner { ost: ost.0, object, file, store: image.store };
+        let bytes = layout.object_size(stripe, self.inode(file)?.attr.size);
+        Ok(Made { owner, bytes })
     }
 
     /// The next id of a file on the MDT of `fid`, which is given away.

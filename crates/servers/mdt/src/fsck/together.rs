@@ -1,12 +1,13 @@
 //! Rules that span MDTs. An operation of several MDTs is carried out at one after the other. Until
 //! it is at all of them, its record is at one of them at least. So files and directories of an
-//! operation whose record is anywhere may differ; all others fit together in every image.
+//! operation whose record is somewhere and not everywhere may differ. All others fit together in
+//! every image.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Fid;
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
-use wire::updates::{Place, Record, Update};
+use wire::updates::{OpId, Place, Record, Update};
 
 use super::alone;
 use super::finding::{Finding, Mend, Rule};
@@ -53,9 +54,21 @@ pub(super) fn left(images: &[Image]) -> Vec<String> {
     images.iter().flat_map(|image| image.records.iter().map(|record| one(image, record))).collect()
 }
 
-/// Files and directories that some operation changes which is not done.
+/// Files and directories that some operation changes which is not executed everywhere. A part is
+/// stored together with the record, which goes when all parts are durable.
 pub(super) fn busy(images: &[Image]) -> BTreeSet<Fid> {
-    let records = images.iter().flat_map(|image| &image.records);
+    let mut has = BTreeSet::new();
+    for image in images {
+        has.extend(image.records.iter().map(|record| (image.index, record.id)));
+    }
+    let is_executed = |mdt: u32, id: OpId| {
+        let image = images.iter().find(|image| image.index == mdt);
+        let mark = image.and_then(|image| image.marks.get(&id.mdt)).copied().unwrap_or(0);
+        has.contains(&(mdt, id)) || id.number < mark
+    };
+    let is_under_way =
+        |record: &&Record| !record.parts.iter().all(|part| is_executed(part.mdt, record.id));
+    let records = images.iter().flat_map(|image| &image.records).filter(is_under_way);
     let updates = records.flat_map(|record| &record.parts).flat_map(|part| &part.updates);
     updates.flat_map(fids_of).collect()
 }

@@ -118,7 +118,10 @@ impl Report {
             match (&line.why, &finding.mend, line.state) {
                 (Some(why), ..) => write!(out, "; not repaired: {}", printable(why))?,
                 (None, Some(mend), State::Repaired) => write!(out, "; done: {}", mend.text())?,
-                (None, Some(mend), _) => write!(out, "; repair: {}", mend.text())?,
+                (None, Some(mend), _) if mend.gives_up_bytes() => {
+                    write!(out, "; --repair --zero-lost: {}", mend.text())?;
+                }
+                (None, Some(mend), _) => write!(out, "; --repair: {}", mend.text())?,
                 (None, None, State::Repaired) => {}
                 (None, None, _) => write!(out, "; no repair")?,
             }
@@ -200,13 +203,15 @@ impl Report {
         let count = |state| self.lines.iter().filter(|line| line.state == state).count();
         let (found, repaired, left) =
             (count(State::Found), count(State::Repaired), count(State::Left));
-        let can = self.lines.iter().filter(|line| line.finding.mend.is_some()).count();
+        let is_mended = |mend: &Mend| !mend.gives_up_bytes();
+        let has_mend = |line: &&Line| line.finding.mend.as_ref().is_some_and(is_mended);
+        let can = self.lines.iter().filter(has_mend).count();
         match (found, repaired, left) {
             (0, 0, 0) => ctl::say!("{fsname}: nothing is wrong"),
             (0, repaired, left) => ctl::say!("{fsname}: {repaired} repaired, {left} left"),
             (found, ..) if repairs => ctl::say!("{fsname}: {found} left"),
             (found, ..) => {
-                ctl::say!("{fsname}: {found} breaches; --repair mends {can} of them");
+                ctl::say!("{fsname}: {found} found; --repair mends {can} of them");
             }
         }
     }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
 use ctl::progress::{Progress, Unit};
-use mdt::fsck::{Changes, Image, Object, OstImage, Owner};
+use mdt::fsck::{Changes, Image, Made, Object, OstImage, Owner};
 use osd::{MetaStore, ObjStore};
 use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
 use types::{Fid, FsName, TargetId, TargetKind};
@@ -75,7 +75,14 @@ impl Stores {
                 .await
                 .with_context(|| TargetId::mdt(*mdt).name(self.fsname))?;
         }
-        for Owner { ost, object, file, store } in &changes.owners {
+        let mut owners = changes.owners.clone();
+        for Made { owner, bytes } in &changes.made {
+            let (_, objects) = self.osts.get(&owner.ost).context("a mend is of an OST here")?;
+            objects.truncate(owner.object, *bytes, true).await.context("objects")?;
+            objects.sync().await.context("objects")?;
+            owners.push(*owner);
+        }
+        for Owner { ost, object, file, store } in &owners {
             let (meta, _) = self.osts.get(ost).context("a mend is of an OST that is here")?;
             meta.ready().await;
             let set = {

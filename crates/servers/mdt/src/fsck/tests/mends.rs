@@ -100,6 +100,11 @@ impl World {
                 let found = ost.objects.get_mut(&object).expect("it is there");
                 (found.file, found.store) = (file, store);
             }
+            for Made { owner: Owner { ost, object, file, store }, bytes } in changes.made {
+                let made =
+                    Object { file, store, is_there: true, bytes: Some(bytes), layout_version: 0 };
+                self.osts[ost as usize].objects.insert(object, made);
+            }
         }
     }
 
@@ -297,7 +302,7 @@ fn a_lost_object_is_an_error_until_its_bytes_are_given_up() {
     let text = format!("{} has lost object {}", fid(2, 5), base(2, 5).stripe(1));
     assert_eq!(world.mend(false), format!("{text}: bytes 1048576 to 2097151"));
     assert_eq!(world.mend(true), "");
-    assert_eq!(world.stores.read(fid(2, 5)).expect("there").stripes, 1);
+    assert_eq!(world.osts[1].objects[&base(2, 5).stripe(1)].bytes, Some(1 << 20));
 }
 
 #[test]
@@ -376,6 +381,17 @@ fn what_an_operation_changes_that_is_under_way_is_not_mended() {
     assert!(world.mend(false).contains("link count 9"));
     let after = world.stores.0[2].changes.len();
     assert_eq!(before, after);
+}
+
+#[test]
+fn an_operation_that_all_mdts_have_executed_explains_nothing() {
+    let mut world = World::sound();
+    for mdt in [1, 2] {
+        world.stores.record(mdt, fid(2, 5));
+    }
+    world.stores.inode(fid(2, 1), S_IFDIR, (2, 3), fid(1, 1));
+    world.stores.entry(fid(1, 1), b"far-file", fid(2, 5), S_IFLNK);
+    assert_eq!(world.mended(), "wrong-parent wrong-type");
 }
 
 /// Keys of all records that are there, but of `Meta`.
