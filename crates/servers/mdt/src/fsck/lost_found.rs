@@ -73,7 +73,7 @@ impl Plan<'_> {
     }
 
     /// Gives a file a name; the number of its links is that one.
-    pub(super) fn to_lost_found(&mut self, draft: &mut Draft, fid: Fid) -> Result<(), String> {
+    pub(super) fn name_lost(&mut self, draft: &mut Draft, fid: Fid) -> Result<(), String> {
         let Some(dir) = self.lost_found(draft)? else { return Ok(()) };
         let mut inode = self.without_orphan(draft, fid)?;
         self.name_in(draft, dir, &mut inode)?;

@@ -200,7 +200,7 @@ impl<'a> Plan<'a> {
                 }
                 draft.inode(&inode);
             }
-            Mend::ToLostFound(fid) => self.to_lost_found(&mut draft, *fid)?,
+            Mend::ToLostFound(fid) => self.name_lost(&mut draft, *fid)?,
             Mend::Count { fid, nlink, size } => {
                 let mut inode = self.inode(*fid)?;
                 (inode.attr.nlink, inode.attr.size) = (*nlink, *size);

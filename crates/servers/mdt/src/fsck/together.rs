@@ -237,7 +237,7 @@ impl<'a> Check<'a> {
     fn missing_shard(&self, master: Fid, shard: Fid) -> Option<Mend> {
         let home = self.image_of(shard)?;
         let Some(inode) = home.inodes.get(&shard) else { return Some(Mend::Remake(shard)) };
-        let has_name = home.links_of(shard).first().is_some();
+        let has_name = !home.links_of(shard).is_empty();
         let fits = inode.attr.is_dir() && inode.attr.flags & ATTR_STRIPED == 0 && !has_name;
         fits.then_some(Mend::AsShard { shard, master })
     }
