@@ -155,8 +155,8 @@ for each breach of a rule: its state (found, repaired, left), the rule, the targ
 and how it is repaired. Nothing is changed without --repair. It reads all records into memory, about
 1 KiB for each file.
 
-A stopped file system is read from its stores. One that is served by `nacre serve` or `up
---separate` on this machine is read from copies, twice: only a breach that both looks find counts.
+A stopped file system is read from its stores. One whose targets are all served on this machine is
+read from copies, twice: only a breach that both looks find counts.
 --repair needs a stopped file system. Unmount its clients first, because files that they bring back
 may collide with repairs.
 
