@@ -318,6 +318,18 @@ impl Up {
         assert!(!is_mounted(&self.mount), "up left its mount behind");
     }
 
+    /// Checks it after [`Up::stop`]: nothing is wrong.
+    ///
+    /// # Panics
+    /// If something is.
+    pub fn fsck(&self) {
+        let done = Command::new(nacre_bin()).arg("fsck").arg("--data").arg(&self.data).output();
+        let done = done.expect("nacre starts");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, said) = (text(&done.stdout), text(&done.stderr));
+        assert!(done.status.success(), "nacre fsck ended with {}:\n{out}{said}", done.status);
+    }
+
     /// Waits until it ends by itself.
     pub fn wait_end(&mut self) -> std::process::ExitStatus {
         wait_bounded(&mut self.child)

@@ -57,6 +57,7 @@ fn survive_kills_of(mut up: Up, name: &str, victims: &[&str], kills: usize) {
     assert!(pause <= PAUSE_MAX, "an application waited {pause:?}");
     drop((lock, rival));
     up.stop();
+    up.fsck();
 }
 
 #[test]
@@ -140,6 +141,7 @@ fn killed_clients_over(transport: Channel) {
         }
     }
     up.stop();
+    up.fsck();
 }
 
 /// A client daemon stands still with its connections up: others wait for its lease, no longer.
@@ -183,6 +185,7 @@ fn writes_that_shall_be_durable_survive_the_death_of_everything() {
     let mut up = Up::new("kill-durable");
     for (options, durable) in [("", true), ("sync", false)] {
         up.stop();
+        up.fsck();
         up.start_again(&["-o", options, "--commit-interval-ms", "60000"]); // nothing becomes durable by itself
         let paths: Vec<_> =
             (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
@@ -239,6 +242,7 @@ fn fsynced_files_survive_the_death_of_everything() {
         }
     }
     up.stop();
+    up.fsck();
     up.start_again(&[]);
     assert!(up.at("synced-0-0").exists());
     up.stop();

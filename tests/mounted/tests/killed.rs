@@ -60,4 +60,5 @@ fn a_killed_writers_last_write_does_not_come_over_newer_bytes() {
     }
     up.set("ost.OSS.ost_io.nrs_tbf_rule", "stop slow");
     up.stop();
+    up.fsck();
 }

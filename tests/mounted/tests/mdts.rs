@@ -183,6 +183,7 @@ fn several_mdts_keep_everything_over_a_restart() {
     shell(up.mount(), &with_binary(FILL));
     let before = good(&up, "lfs getdirstripe big");
     up.stop();
+    up.fsck();
     up.start_again(&[]); // it knows how many there are
     assert_eq!(good(&up, "lfs getdirstripe big"), before);
     shell(up.mount(), &with_binary(CHECK));
@@ -235,6 +236,7 @@ fn a_killed_mdt_keeps_nobody_from_the_others() {
     refused(&up, "lfs mkdir -c 3 -i 0,1 x", libc::EINVAL, "doesn't match the number of MDTs: 2");
     refused(&up, "lfs mkdir -i 0 near7", libc::EEXIST, "File exists");
     up.stop();
+    up.fsck();
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn power_cuts_keep_a_prefix_with_all_that_was_fsynced() {
         fs::remove_dir_all(&dir).expect("room for the next round");
     }
     up.stop();
+    up.fsck();
     disk.unmount();
 }
 

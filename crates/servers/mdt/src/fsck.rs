@@ -1,15 +1,35 @@
-//! Checks what must hold for the records of MDTs at every moment, in running images and in durable
-//! ones: for tests and simulation. It reads everything, so no server calls it.
+//! The rules that must hold in a file system, as a pure library: what breaks them, and how it is
+//! mended. `docs/design/fsck.md` lists the rules.
+//!
+//! Tests and simulation check running images and durable ones. `nacre fsck` checks and mends
+//! stores that no server has open, with the objects of all OSTs. It reads everything, so no server
+//! calls it.
+//!
+//! [`check`] finds and [`mend`] plans changes for the findings of one stage. A caller applies the
+//! changes, reads the stores again and goes on until there is nothing to mend ([`Rounds`]).
 
 mod alone;
+mod finding;
 mod image;
+mod layouts;
+mod lost_found;
+mod mend;
+mod objects;
+mod remake;
+mod rounds;
+mod system;
 #[cfg(test)]
 mod tests;
 mod together;
 
 use osd::{StoreError, View};
 
+pub use finding::{Finding, Mend, Rule};
 pub use image::{Image, Pair};
+pub use mend::{Changes, Made, Owner};
+pub use objects::{Object, OstImage};
+pub use rounds::Rounds;
+pub use system::System;
 
 /// Every breach in a file system of one MDT, in words.
 ///
@@ -22,16 +42,26 @@ pub fn fsck(view: &dyn View) -> Result<Vec<String>, StoreError> {
 /// Every breach in the records of one MDT of several, in words.
 #[must_use]
 pub fn one(image: &Image) -> Vec<String> {
-    alone::check(image)
+    words(alone::check(image))
 }
 
 /// Every breach in a file system of these MDTs, in words. Operations of several MDTs may be under
 /// way.
 #[must_use]
 pub fn all(images: &[Image]) -> Vec<String> {
-    let mut bad: Vec<String> = images.iter().flat_map(alone::check).collect();
-    bad.extend(together::check(images));
-    bad
+    words(check(&System::new(images, &[])))
+}
+
+/// Every breach in a file system, with the objects of the OSTs that are known. Operations of
+/// several MDTs may be under way.
+#[must_use]
+pub fn check(system: &System<'_>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = system.images.iter().flat_map(alone::check).collect();
+    found.extend(together::check(system.images));
+    if !system.osts.is_empty() {
+        found.extend(layouts::check(system));
+    }
+    found
 }
 
 /// Operations of several MDTs that are not done everywhere: none is left some time after the last
@@ -39,4 +69,8 @@ pub fn all(images: &[Image]) -> Vec<String> {
 #[must_use]
 pub fn left(images: &[Image]) -> Vec<String> {
     together::left(images)
+}
+
+fn words(found: Vec<Finding>) -> Vec<String> {
+    found.into_iter().map(|finding| finding.text).collect()
 }

@@ -27,6 +27,7 @@
 use bolero as _;
 
 mod boot;
+mod check;
 mod commit;
 mod config;
 mod fences;
@@ -45,6 +46,7 @@ mod target;
 mod tombstones;
 mod transact;
 
+pub use check::{Recorded, owned_by, recorded};
 pub use config::{Bugs, OstConfig};
 pub use listing::{Listed, objects};
 pub use target::Ost;

@@ -11,6 +11,7 @@
 //! | `nacre forget` | [`forget`](mod@forget) |
 //! | `nacre export-meta` | [`export_meta`] |
 //! | `nacre import-meta`, `nacre check-meta` | [`import_meta`], [`check_meta`] |
+//! | `nacre fsck` | [`fsck`] |
 //! | `nacre list-objects` | [`objects`] |
 //! | `nacre unnamed` | [`unnamed`] |
 //! | `nacre lst-node`, the console behind `lst` | [`lst`](mod@lst) |
@@ -20,6 +21,7 @@ pub mod check_meta;
 pub mod export_meta;
 pub mod forget;
 pub mod format;
+pub mod fsck;
 pub mod import_meta;
 mod log;
 pub mod lst;

@@ -91,10 +91,15 @@ fn ost_named(name: &str) -> Result<TargetId> {
     Ok(target)
 }
 
-type Visit<'a> = dyn FnMut(Object) -> Result<()> + 'a;
+pub(crate) type Visit<'a> = dyn FnMut(Object) -> Result<()> + 'a;
 
 /// Asks for all objects, a page at a time.
-fn ask_each(socket: &Path, ost: TargetId, name: &str, visit: &mut Visit<'_>) -> Result<()> {
+pub(crate) fn ask_each(
+    socket: &Path,
+    ost: TargetId,
+    name: &str,
+    visit: &mut Visit<'_>,
+) -> Result<()> {
     let mut from = Fid::ZERO;
     loop {
         let question = Ask::ListObjects { target: name.to_owned(), from: from.to_string() };

@@ -55,6 +55,12 @@ enum Servers {
     Children(Children),
 }
 
+/// Where the targets of a data directory are, as far as the last `up` on it says.
+pub(crate) fn known_dirs(data: &Path) -> Result<Vec<PathBuf>> {
+    let state = place::State::read(&data.join("up.json"))?;
+    Ok(state.targets.into_iter().filter_map(|known| known.dir).collect())
+}
+
 /// Runs until a signal, the end of the mount or of the command; the exit status.
 pub fn run(options: Options) -> Result<u8> {
     MountOptions::parse(&options.mount_options)?;

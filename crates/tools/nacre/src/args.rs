@@ -14,7 +14,7 @@ use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::{pages, usage};
 use look::{Doctor, Status, Top};
-use meta::{CheckMeta, ExportMeta, ImportMeta, ListObjects, Unnamed};
+use meta::{CheckMeta, ExportMeta, Fsck, ImportMeta, ListObjects, Unnamed};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +61,8 @@ enum Command {
     ExportMeta(ExportMeta),
     /// Make an MDT of an export.
     ImportMeta(ImportMeta),
+    /// Check a whole file system, and repair one that is stopped.
+    Fsck(Fsck),
     /// Compare the names of a stopped MDT with the objects of OSTs.
     CheckMeta(CheckMeta),
     /// List the objects of an OST.
@@ -523,6 +525,10 @@ impl Nacre {
                 let CheckMeta { dir, objects } = args;
                 let options = daemons::check_meta::Options { dir, objects };
                 daemons::check_meta::run(&options, &mut std::io::stdout().lock())
+            }
+            Command::Fsck(args) => {
+                let out = &mut std::io::BufWriter::new(std::io::stdout().lock());
+                Ok(daemons::fsck::run(&args.options(), out))
             }
             Command::ListObjects(args) => {
                 let out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -24,7 +24,8 @@ fn main() -> ExitCode {
         Ok(nacre) => nacre.run(),
         Err(refusal) => {
             ctl::say!("{refusal}");
-            ExitCode::from(args::WRONG_USAGE)
+            let is_fsck = typed.get(1).is_some_and(|word| word == "fsck");
+            ExitCode::from(if is_fsck { daemons::fsck::WRONG_USAGE } else { args::WRONG_USAGE })
         }
     }
 }

@@ -26,7 +26,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lctl", "activate", "use lctl conf_param -d TARGET.osc.active"),
     ("lctl", "deactivate", "use lctl conf_param TARGET.osc.active=0"),
     ("lctl", "abort_recov", "use nacre serve --abort-recovery"),
-    ("lctl", "lfsck_", "use nacre check-meta and nacre unnamed"),
+    ("lctl", "lfsck_", "use nacre fsck"),
     ("lctl", "changelog_", "there are no changelogs"),
     ("lctl", "snapshot_", "there are no snapshots"),
     ("lctl", "barrier_", "there are no barriers"),

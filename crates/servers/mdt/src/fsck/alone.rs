@@ -2,30 +2,34 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use osd::Table;
 use types::Fid;
-use wire::attr::{ATTR_SHARD, S_IFDIR};
-use wire::updates::Record;
+use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFREG};
 
-use super::image::{Entry, Image};
+use super::finding::{Finding, Mend, Rule};
+use super::image::{Entry, Image, Link};
+use crate::keys;
 use crate::record::{INODE_HAS_LAYOUT, INODE_ORPHAN, Inode};
 
-/// Every breach, in words.
-pub(super) fn check(image: &Image) -> Vec<String> {
-    let mut check = Check { image, bad: image.broken.clone() };
+/// Every breach.
+pub(super) fn check(image: &Image) -> Vec<Finding> {
+    let broken = image.broken.iter().cloned();
+    let bad = broken.map(|text| Finding::new(Rule::Unreadable, Fid::ZERO, text)).collect();
+    let mut check = Check { image, bad };
     check.places();
     check.entries();
     check.back_links();
     check.counts();
-    check.are_there("orphan", &image.orphans);
-    check.are_there("attributes of", &image.with_xattrs);
+    check.have_inodes();
     check.layouts();
+    check.stripings();
     check.records();
     check.bad
 }
 
 struct Check<'a> {
     image: &'a Image,
-    bad: Vec<String>,
+    bad: Vec<Finding>,
 }
 
 /// What the entries of a directory add up to.
@@ -40,6 +44,10 @@ impl Check<'_> {
         fid.mdt_index() == self.image.index
     }
 
+    fn add(&mut self, rule: Rule, fid: Fid, text: String, mend: Option<Mend>) {
+        self.bad.push(Finding { mend, ..Finding::new(rule, fid, text) });
+    }
+
     /// An MDT has inodes and directories of its own.
     fn places(&mut self) {
         let inodes = self.image.inodes.keys();
@@ -47,24 +55,25 @@ impl Check<'_> {
         let files = self.image.links.iter().map(|link| &link.fid);
         let all: BTreeSet<&Fid> = inodes.chain(dirs).chain(files).collect();
         let index = self.image.index;
-        let strange = all.into_iter().filter(|fid| fid.mdt_index() != index);
-        self.bad.extend(strange.map(|fid| format!("MDT {index} has records of {fid}")));
+        for fid in all.into_iter().filter(|fid| fid.mdt_index() != index) {
+            let text = format!("MDT {index} has records of {fid}");
+            self.add(Rule::ForeignRecord, *fid, text, None);
+        }
     }
 
     fn entries(&mut self) {
         let mut seen = BTreeSet::new();
-        let mut live = BTreeMap::new();
+        let mut last = None;
         for entry in &self.image.entries {
             let dir = entry.dir;
-            if !seen.insert((dir, &entry.record.name)) {
-                self.bad.push(format!("{dir} has a name twice"));
+            if last.replace(dir) != Some(dir) {
+                self.directory(dir);
             }
-            let is_live = *live.entry(dir).or_insert_with(|| {
-                let inode = self.image.inodes.get(&dir);
-                inode.is_some_and(|inode| inode.attr.is_dir() && inode.attr.nlink > 0)
-            });
-            if !is_live {
-                self.bad.push(format!("entries of {dir}, which is no directory in the tree"));
+            if !seen.insert((dir, &entry.record.name)) {
+                let mend = Mend::RemoveName { dir, cookie: entry.cookie };
+                let text = format!("{dir} has a name twice");
+                let finding = Finding::new(Rule::NameTwice, dir, text);
+                self.bad.push(finding.named(dir, &entry.record.name).mended_by(mend));
             }
             if self.is_here(entry.record.fid) {
                 self.child(entry);
@@ -72,12 +81,29 @@ impl Check<'_> {
         }
     }
 
+    /// Entries are in a directory that is there.
+    fn directory(&mut self, dir: Fid) {
+        let mend = match self.image.inodes.get(&dir) {
+            Some(inode) if inode.attr.is_dir() && inode.attr.nlink > 0 => return,
+            Some(inode) if inode.attr.is_dir() => Mend::Revive(dir),
+            None => Mend::Remake(dir),
+            Some(_) => {
+                let entries = self.image.entries_of(dir).iter();
+                let key = |entry: &Entry| (Table::Dirents, keys::dirent(dir, entry.cookie));
+                Mend::Delete { mdt: self.image.index, keys: entries.map(key).collect() }
+            }
+        };
+        let text = format!("entries of {dir}, which is no directory in the tree");
+        self.add(Rule::StrayEntry, dir, text, Some(mend));
+    }
+
     /// The entry of a file on the same MDT.
     fn child(&mut self, entry: &Entry) {
         let (dir, fid) = (entry.dir, entry.record.fid);
         match self.image.inodes.get(&fid) {
             None => {
-                self.bad.push(format!("an entry of {dir} names {fid} which is not there"));
+                let text = format!("an entry of {dir} names {fid} which is not there");
+                self.bad.push(dangling(entry, self.image, text));
             }
             Some(inode) => self.bad.extend(misfits(entry, inode)),
         }
@@ -93,11 +119,12 @@ impl Check<'_> {
         let links = self.image.links.iter().filter(|link| self.is_here(link.dir));
         let links: BTreeSet<_> =
             links.map(|link| (link.fid, link.dir, link.cookie, &link.name)).collect();
-        if entries != links {
-            self.bad.push("back-links and entries differ".to_owned());
+        for (fid, dir, cookie, name) in entries.difference(&links) {
+            self.bad.push(unknown_name(*fid, *dir, name, *cookie));
         }
-        let fids: BTreeSet<Fid> = self.image.links.iter().map(|link| link.fid).collect();
-        self.are_there("back-link of", &fids);
+        for (fid, dir, cookie, name) in links.difference(&entries) {
+            self.bad.push(lost_name(*fid, *dir, name, *cookie));
+        }
     }
 
     /// Link counts, sizes of directories, orphans: as the entries and back-links have it.
@@ -129,60 +156,187 @@ impl Check<'_> {
             (_, true) => 2 + sum.subdirs,
             (count, false) => count,
         };
+        let (is_orphan, is_listed) = (count == 0, self.image.orphans.contains(&fid));
+        // a file that lost its name is found again; one that was removed goes
+        let is_nameless = is_orphan && attr.nlink > 0;
+        let size = if is_dir { sum.bytes } else { attr.size };
         if attr.nlink != links || (is_dir && count > 1) {
-            self.bad.push(format!("{fid} has link count {} and {links} links", attr.nlink));
+            let text = format!("{fid} has link count {} and {links} links", attr.nlink);
+            let mend = match is_nameless {
+                true => Mend::ToLostFound(fid),
+                false => Mend::Count { fid, nlink: links, size },
+            };
+            let rule = if is_nameless { Rule::Nameless } else { Rule::LinkCount };
+            let is_counted = !is_dir || count <= 1;
+            self.add(rule, fid, text, Some(mend).filter(|_| is_counted));
         }
         if is_dir && attr.size != sum.bytes {
-            self.bad.push(format!("{fid} has size {} and {} bytes of names", attr.size, sum.bytes));
+            let text = format!("{fid} has size {} and {} bytes of names", attr.size, sum.bytes);
+            let mend = Mend::Count { fid, nlink: attr.nlink, size };
+            self.add(Rule::DirectorySize, fid, text, Some(mend));
         }
-        let is_orphan = count == 0;
-        let is_listed = self.image.orphans.contains(&fid);
         if is_orphan != is_listed || is_orphan != inode.has(INODE_ORPHAN) {
-            self.bad.push(format!("{fid} has {count} names and its orphan record differs"));
+            let text = format!("{fid} has {count} names and its orphan record differs");
+            let mend = Mend::SetOrphan { fid, is_orphan };
+            self.add(Rule::OrphanRecord, fid, text, Some(mend).filter(|_| !is_nameless));
         }
     }
 
-    fn are_there(&mut self, what: &str, fids: &BTreeSet<Fid>) {
-        let missing = fids.iter().filter(|fid| !self.image.inodes.contains_key(fid));
-        self.bad.extend(missing.map(|fid| format!("{what} {fid}, which is not there")));
+    /// What belongs to an inode has one.
+    fn have_inodes(&mut self) {
+        let image = self.image;
+        let links: BTreeSet<Fid> = image.links.iter().map(|link| link.fid).collect();
+        let with_xattrs = image.with_xattrs.keys().copied().collect();
+        self.have_inode("orphan", &image.orphans, |fid| {
+            vec![(Table::Orphans, fid.to_key().to_vec())]
+        });
+        self.have_inode("attributes of", &with_xattrs, |fid| {
+            let names = image.with_xattrs.get(&fid).into_iter().flatten();
+            names.map(|name| (Table::Xattrs, keys::xattr(fid, name))).collect()
+        });
+        let key = |link: &Link| (Table::Links, keys::link(link.fid, link.dir, link.cookie));
+        self.have_inode("back-link of", &links, |fid| {
+            image.links_of(fid).iter().map(key).collect()
+        });
+    }
+
+    /// An inode is made again where something says what it was.
+    fn have_inode(
+        &mut self,
+        what: &str,
+        fids: &BTreeSet<Fid>,
+        keys: impl Fn(Fid) -> Vec<(Table, Vec<u8>)>,
+    ) {
+        let mdt = self.image.index;
+        for fid in fids.iter().filter(|fid| !self.image.inodes.contains_key(fid)) {
+            let mend = match self.image.has_traces(*fid) && what != "orphan" {
+                true => Mend::Remake(*fid),
+                false => Mend::Delete { mdt, keys: keys(*fid) },
+            };
+            let text = format!("{what} {fid}, which is not there");
+            self.add(Rule::NoInode, *fid, text, Some(mend));
+        }
     }
 
     /// What is done everywhere has no record.
     fn records(&mut self) {
         let mark = |mdt: u32| self.image.marks.get(&mdt).copied().unwrap_or(0);
-        let done =
-            self.image.records.iter().filter(|record| record.id.number < mark(record.id.mdt));
-        let text = |record: &Record| {
+        let done = self.image.records.iter().filter(|it| it.id.number < mark(it.id.mdt));
+        let finding = |record: &wire::updates::Record| {
             let (number, mdt) = (record.id.number, record.id.mdt);
-            format!("operation {number:#x} of MDT {mdt} is done and has a record")
+            let text = format!("operation {number:#x} of MDT {mdt} is done and has a record");
+            let keys = vec![(Table::Updates, record.id.to_key().to_vec())];
+            let mend = Mend::Delete { mdt: self.image.index, keys };
+            Finding::new(Rule::DoneOperation, Fid::ZERO, text).mended_by(mend)
         };
-        self.bad.extend(done.map(text));
+        let done: Vec<Finding> = done.map(finding).collect();
+        self.bad.extend(done);
     }
 
+    /// Layouts, and inodes that have one.
     fn layouts(&mut self) {
         let has = |(_, inode): &(&Fid, &Inode)| inode.has(INODE_HAS_LAYOUT);
         let laid_out = self.image.inodes.iter().filter(has).map(|(fid, _)| *fid);
+        let laid_out: BTreeSet<Fid> = laid_out.collect();
         let mut stored = self.image.with_layouts.clone();
         if self.image.index != 0 {
             stored.remove(&Fid::ROOT); // a copy of the root's default
         }
-        if stored != laid_out.collect::<BTreeSet<_>>() {
-            self.bad.push("layouts and inodes that have one differ".to_owned());
+        for fid in laid_out.difference(&stored) {
+            let text = format!("{fid} says that it has a layout and has none");
+            let mend = Mend::SetLayoutFlag { fid: *fid, has: false };
+            self.add(Rule::LayoutFlag, *fid, text, Some(mend));
         }
+        for fid in stored.difference(&laid_out) {
+            let (rule, text, mend) = self.extra_layout(*fid);
+            self.add(rule, *fid, text, Some(mend));
+        }
+    }
+
+    /// Striped directories list their shards.
+    fn stripings(&mut self) {
+        let says = |inode: &Inode| inode.attr.flags & ATTR_STRIPED != 0;
+        let striped = self.image.inodes.iter().filter(|(_, inode)| says(inode));
+        let said: BTreeSet<Fid> = striped.map(|(fid, _)| *fid).collect();
+        let is_there = |fid: &&Fid| self.image.inodes.contains_key(fid);
+        let listed: BTreeSet<Fid> = self.image.stripes.keys().filter(is_there).copied().collect();
+        for fid in said.symmetric_difference(&listed) {
+            let has = listed.contains(fid);
+            let text = match has {
+                true => format!("{fid} lists shards and says that it has none"),
+                false => format!("{fid} says that it has shards and lists none"),
+            };
+            let mend = Mend::SetStriped { fid: *fid, has };
+            self.add(Rule::StripedFlag, *fid, text, Some(mend));
+        }
+    }
+
+    /// A layout of which the inode does not say so, or of no inode.
+    fn extra_layout(&self, fid: Fid) -> (Rule, String, Mend) {
+        if self.image.inodes.contains_key(&fid) {
+            let text = format!("{fid} has a layout and says that it has none");
+            return (Rule::LayoutFlag, text, Mend::SetLayoutFlag { fid, has: true });
+        }
+        let text = format!("layout of {fid}, which is not there");
+        let mend = match self.image.layouts.contains_key(&fid) {
+            true => Mend::Remake(fid),
+            false => Mend::Delete {
+                mdt: self.image.index,
+                keys: vec![(Table::Layouts, fid.to_key().to_vec())],
+            },
+        };
+        (Rule::NoInode, text, mend)
     }
 }
 
+/// An entry whose file is not there. The file is made again if other records say what it was.
+pub(super) fn dangling(entry: &Entry, home: &Image, text: String) -> Finding {
+    let (dir, fid) = (entry.dir, entry.record.fid);
+    let was_file = entry.record.file_type == S_IFREG && home.layouts.contains_key(&fid);
+    let has_names = !home.entries_of(fid).is_empty() || home.stripes.contains_key(&fid);
+    let was_dir = entry.record.file_type == S_IFDIR && has_names;
+    let mend = match was_file || was_dir {
+        true => Mend::Remake(fid),
+        false => Mend::RemoveName { dir, cookie: entry.cookie },
+    };
+    Finding::new(Rule::DanglingName, fid, text).named(dir, &entry.record.name).mended_by(mend)
+}
+
+/// A name that its file does not know.
+pub(super) fn unknown_name(fid: Fid, dir: Fid, name: &[u8], cookie: u64) -> Finding {
+    let text = format!("{fid} does not know its name `{}` in {dir}", String::from_utf8_lossy(name));
+    let finding = Finding::new(Rule::UnknownName, fid, text).named(dir, name);
+    finding.mended_by(Mend::AddLink { dir, cookie })
+}
+
+/// A name that a file knows and that no directory has.
+pub(super) fn lost_name(fid: Fid, dir: Fid, name: &[u8], cookie: u64) -> Finding {
+    let name_text = String::from_utf8_lossy(name);
+    let text = format!("{fid} has no name `{name_text}` in {dir} and says so");
+    let finding = Finding::new(Rule::LostName, fid, text).named(dir, name);
+    finding.mended_by(Mend::RestoreName { fid, dir, cookie })
+}
+
 /// Where an entry and its file contradict each other.
-pub(super) fn misfits(entry: &Entry, inode: &Inode) -> Vec<String> {
-    let (dir, fid, mut bad) = (entry.dir, entry.record.fid, Vec::new());
-    if inode.attr.file_type() != entry.record.file_type {
-        bad.push(format!("{fid} has another type than its entry"));
+pub(super) fn misfits(entry: &Entry, inode: &Inode) -> Vec<Finding> {
+    let (dir, fid, cookie) = (entry.dir, entry.record.fid, entry.cookie);
+    let mut bad = Vec::new();
+    let mut add = |rule, text, mend| {
+        let finding = Finding::new(rule, fid, text).named(dir, &entry.record.name);
+        bad.push(finding.mended_by(mend));
+    };
+    let file_type = inode.attr.file_type();
+    if file_type != entry.record.file_type {
+        let text = format!("{fid} has another type than its entry");
+        add(Rule::WrongType, text, Mend::SetType { dir, cookie, file_type });
     }
     if inode.attr.is_dir() && inode.parent != dir {
-        bad.push(format!("{fid} lies in {dir} and says {}", inode.parent));
+        let text = format!("{fid} lies in {dir} and says {}", inode.parent);
+        add(Rule::WrongParent, text, Mend::SetParent { fid, parent: dir });
     }
     if inode.attr.flags & ATTR_SHARD != 0 {
-        bad.push(format!("{fid} is a shard and has a name in {dir}"));
+        let text = format!("{fid} is a shard and has a name in {dir}");
+        add(Rule::NamedShard, text, Mend::RemoveName { dir, cookie });
     }
     bad
 }

@@ -1,5 +1,7 @@
 //! Damage made by hand: each rule finds it.
 
+mod mends;
+
 use layout::dir::Stripes;
 use osd::{Table, WriteSet};
 use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, Timespec};
@@ -9,6 +11,7 @@ use wire::updates::{self, Named, OpId, Part, Record, Update};
 
 use super::*;
 use crate::cross::peer::LMV;
+use crate::ids::{encode_place, first_sequences};
 use crate::keys;
 use crate::record::{DirentRecord, INODE_ORPHAN, Inode};
 
@@ -29,6 +32,7 @@ impl Stores {
         let mut stores = Stores((0..3).map(|_| WriteSet::new()).collect());
         stores.inode(Fid::ROOT, S_IFDIR, (2 + 3, 3), Fid::ROOT);
         for mdt in 0..3 {
+            stores.start(mdt);
             stores.inode(fid(mdt, 1), S_IFDIR, (2, 0), Fid::ROOT);
             stores.name(Fid::ROOT, &[b'a' + mdt as u8], fid(mdt, 1), S_IFDIR);
         }
@@ -38,6 +42,16 @@ impl Stores {
         stores.name(fid(1, 1), b"far-file", fid(2, 5), S_IFREG);
         stores.name(fid(2, 1), b"two", fid(2, 5), S_IFREG);
         stores
+    }
+
+    /// What a start stores.
+    fn start(&mut self, mdt: u64) {
+        let (files, objects) = first_sequences(mdt as u32);
+        let set = &mut self.0[mdt as usize];
+        set.put(Table::Meta, keys::META_HASH_KEY, [7; 16]);
+        set.put(Table::Meta, keys::META_STORE, (100 + mdt).to_le_bytes());
+        set.put(Table::Meta, keys::META_FILE_IDS, encode_place((files, 1_000)));
+        set.put(Table::Meta, keys::META_OBJECT_IDS, encode_place((objects, 1_000)));
     }
 
     fn of(&mut self, fid: Fid) -> &mut WriteSet {

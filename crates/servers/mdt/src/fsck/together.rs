@@ -1,36 +1,37 @@
 //! Rules that span MDTs. An operation of several MDTs is carried out at one after the other. Until
 //! it is at all of them, its record is at one of them at least. So files and directories of an
-//! operation whose record is anywhere may differ; all others fit together in every image.
+//! operation whose record is somewhere and not everywhere may differ. All others fit together in
+//! every image.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Fid;
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
-use wire::updates::{Place, Record, Update};
+use wire::updates::{OpId, Place, Record, Update};
 
 use super::alone;
+use super::finding::{Finding, Mend, Rule};
 use super::image::Image;
 use crate::record::Inode;
 
 /// File, directory, name.
 type Name<'a> = (Fid, Fid, &'a [u8]);
+/// Names, with the cookie of the entry or the number of the back-link.
+type Names<'a> = BTreeMap<Name<'a>, u64>;
 
-/// A breach, and the files that it is about.
-struct Breach {
-    of: Vec<Fid>,
-    text: String,
-}
-
-/// Every breach, in words.
-pub(super) fn check(images: &[Image]) -> Vec<String> {
+/// Every breach.
+pub(super) fn check(images: &[Image]) -> Vec<Finding> {
     let mut check = Check { images, bad: Vec::new() };
     check.entries();
     check.names();
     check.shards();
+    check.places();
     check.roots();
+    check.partners();
     let busy = busy(images);
-    let explained = |breach: &Breach| breach.of.iter().any(|fid| busy.contains(fid));
-    check.bad.into_iter().filter(|breach| !explained(breach)).map(|breach| breach.text).collect()
+    let explained = |breach: &Finding| breach.of.iter().any(|fid| busy.contains(fid));
+    check.bad.retain(|breach| !explained(breach));
+    check.bad
 }
 
 /// Directories and the shards that they list.
@@ -39,7 +40,8 @@ fn listed(image: &Image) -> Vec<(Fid, Fid)> {
         let inode = image.inodes.get(master);
         inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0 && inode.attr.nlink > 0)
     });
-    striped.flat_map(|(master, shards)| shards.iter().map(|shard| (*master, *shard))).collect()
+    let pairs = striped.map(|(master, stripes)| (master, &stripes.shards));
+    pairs.flat_map(|(master, shards)| shards.iter().map(|shard| (*master, *shard))).collect()
 }
 
 /// Operations that are not done everywhere.
@@ -52,9 +54,21 @@ pub(super) fn left(images: &[Image]) -> Vec<String> {
     images.iter().flat_map(|image| image.records.iter().map(|record| one(image, record))).collect()
 }
 
-/// Files and directories that some operation changes which is not done.
-fn busy(images: &[Image]) -> BTreeSet<Fid> {
-    let records = images.iter().flat_map(|image| &image.records);
+/// Files and directories that some operation changes which is not executed everywhere. A part is
+/// stored together with the record, which goes when all parts are durable.
+pub(super) fn busy(images: &[Image]) -> BTreeSet<Fid> {
+    let mut has = BTreeSet::new();
+    for image in images {
+        has.extend(image.records.iter().map(|record| (image.index, record.id)));
+    }
+    let is_executed = |mdt: u32, id: OpId| {
+        let image = images.iter().find(|image| image.index == mdt);
+        let mark = image.and_then(|image| image.marks.get(&id.mdt)).copied().unwrap_or(0);
+        has.contains(&(mdt, id)) || id.number < mark
+    };
+    let is_under_way =
+        |record: &&Record| !record.parts.iter().all(|part| is_executed(part.mdt, record.id));
+    let records = images.iter().flat_map(|image| &image.records).filter(is_under_way);
     let updates = records.flat_map(|record| &record.parts).flat_map(|part| &part.updates);
     updates.flat_map(fids_of).collect()
 }
@@ -78,18 +92,17 @@ fn fids_of(update: &Update) -> Vec<Fid> {
 
 struct Check<'a> {
     images: &'a [Image],
-    bad: Vec<Breach>,
+    bad: Vec<Finding>,
 }
 
 impl<'a> Check<'a> {
-    fn breach(&mut self, of: impl IntoIterator<Item = Fid>, text: String) {
-        self.bad.push(Breach { of: of.into_iter().collect(), text });
+    fn image_of(&self, fid: Fid) -> Option<&'a Image> {
+        let images: &'a [Image] = self.images;
+        images.iter().find(|image| image.index == fid.mdt_index())
     }
 
     fn inode(&self, fid: Fid) -> Option<&'a Inode> {
-        let images: &'a [Image] = self.images;
-        let image = images.iter().find(|image| image.index == fid.mdt_index())?;
-        image.inodes.get(&fid)
+        self.image_of(fid)?.inodes.get(&fid)
     }
 
     /// A name leads to one inode, which is on the MDT that its FID names.
@@ -100,13 +113,17 @@ impl<'a> Check<'a> {
                 if fid.mdt_index() == image.index {
                     continue;
                 }
-                let Some(inode) = self.inode(fid) else {
-                    let text = format!("an entry of {dir} names {fid} which is on no MDT");
-                    self.breach([dir, fid], text);
-                    continue;
-                };
-                let misfits = alone::misfits(entry, inode);
-                misfits.into_iter().for_each(|text| self.breach([dir, fid], text));
+                match self.inode(fid) {
+                    Some(inode) => self.bad.extend(alone::misfits(entry, inode)),
+                    None => {
+                        let text = format!("an entry of {dir} names {fid} which is on no MDT");
+                        self.bad.push(match self.image_of(fid) {
+                            Some(home) => alone::dangling(entry, home, text),
+                            None => Finding::new(Rule::DanglingName, fid, text)
+                                .named(dir, &entry.record.name),
+                        });
+                    }
+                }
             }
         }
     }
@@ -114,17 +131,16 @@ impl<'a> Check<'a> {
     /// The names of files on other MDTs are the back-links that these MDTs have. A directory has
     /// one name at most.
     fn names(&mut self) {
-        let entries: BTreeSet<Name<'a>> = self.entries_of_others().collect();
-        let links: BTreeSet<Name<'a>> = self.links_of_others().collect();
-        for (fid, dir, name) in entries.difference(&links) {
-            let name = String::from_utf8_lossy(name);
-            let text = format!("{fid} does not know its name `{name}` in {dir}");
-            self.breach([*fid, *dir], text);
+        let (entries, links) = (self.entries_of_others(), self.links_of_others());
+        for ((fid, dir, name), cookie) in &entries {
+            if !links.contains_key(&(*fid, *dir, *name)) {
+                self.bad.push(alone::unknown_name(*fid, *dir, name, *cookie));
+            }
         }
-        for (fid, dir, name) in links.difference(&entries) {
-            let name = String::from_utf8_lossy(name);
-            let text = format!("{fid} has no name `{name}` in {dir} and says so");
-            self.breach([*fid, *dir], text);
+        for ((fid, dir, name), number) in &links {
+            if !entries.contains_key(&(*fid, *dir, *name)) {
+                self.bad.push(alone::lost_name(*fid, *dir, name, *number));
+            }
         }
         let mut dirs = BTreeMap::<Fid, Vec<Fid>>::new();
         let all = self.images.iter().flat_map(|image| &image.entries);
@@ -133,26 +149,30 @@ impl<'a> Check<'a> {
         }
         for (fid, places) in dirs.into_iter().filter(|(_, places)| places.len() > 1) {
             let text = format!("directory {fid} has {} names", places.len());
-            self.breach(places.into_iter().chain([fid]), text);
+            let finding = Finding::new(Rule::SeveralNames, fid, text).with(places);
+            self.bad.push(finding.mended_by(Mend::KeepOneName(fid)));
         }
     }
 
-    fn entries_of_others(&self) -> impl Iterator<Item = Name<'a>> + use<'a> {
+    fn entries_of_others(&self) -> Names<'a> {
         let images: &'a [Image] = self.images;
-        images.iter().flat_map(|image| {
+        let all = images.iter().flat_map(|image| {
             let others = image.entries.iter();
             let others = others.filter(|entry| entry.record.fid.mdt_index() != image.index);
-            others.map(|entry| (entry.record.fid, entry.dir, &entry.record.name[..]))
-        })
+            others
+                .map(|entry| ((entry.record.fid, entry.dir, &entry.record.name[..]), entry.cookie))
+        });
+        all.collect()
     }
 
-    fn links_of_others(&self) -> impl Iterator<Item = Name<'a>> + use<'a> {
+    fn links_of_others(&self) -> Names<'a> {
         let images: &'a [Image] = self.images;
-        images.iter().flat_map(|image| {
+        let all = images.iter().flat_map(|image| {
             let others = image.links.iter();
             let others = others.filter(|link| link.dir.mdt_index() != image.index);
-            others.map(|link| (link.fid, link.dir, &link.name[..]))
-        })
+            others.map(|link| ((link.fid, link.dir, &link.name[..]), link.cookie))
+        });
+        all.collect()
     }
 
     /// Every directory leads to the root.
@@ -164,23 +184,33 @@ impl<'a> Check<'a> {
         let all = self.images.iter().flat_map(|image| &image.inodes);
         for (fid, _) in all.filter(|(_, inode)| inode.attr.is_dir() && inode.attr.nlink > 0) {
             let (mut way, mut at) = (Vec::new(), *fid);
-            let leads = loop {
+            let (mut leads, mut is_circle) = (false, false);
+            loop {
                 if rooted.contains(&at) {
-                    break true;
+                    leads = true;
+                    break;
+                }
+                if way.contains(&at) {
+                    is_circle = true;
+                    break;
                 }
                 let parent = self.inode(at).filter(|inode| inode.attr.nlink > 0);
-                match parent.map(|inode| inode.parent).filter(|_| !way.contains(&at)) {
+                match parent.map(|inode| inode.parent) {
                     Some(parent) => way.push(std::mem::replace(&mut at, parent)),
-                    None => break false,
-                }
-            };
-            match leads {
-                true => rooted.extend(way),
-                false => {
-                    way.push(at);
-                    self.breach(way, format!("directory {fid} does not lead to the root"));
+                    None => break,
                 }
             }
+            if leads {
+                rooted.extend(way);
+                continue;
+            }
+            // of a circle, the directory with the lowest FID loses its name
+            let from = way.iter().position(|other| *other == at).unwrap_or(way.len());
+            let cut = way[from..].iter().min() == Some(fid) && is_circle;
+            way.push(at);
+            let text = format!("directory {fid} does not lead to the root");
+            let mend = cut.then_some(Mend::Cut(*fid));
+            self.bad.push(Finding { mend, ..Finding::new(Rule::Unrooted, *fid, text).with(way) });
         }
     }
 
@@ -193,11 +223,79 @@ impl<'a> Check<'a> {
         let listed: BTreeSet<_> = self.images.iter().flat_map(listed).collect();
         for (master, shard) in said.difference(&listed) {
             let text = format!("{shard} is a shard of {master}, which does not list it");
-            self.breach([*shard, *master], text);
+            let finding = Finding::new(Rule::UnlistedShard, *shard, text).with([*master]);
+            self.bad.push(finding.mended_by(Mend::Unshard(*shard)));
         }
         for (master, shard) in listed.difference(&said) {
             let text = format!("{master} lists {shard}, which is no shard of it");
-            self.breach([*shard, *master], text);
+            let finding = Finding::new(Rule::MissingShard, *shard, text).with([*master]);
+            let mend = self.missing_shard(*master, *shard);
+            self.bad.push(Finding { mend, ..finding });
+        }
+    }
+
+    fn missing_shard(&self, master: Fid, shard: Fid) -> Option<Mend> {
+        let home = self.image_of(shard)?;
+        let Some(inode) = home.inodes.get(&shard) else { return Some(Mend::Remake(shard)) };
+        let has_name = !home.links_of(shard).is_empty();
+        let fits = inode.attr.is_dir() && inode.attr.flags & ATTR_STRIPED == 0 && !has_name;
+        fits.then_some(Mend::AsShard { shard, master })
+    }
+
+    /// A name in a striped directory is in the shard that its hash leads to.
+    fn places(&mut self) {
+        for image in self.images {
+            for entry in &image.entries {
+                let dir = entry.dir;
+                let Some(inode) = image.inodes.get(&dir) else { continue };
+                let master = match inode.attr.flags & ATTR_SHARD != 0 {
+                    true => inode.parent,
+                    false => dir,
+                };
+                let Some(to) = self.shard_for(master, &entry.record.name) else { continue };
+                if to == dir {
+                    continue;
+                }
+                let text = format!(
+                    "`{}` of {master} is in {dir}, and its hash leads to {to}",
+                    String::from_utf8_lossy(&entry.record.name)
+                );
+                let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
+                let mend = Mend::MoveName { dir, cookie: entry.cookie, to };
+                self.bad.push(
+                    finding.named(dir, &entry.record.name).with([to, master]).mended_by(mend),
+                );
+            }
+        }
+    }
+
+    /// The shard of a name, if `master` is striped.
+    fn shard_for(&self, master: Fid, name: &[u8]) -> Option<Fid> {
+        let image = self.image_of(master)?;
+        let inode = image.inodes.get(&master)?;
+        let stripes = image.stripes.get(&master)?;
+        let is_striped = inode.attr.flags & ATTR_STRIPED != 0;
+        is_striped.then(|| stripes.shards[stripes.shard_of(name)])
+    }
+
+    /// The MDTs of an operation are there.
+    fn partners(&mut self) {
+        if self.inode(Fid::ROOT).is_none() {
+            return;
+        }
+        for image in self.images {
+            for record in &image.records {
+                let mut others = record.others(image.index);
+                let is_there = |mdt: u32| self.images.iter().any(|image| image.index == mdt);
+                if let Some(absent) = others.find(|mdt| !is_there(*mdt)) {
+                    let (number, mdt) = (record.id.number, record.id.mdt);
+                    let text = format!(
+                        "operation {number:#x} of MDT {mdt} has a part at MDT {absent}, which is not there"
+                    );
+                    let finding = Finding::new(Rule::AbsentPartner, Fid::ZERO, text);
+                    self.bad.push(Finding { of: Vec::new(), ..finding });
+                }
+            }
         }
     }
 }

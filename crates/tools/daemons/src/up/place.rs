@@ -54,7 +54,7 @@ pub(super) struct Known {
 impl State {
     /// What the `up` before this one left. One that cannot be read might have said what must not be
     /// formatted.
-    fn read(path: &Path) -> Result<State> {
+    pub(super) fn read(path: &Path) -> Result<State> {
         match fs::read(path) {
             Ok(text) => serde_json::from_slice(&text).with_context(|| path.display().to_string()),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::default()),

@@ -76,7 +76,8 @@ open or changing when the MDT stopped may differ. Each difference is a line on s
 apart by a space:
   unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
   missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
-Bytes of PATH outside of printable ASCII are written as \\xNN.
+Bytes of PATH outside of printable ASCII are written as \\xNN. `nacre fsck` checks these and all other
+rules, with the stores of all targets on this machine.
 
 Examples:
   nacre check-meta nacre-data/testfs-MDT0000
@@ -143,5 +144,53 @@ impl ImportMeta {
             objects: self.objects,
             reformat: self.reformat,
         }
+    }
+}
+
+/// Options of `nacre fsck`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Checks names, inodes, layouts and objects of all MDTs and OSTs against each other, and prints a line
+for each breach of a rule: its state (found, repaired, left), the rule, the target, what is wrong,
+and how it is repaired. Nothing is changed without --repair. It reads all records into memory, about
+1 KiB for each file.
+
+A stopped file system is read from its stores. One whose targets are all served on this machine is
+read from copies, twice: only a breach that both looks find counts.
+--repair needs a stopped file system. Unmount its clients first, because files that they bring back
+may collide with repairs.
+
+Files without a name, and objects with bytes but without a file, get a name in .nacre/lost+found of
+the root. Bytes of an object that is lost are reported; reading them stays an error.
+
+Examples:
+  nacre fsck                                     the file system of `nacre up` in ./nacre-data
+  nacre fsck --data /srv/nacre --repair
+  nacre fsck /srv/mdt0 /srv/ost0 /srv/ost1 --json
+
+Exit status, as of fsck(8): 0 nothing is wrong; 1 all that was wrong is repaired; 4 something is
+wrong; 8 it could not be checked, reported on stderr; 16 wrong usage.")]
+pub(super) struct Fsck {
+    /// Directories of all targets of the file system; default: those of --data.
+    #[arg(value_name = "DIR", conflicts_with = "data")]
+    pub(super) dirs: Vec<PathBuf>,
+    /// The data directory of `nacre up`.
+    #[arg(long, value_name = "DIR", default_value = "nacre-data")]
+    pub(super) data: PathBuf,
+    /// Repair what can be repaired.
+    #[arg(long)]
+    pub(super) repair: bool,
+    /// Give up the bytes of lost objects: they read as zeros afterwards.
+    #[arg(long, requires = "repair")]
+    pub(super) zero_lost: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Fsck {
+    pub(super) fn options(self) -> daemons::fsck::Options {
+        let Fsck { dirs, data, repair, zero_lost: give_up_bytes, json } = self;
+        daemons::fsck::Options { data, dirs, repair, give_up_bytes, json }
     }
 }

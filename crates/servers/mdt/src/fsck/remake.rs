@@ -1,0 +1,99 @@
+//! Inodes that are gone, made again from what other records say of them. Mode, owner and times are
+//! lost: root owns them, and no other user may enter or read them.
+
+use types::Fid;
+use wire::SizeState;
+use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFREG};
+
+use super::image::Image;
+use super::lost_found::{FILE_MODE, plain};
+use super::mend::{Draft, Plan};
+use crate::record::{INODE_HAS_LAYOUT, Inode};
+use crate::tx::new_attr;
+
+/// Mode of a directory whose inode is lost.
+const DIR_MODE: u32 = S_IFDIR | 0o700;
+/// Mode of the root, as it was made.
+const ROOT_MODE: u32 = S_IFDIR | 0o755;
+
+impl Plan<'_> {
+    pub(super) fn remake(&mut self, draft: &mut Draft, fid: Fid) -> Result<(), String> {
+        let image = self.image(fid)?;
+        if image.inodes.contains_key(&fid) {
+            return Err(format!("{fid} is there"));
+        }
+        if let Some(master) = self.master_of(fid) {
+            let inode = self.shard_of(master, fid);
+            self.counted(draft, with_records(inode, image));
+            return Ok(());
+        }
+        let names = self.names_of(fid);
+        let is_file = image.layouts.contains_key(&fid)
+            && names.iter().all(|entry| entry.record.file_type == S_IFREG);
+        let links = image.links_of(fid);
+        let parent = names.first().map(|entry| entry.dir);
+        let parent = parent.or(links.first().map(|link| link.dir)).unwrap_or(Fid::ROOT);
+        let mode = match is_file {
+            true => FILE_MODE,
+            false if fid == Fid::ROOT => ROOT_MODE,
+            false => DIR_MODE,
+        };
+        let inode = plain(new_attr(fid, mode, 0, 0, self.now), parent);
+        let mut inode = with_records(inode, image);
+        if is_file {
+            inode.attr.nlink = u32::try_from(names.len().max(1)).unwrap_or(u32::MAX);
+            inode.attr.size_state = SizeState::Dirty as u32;
+            inode.attr.layout_version = 1;
+            inode.stripes = self.stripes_of(fid, image);
+            draft.inode(&inode);
+        } else {
+            inode.attr.blocks = 8;
+            if image.stripes.contains_key(&fid) {
+                inode.attr.flags |= ATTR_STRIPED;
+            }
+            self.counted(draft, inode);
+        }
+        Ok(())
+    }
+
+    /// The striped directory that lists a shard.
+    fn master_of(&self, shard: Fid) -> Option<&Inode> {
+        let all = self.system.images.iter().flat_map(|image| &image.stripes);
+        let mut listing = all.filter(|(_, stripes)| stripes.shards.contains(&shard));
+        let inodes = listing.find_map(|(master, _)| self.system.inode(*master));
+        inodes.filter(|inode| inode.attr.nlink > 0)
+    }
+
+    fn shard_of(&self, master: &Inode, fid: Fid) -> Inode {
+        let mut attr = master.attr.with_fid(fid);
+        attr.flags &= !(ATTR_STRIPED | ATTR_HAS_XATTR | ATTR_HAS_CAPABILITY);
+        attr.flags |= ATTR_SHARD;
+        plain(attr, master.fid())
+    }
+
+    /// Stripes that have an object.
+    fn stripes_of(&self, fid: Fid, image: &Image) -> u64 {
+        let Some(layout) = image.layouts.get(&fid) else { return 0 };
+        let objects = layout.objects().take(u64::BITS as usize);
+        let is_there = |object: Fid, index: u32| {
+            let ost = self.system.osts.iter().find(|ost| ost.index == index);
+            let found = ost.and_then(|ost| ost.objects.get(&object));
+            found.is_some_and(|found| found.is_there)
+        };
+        let there = objects.filter(|(_, object, ost)| is_there(*object, ost.0));
+        there.fold(0, |bits, (stripe, ..)| bits | 1 << stripe)
+    }
+}
+
+/// The inode says what is stored beside it.
+fn with_records(mut inode: Inode, image: &Image) -> Inode {
+    let fid = inode.fid();
+    inode.flags |= image.xattr_flags(fid);
+    if inode.flags != 0 {
+        inode.attr.flags |= ATTR_HAS_XATTR;
+    }
+    if image.with_layouts.contains(&fid) {
+        inode.flags |= INODE_HAS_LAYOUT;
+    }
+    inode
+}

@@ -1,0 +1,148 @@
+//! A look at a file system that is served: copies of MDTs' records, and lists of objects.
+//!
+//! The lists are read before the copies. So a file that is made meanwhile is in the copies if its
+//! objects are in the lists.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use ctl::progress::{Progress, Unit};
+use ctl::{Ask, Export, Reply, ask};
+use mdt::fsck::{self, Image, Object, OstImage, Pair, System};
+use osd::Table;
+use osd_disk::export::Reader;
+use types::{FsName, TargetId, TargetKind};
+
+use super::report::Report;
+use super::{complete, in_both};
+use crate::export_meta::server_of;
+use crate::objects::{ask_each, not_here};
+use crate::targets::TargetDir;
+
+/// Between two looks: operations that were under way at the first one have ended.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Between questions about a copy.
+const ASKED_EVERY: Duration = Duration::from_millis(20);
+/// What the line on a terminal counts.
+const TARGETS: Unit = Unit::Step("target");
+
+/// Checks targets that are served on this machine.
+pub(super) fn check(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
+    let progress = Progress::new("look at targets that are served", TARGETS);
+    let dir = Scratch::new()?;
+    let (images, osts) = copies(found, &dir, &progress)?;
+    let system = System::new(&images, &osts);
+    complete(&system, fsname)?;
+    let once = fsck::check(&system);
+    if once.is_empty() {
+        return Ok(Report::new(fsname, &system, &[]));
+    }
+    drop((images, osts));
+    std::thread::sleep(PAUSE);
+    progress.begin("look at them again", TARGETS);
+    let (images, osts) = copies(found, &dir, &progress)?;
+    let system = System::new(&images, &osts);
+    let twice = in_both(fsck::check(&system), &once);
+    Ok(Report::new(fsname, &system, &twice))
+}
+
+fn copies(
+    found: &[TargetDir],
+    dir: &Scratch,
+    progress: &Progress,
+) -> Result<(Vec<Image>, Vec<OstImage>)> {
+    let of_kind = |kind| found.iter().filter(move |it| it.superblock.target.kind == kind);
+    let (mut images, mut osts, mut done) = (Vec::new(), Vec::new(), 0);
+    for target in of_kind(TargetKind::Ost).chain(of_kind(TargetKind::Mdt)) {
+        let (id, name) = (target.superblock.target, target.name());
+        done += 1;
+        progress.show(done, found.len() as u64, &name);
+        let socket = server_of(&name).with_context(|| not_here(&name))?;
+        match id.kind {
+            TargetKind::Mdt => images.push(image(&socket, (id, &name), &dir.0)?),
+            _ => osts.push(objects(&socket, (id, &name))?),
+        }
+    }
+    Ok((images, osts))
+}
+
+fn objects(socket: &Path, (id, name): (TargetId, &str)) -> Result<OstImage> {
+    let mut image = OstImage { index: id.index, objects: BTreeMap::new() };
+    ask_each(socket, id, name, &mut |listed| {
+        let (file, store) = (listed.file, listed.store);
+        let object = Object { file, store, is_there: true, ..Object::default() };
+        image.objects.insert(listed.object, object);
+        Ok(())
+    })?;
+    Ok(image)
+}
+
+/// The records of an MDT at one moment.
+fn image(socket: &Path, (id, name): (TargetId, &str), dir: &Path) -> Result<Image> {
+    let path = dir.join(name);
+    let text = path.to_str().context("the name of a temporary file is not UTF-8")?.to_owned();
+    let begin = Ask::ExportMeta { target: name.to_owned(), path: text };
+    let mut export = answer(ask::ask(socket, &begin)?)?;
+    while !export.is_done {
+        std::thread::sleep(ASKED_EVERY);
+        export = answer(ask::ask(socket, &Ask::ExportState { number: export.number })?)?;
+    }
+    if let Some(failure) = export.failure {
+        bail!("{name}: {}", failure.text);
+    }
+    let read = read(id.index, &path).with_context(|| path.display().to_string());
+    let removed = std::fs::remove_file(&path);
+    let image = read?;
+    removed.with_context(|| path.display().to_string())?;
+    Ok(image)
+}
+
+fn answer(reply: Reply) -> Result<Export> {
+    match reply {
+        Reply::Export(export) => Ok(export),
+        _ => bail!("the daemon answered another question: is it of another version?"),
+    }
+}
+
+fn read(index: u32, path: &Path) -> Result<Image> {
+    let mut reader = Reader::new(BufReader::new(File::open(path)?)).map_err(anyhow::Error::msg)?;
+    let target = reader.head().superblock.target;
+    ensure!(target == TargetId::mdt(index), "it is of {target}");
+    let mut tables = BTreeMap::<Table, BTreeMap<Vec<u8>, Vec<u8>>>::new();
+    while let Some(changes) = reader.next_block().map_err(anyhow::Error::msg)? {
+        for change in changes {
+            let table = tables.entry(change.table).or_default();
+            match change.value {
+                Some(value) => drop(table.insert(change.key, value)),
+                None => drop(table.remove(&change.key)),
+            }
+        }
+    }
+    Image::read(index, |table| {
+        let pairs = tables.remove(&table).unwrap_or_default();
+        Ok(pairs.into_iter().collect::<Vec<Pair>>())
+    })
+}
+
+/// A directory for copies, which only this user can read; it goes at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch> {
+        use std::os::unix::fs::DirBuilderExt;
+        let path = std::env::temp_dir().join(format!("nacre-fsck-{}", std::process::id()));
+        let made = std::fs::DirBuilder::new().mode(0o700).create(&path);
+        made.with_context(|| path.display().to_string())?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
