@@ -186,5 +186,5 @@ fn rebuilt(base: Fid, found: &[Found]) -> Result<FileLayout, String> {
 /// An inode without anything beside it.
 pub(super) fn plain(attr: wire::Attr, parent: Fid) -> Inode {
     let mtime_set = types::Timespec::default();
-    Inode { attr, flags: 0, parent, mtime_set, stripes: 0, symlink: Vec::new() }
+    Inode { attr, flags: 0, parent, mtime_set, stripes: 0, symlink: Vec::new(), depth: 0 }
 }
