@@ -66,6 +66,7 @@ fn between_mdts(opcode: Opcode) -> Vec<u8> {
                 wants: vec![updates::Want { key, changes: true }],
             })
         }
+        Opcode::MdtMove => updates::encode(&updates::Move { dir, name: at.name }),
         Opcode::MdtUpdates => updates::encode(&(1_u32, Some(id), 5_u64)),
         Opcode::MdtUpdatesDone => updates::encode(&updates::Done {
             mdt: 1,
@@ -146,9 +147,11 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             let body = body::LayoutReq { fid, handle: 3, behind: 9, refused: 2, look: 0 };
             vec![encode_body(&body)]
         }
-        Opcode::MdtPrepare | Opcode::MdtUpdate | Opcode::MdtUpdates | Opcode::MdtUpdatesDone => {
-            vec![Bytes::new(), between_mdts(opcode).into()]
-        }
+        Opcode::MdtPrepare
+        | Opcode::MdtUpdate
+        | Opcode::MdtUpdates
+        | Opcode::MdtUpdatesDone
+        | Opcode::MdtMove => vec![Bytes::new(), between_mdts(opcode).into()],
         Opcode::MdtClose => {
             let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
             let body = body::CloseReq { fid, handle: 3, flags, size: 9, ..Default::default() };

@@ -60,6 +60,7 @@ macro_rules! opcodes {
                         | Opcode::MdtUpdate
                         | Opcode::MdtUpdates
                         | Opcode::MdtUpdatesDone
+                        | Opcode::MdtMove
                 )
             }
 
@@ -168,6 +169,8 @@ opcodes! {
     MdtUpdates = 58, "out_updates", mdt repeats;
     /// From MDT to MDT: operations that are durable everywhere, or given up.
     MdtUpdatesDone = 59, "out_done", mdt repeats;
+    /// From MDT to MDT: a name that leaves a shard there is to move now.
+    MdtMove = 60, "out_move", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

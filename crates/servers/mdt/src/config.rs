@@ -29,6 +29,8 @@ pub struct MdtConfig {
     pub lock_place: Span,
     /// Where new files go, at the start.
     pub lod: Lod,
+    /// Whether and when directories are split by themselves, at the start.
+    pub split: Split,
     /// Its data target is beside it.
     pub has_data: bool,
     /// Pretend to be on this device.
@@ -56,6 +58,7 @@ impl MdtConfig {
             grants: Mode::Recall,
             lock_place: Span::secs(10),
             lod: Lod::default(),
+            split: Split::default(),
             has_data: false,
             device: None,
             root_owner: (0, 0),
@@ -93,6 +96,24 @@ pub struct Lod {
     pub dom_stripesize: u64,
     /// Free space against spreading.
     pub policy: Policy,
+}
+
+/// Whether and when directories are split over several MDTs by themselves, and merged again. May be
+/// set while the MDT runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// They are.
+    pub is_on: bool,
+    /// Names in a directory, or in a shard of it, that split it.
+    pub count: u64,
+    /// Shards that it gets more each time.
+    pub delta: u32,
+}
+
+impl Default for Split {
+    fn default() -> Split {
+        Split { is_on: false, count: 50_000, delta: 4 }
+    }
 }
 
 impl Default for Lod {
@@ -186,6 +207,10 @@ planted::bugs! {
         forget_records_early,
         /// A recovering MDT serves before it has asked the others.
         open_before_peers,
+        /// An old shard takes names although they belong to a new one.
+        take_names_astray,
+        /// Old shards go before all of them were looked at for names.
+        forget_old_shard,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

@@ -19,6 +19,7 @@ mod ids;
 mod keys;
 mod limits;
 mod locks;
+mod moves;
 mod named;
 mod on_open;
 mod op;
@@ -39,7 +40,7 @@ mod unnamed;
 
 pub use self::target::{Counts, Mdt};
 pub use anew::{HighestIds, ids_anew, size_anew};
-pub use config::{Bugs, Lod, MdtConfig};
+pub use config::{Bugs, Lod, MdtConfig, Split};
 pub use ldlm::grants::Mode as GrantMode;
 pub use named::{Stripe, names_object, path, stripes};
 pub use spaces::OstAt;

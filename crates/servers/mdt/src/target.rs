@@ -158,6 +158,7 @@ impl Mdt {
             env.spawn("mdt_destroy", background::destroy::run(mdt.clone()));
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
+            env.spawn("mdt_moves", background::moves::run(mdt.clone()));
             if mdt.engine.config.index != 0 {
                 env.spawn("mdt_root", background::root::run(mdt.clone()));
             }
@@ -187,6 +188,7 @@ impl Mdt {
         self.engine.wake_all();
         self.recalls.wake();
         self.deliveries.wake();
+        self.engine.state.borrow().moves.wanted.notify_one();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
         committed
@@ -222,6 +224,19 @@ impl Mdt {
             let recorded = record_calls(self.engine.clone(), self.exports.clone());
             self.env.spawn("mdt_calls_back", recorded);
         }
+    }
+
+    /// Directories and shards of this MDT whose names are to move.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn names_to_move(&self) -> Vec<types::Fid> {
+        self.engine.state.borrow().moves.all().into_iter().map(|(dir, _)| dir).collect()
+    }
+
+    /// Whether and when directories are split by themselves from now on.
+    #[doc(hidden)]
+    pub fn set_split(&self, split: crate::Split) {
+        self.engine.state.borrow_mut().split = split;
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -330,7 +345,7 @@ impl Mdt {
                     let _looks_again =
                         self.env.timeout(HELD_WAIT, self.guests.freed.notified()).await;
                 }
-                Attempted::Needs(needs) => coordinator.acquire(needs, incoming).await?,
+                Attempted::Needs(needs) => coordinator.acquire(needs, Some(incoming)).await?,
             }
         }
     }

@@ -93,6 +93,8 @@ planted! {
     mdt.prepare_uncommitted in matrix;
     mdt.forget_records_early in matrix;
     mdt.open_before_peers in matrix;
+    mdt.take_names_astray in moves;
+    mdt.forget_old_shard in splits;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

@@ -9,6 +9,7 @@ mod coordinate;
 mod crossed;
 mod deliver;
 mod facts;
+pub(crate) mod own;
 pub(crate) mod peer;
 mod reserve;
 mod roll;
@@ -16,7 +17,7 @@ pub(crate) mod seal;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::updates::{OpId, Want};
+use wire::updates::{OpId, Place, Want};
 
 pub(crate) use self::coordinate::Coordinator;
 pub(crate) use self::crossed::Crossed;
@@ -31,6 +32,8 @@ pub(crate) struct Crossing {
     /// Its name, once it has asked another MDT.
     pub(crate) id: Option<OpId>,
     pub(crate) facts: Facts,
+    /// Names that are absent for ever in shards that names leave.
+    pub(crate) absent: BTreeSet<Place>,
     /// MDTs that have answered, and take their part.
     pub(crate) prepared: BTreeSet<u32>,
 }
@@ -40,6 +43,8 @@ pub(crate) struct Crossing {
 pub(crate) struct Needs {
     /// Keys by MDT; without any, the MDT takes a part all the same.
     pub(crate) wants: BTreeMap<u32, BTreeSet<Want>>,
+    /// Names that are to move first.
+    pub(crate) pulls: BTreeSet<Place>,
     /// Keys of this MDT that it depends on so far.
     pub(crate) claims: Vec<Claim>,
 }

@@ -39,8 +39,8 @@ pub struct Image {
     pub(super) orphans: BTreeSet<Fid>,
     pub(super) with_xattrs: BTreeSet<Fid>,
     pub(super) with_layouts: BTreeSet<Fid>,
-    /// Shards of striped directories.
-    pub(super) stripes: BTreeMap<Fid, Vec<Fid>>,
+    /// Of striped directories, and of shards whose names move.
+    pub(super) stripes: BTreeMap<Fid, Stripes>,
     pub(super) records: Vec<Record>,
     /// Operations of an MDT below this number are done everywhere.
     pub(super) marks: BTreeMap<u32, u64>,
@@ -122,7 +122,7 @@ impl Image {
             return;
         };
         match Stripes::decode(value) {
-            Ok(stripes) => drop(self.stripes.insert(dir, stripes.shards)),
+            Ok(stripes) => drop(self.stripes.insert(dir, stripes)),
             Err(_) => self.broken.push(format!("the striping of {dir} cannot be read")),
         }
     }

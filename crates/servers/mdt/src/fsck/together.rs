@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use layout::dir::{Standing, Stripes};
 use types::Fid;
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
 use wire::updates::{Place, Record, Update};
@@ -27,6 +28,7 @@ pub(super) fn check(images: &[Image]) -> Vec<String> {
     check.entries();
     check.names();
     check.shards();
+    check.homes();
     check.roots();
     let busy = busy(images);
     let explained = |breach: &Breach| breach.of.iter().any(|fid| busy.contains(fid));
@@ -39,7 +41,11 @@ fn listed(image: &Image) -> Vec<(Fid, Fid)> {
         let inode = image.inodes.get(master);
         inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0 && inode.attr.nlink > 0)
     });
-    striped.flat_map(|(master, shards)| shards.iter().map(|shard| (*master, *shard))).collect()
+    let shards = striped.flat_map(|(master, stripes)| {
+        let shards = stripes.places().filter(move |shard| shard != master);
+        shards.map(|shard| (*master, shard))
+    });
+    shards.collect()
 }
 
 /// Operations that are not done everywhere.
@@ -64,7 +70,12 @@ fn fids_of(update: &Update) -> Vec<Fid> {
     match update {
         Update::Enter { at, child, .. } | Update::Leave { at, child } => vec![at.dir, *child],
         Update::Repoint { at, old, child, .. } => vec![at.dir, *old, *child],
-        Update::Touch { dir, .. } => vec![*dir],
+        Update::Touch { dir, .. } | Update::Size { dir, .. } => vec![*dir],
+        Update::Stripe { fid, value } => {
+            let stripes = Stripes::decode(value);
+            stripes.iter().flat_map(Stripes::places).chain([*fid]).collect()
+        }
+        Update::Rehome { fid, from, to } => vec![*fid, from.dir, to.dir],
         Update::Make(made) => {
             let parent = Inode::decode(&made.inode).map(|inode| inode.parent);
             [Some(made.fid), parent, dir(&made.at)].into_iter().flatten().collect()
@@ -153,6 +164,40 @@ impl<'a> Check<'a> {
             let others = others.filter(|link| link.dir.mdt_index() != image.index);
             others.map(|link| (link.fid, link.dir, &link.name[..]))
         })
+    }
+
+    /// A name is in the shard that its hash leads to, or in the one that it leaves, and never in
+    /// both.
+    fn homes(&mut self) {
+        let images: &'a [Image] = self.images;
+        let masters = images.iter().flat_map(|image| {
+            let is_master = |dir: &&Fid| {
+                let inode = image.inodes.get(dir);
+                inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0)
+            };
+            let masters = image.stripes.iter().filter(move |(dir, _)| is_master(dir));
+            masters.map(|(dir, stripes)| (*dir, stripes))
+        });
+        let mut striped = BTreeMap::<Fid, (Fid, &Stripes)>::new();
+        for (master, stripes) in masters {
+            let places = stripes.places().chain([master]);
+            striped.extend(places.map(|place| (place, (master, stripes))));
+        }
+        let mut seen = BTreeMap::<(Fid, &[u8]), Fid>::new();
+        for entry in images.iter().flat_map(|image| &image.entries) {
+            let Some((master, stripes)) = striped.get(&entry.dir).copied() else { continue };
+            let (dir, name) = (entry.dir, &entry.record.name[..]);
+            let is_home = stripes.standing(dir, name) != Standing::Astray;
+            let of = [dir, master, entry.record.fid];
+            let shown = String::from_utf8_lossy(name).into_owned();
+            if !is_home && stripes.old_home(name) != Some(dir) {
+                self.breach(of, format!("`{shown}` of {master} is astray in {dir}"));
+            }
+            if let Some(other) = seen.insert((master, name), dir) {
+                let text = format!("`{shown}` of {master} is in {other} and in {dir}");
+                self.breach(of.into_iter().chain([other]), text);
+            }
+        }
     }
 
     /// Every directory leads to the root.

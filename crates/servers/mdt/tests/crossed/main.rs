@@ -4,6 +4,8 @@
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
 
+mod moves;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -422,7 +424,9 @@ fn a_striped_directory_has_shards_that_follow_it() {
         let attr = world.attr(*shard).expect("a shard");
         assert_eq!((attr.flags & ATTR_SHARD, attr.nlink), (ATTR_SHARD, 2));
     }
-    let file = world.create(stripes.shards[2], "f");
+    let mut names = (0..).map(|number| format!("f{number}"));
+    let name = names.find(|name| stripes.shard_of(name.as_bytes()) == 2).expect("one");
+    let file = world.create(stripes.shards[2], &name);
     assert_eq!(file.mdt_index(), 2);
     let attr = Attr { mode: 0o711, ..dir }.with_fid(dir.fid());
     let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
@@ -434,7 +438,7 @@ fn a_striped_directory_has_shards_that_follow_it() {
     let astray = world.send(0, 1, make(dir.fid(), "g", S_IFREG | 0o644, &[]));
     assert_eq!(astray.err(), Some(Errno::ESTALE), "the shards hold the names");
     world.check();
-    world.unlink(stripes.shards[2], "f", false).expect("removed");
+    world.unlink(stripes.shards[2], &name, false).expect("removed");
     world.unlink(Fid::ROOT, "d", true).expect("removed");
     for fid in stripes.shards.iter().chain([&dir.fid()]) {
         assert_eq!(world.attr(*fid).err(), Some(Errno::ESTALE), "{fid}");
