@@ -90,11 +90,13 @@ pub(crate) fn record(input: &[u8]) -> bool {
 }
 
 pub(crate) fn lmvs() -> Vec<Vec<u8>> {
-    use layout::dir::{Asked, HASH_CRUSH2, Stripes};
+    use layout::dir::{Asked, HASH_CRUSH2, Leaving, Stripes};
     let shards = (0..4).map(|oid| types::Fid::new(0x2_0000_0401, oid)).collect();
-    let stripes = Stripes { hash: HASH_CRUSH2, version: 1, master: 2, shards };
+    let stripes = Stripes { hash: HASH_CRUSH2, version: 1, master: 2, shards, leaving: None };
     let listed = Asked { count: 2, mdts: vec![1, 3], ..Asked::default() };
-    vec![Asked::default().encode(), listed.encode(), stripes.encode()]
+    let leaving = Leaving { hash: HASH_CRUSH2, shards: vec![types::Fid::new(0x2_0000_0401, 9)] };
+    let moving = Stripes { leaving: Some(leaving), ..stripes.clone() };
+    vec![Asked::default().encode(), listed.encode(), stripes.encode(), moving.encode()]
 }
 
 pub(crate) fn lmv(input: &[u8]) -> bool {

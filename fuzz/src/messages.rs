@@ -67,6 +67,7 @@ fn between_mdts(opcode: Opcode) -> Vec<u8> {
             })
         }
         Opcode::MdtUpdateOf => updates::encode(&id),
+        Opcode::MdtMove => updates::encode(&updates::Move { dir, name: at.name }),
         Opcode::MdtUpdates => updates::encode(&(1_u32, Some(id), 5_u64)),
         Opcode::MdtUpdatesDone => updates::encode(&updates::Done {
             mdt: 1,
@@ -151,9 +152,8 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         | Opcode::MdtUpdate
         | Opcode::MdtUpdates
         | Opcode::MdtUpdatesDone
-        | Opcode::MdtUpdateOf => {
-            vec![Bytes::new(), between_mdts(opcode).into()]
-        }
+        | Opcode::MdtUpdateOf
+        | Opcode::MdtMove => vec![Bytes::new(), between_mdts(opcode).into()],
         Opcode::MdtClose => {
             let flags = body::CloseFlags::SIZE | body::CloseFlags::WROTE;
             let body = body::CloseReq { fid, handle: 3, flags, size: 9, ..Default::default() };

@@ -4,6 +4,8 @@
 //! ```text
 //!  lmv_mds_md_v1 (0x0CD20CD0): 0 magic | 4 count | 8 master MDT | 12 hash | 16 version | 20 migration 20
 //!                              40 pool 16 | 56 shards: FID 16 each
+//!    while names move:         20 shards that names go to | 24 their hash before | the shards that
+//!                              names leave come last
 //!  lmv_user_md_v1 (0x0CD30CD0): 0 magic | 4 count i32 | 8 first MDT | 12 hash | 16 type
 //!                              20 max_inherit u8 | 21 max_inherit_rr u8 | 22 zeros | 32 pool 16
 //!  with a list (0x0CD40CD0):   the same, 48 MDTs, 24 each: FID 16 | 16 zero | 20 MDT
@@ -12,10 +14,13 @@
 //! input means that every number is swapped. Lustre: `lustre_user.h`, `lustre_idl.h`.
 
 mod crush;
+mod moving;
 #[cfg(test)]
 mod tests;
 
 use types::{Errno, Fid, TARGET_INDEX_MAX};
+
+pub use self::moving::{Leaving, Standing};
 
 /// Shards of one directory at most, which is also the number of MDTs at most.
 pub const SHARDS_MAX: usize = 256;
@@ -40,6 +45,10 @@ pub const HASH_KIND: u32 = 0xffff;
 pub const HASH_OVERSTRIPED: u32 = 0x0100_0000;
 /// Flag of a hash number: the directory is not split by itself.
 pub const HASH_FIXED: u32 = 0x0200_0000;
+/// Flag of a hash number: the directory was split by itself, and may be merged by itself.
+pub const HASH_SPLIT: u32 = 0x0800_0000;
+/// Flag of a hash number: names move from other shards to these ([`Stripes::leaving`]).
+pub const HASH_MOVING: u32 = 0x8000_0000;
 
 /// As [`Asked::count`]: one shard on every MDT.
 pub const COUNT_ALL: u32 = u32::MAX;
@@ -84,6 +93,9 @@ pub enum DirError {
         /// MDTs listed.
         mdts: usize,
     },
+    /// Names leave a shard that they also go to.
+    #[error("names move from a shard to itself")]
+    Both,
     /// A list that names an MDT twice.
     #[error("MDT {0} is listed twice")]
     Twice(u32),
@@ -273,8 +285,10 @@ pub struct Stripes {
     pub version: u32,
     /// MDT of the directory itself.
     pub master: u32,
-    /// The shards in order.
+    /// The shards in order. Of a directory that becomes plain, the directory itself.
     pub shards: Vec<Fid>,
+    /// The shards that names leave, while they move.
+    pub leaving: Option<Leaving>,
 }
 
 impl Stripes {
@@ -293,19 +307,27 @@ impl Stripes {
             return Err(DirError::Hash(self.hash));
         }
         check_mdt(self.master)?;
-        self.shards.iter().try_for_each(|shard| check_mdt(shard.mdt_index()))
+        self.check_leaving()?;
+        self.places().try_for_each(|shard| check_mdt(shard.mdt_index()))
     }
 
     /// As Lustre's `lmv_mds_md_v1`, with the shards.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(STRIPES_BYTES + SHARD_BYTES * self.shards.len());
-        let count = self.shards.len() as u32;
-        for number in [MAGIC_STRIPES, count, self.master, self.hash, self.version] {
+        let leaving = self.leaving.as_ref();
+        let old = leaving.map_or(&[][..], |leaving| &leaving.shards);
+        let count = (self.shards.len() + old.len()) as u32;
+        let mut out = Vec::with_capacity(STRIPES_BYTES + SHARD_BYTES * count as usize);
+        let hash = self.hash | if leaving.is_some() { HASH_MOVING } else { 0 };
+        for number in [MAGIC_STRIPES, count, self.master, hash, self.version] {
             out.extend(number.to_le_bytes());
         }
+        if let Some(leaving) = leaving {
+            out.extend((self.shards.len() as u32).to_le_bytes());
+            out.extend(leaving.hash.to_le_bytes());
+        }
         out.resize(STRIPES_BYTES, 0);
-        for shard in &self.shards {
+        for shard in self.shards.iter().chain(old) {
             out.extend(shard.seq.to_le_bytes());
             out.extend(shard.oid.to_le_bytes());
             out.extend(shard.ver.to_le_bytes());
@@ -313,20 +335,27 @@ impl Stripes {
         out
     }
 
-    /// From Lustre's form. Its pool and the state of a migration are ignored.
+    /// From Lustre's form. Its pool is ignored.
     pub fn decode(bytes: &[u8]) -> Result<Stripes, DirError> {
         let input = Input::new(bytes, &[MAGIC_STRIPES], STRIPES_BYTES)?;
-        let count = input.number(4) as usize;
-        if count > SHARDS_MAX {
+        let (count, hash) = (input.number(4) as usize, input.number(12));
+        let is_moving = hash & HASH_MOVING != 0;
+        if count > if is_moving { 2 * SHARDS_MAX } else { SHARDS_MAX } {
             return Err(DirError::Count(count as i64));
         }
         input.ends_at(STRIPES_BYTES + SHARD_BYTES * count)?;
         let shard = |at: usize| input.fid(STRIPES_BYTES + SHARD_BYTES * at);
+        let new = if is_moving { input.number(20) as usize } else { count };
+        if new > count {
+            return Err(DirError::Count(new as i64));
+        }
+        let old = || Leaving { hash: input.number(24), shards: (new..count).map(shard).collect() };
         let stripes = Stripes {
-            hash: input.number(12),
+            hash: hash & !HASH_MOVING,
             version: input.number(16),
             master: input.number(8),
-            shards: (0..count).map(shard).collect(),
+            shards: (0..new).map(shard).collect(),
+            leaving: is_moving.then(old),
         };
         stripes.check()?;
         Ok(stripes)

@@ -29,6 +29,7 @@
 //! | sync | `SyncRep` | |
 //! | prepare, updates | empty | `Vec` of [`crate::updates::Fact`], of [`crate::updates::Record`] |
 //! | update | empty | |
+//! | move | empty | [`crate::updates::Moved`] |
 //! | lock, unlock | `LockRep` | |
 //!
 //! The reply to a change that several MDTs make has one more buffer at its end: the whole change,
@@ -300,7 +301,8 @@ bodies! {
     ReaddirRep (40) {
         /// Entries in buffer 1.
         count: u32,
-        /// 1: nothing behind them.
+        /// 1: nothing behind them. 2: names of the directory move between shards. 4: it is
+        /// striped, and its names are in its shards.
         at_end: u32,
         /// Parent of the directory, for "..".
         parent: WireFid,

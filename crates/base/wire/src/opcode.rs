@@ -61,6 +61,7 @@ macro_rules! opcodes {
                         | Opcode::MdtUpdates
                         | Opcode::MdtUpdatesDone
                         | Opcode::MdtUpdateOf
+                        | Opcode::MdtMove
                 )
             }
 
@@ -172,6 +173,8 @@ opcodes! {
     MdtUpdatesDone = 59, "out_done", mdt repeats;
     /// From MDT to MDT: one operation of the target, if it is applied.
     MdtUpdateOf = 60, "out_update_of", mdt repeats;
+    /// From MDT to MDT: a name that leaves a shard there is to move now.
+    MdtMove = 61, "out_move", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

@@ -113,6 +113,55 @@ pub enum Update {
     Named(Named),
     /// Mode, owner and defaults of a directory, or of a shard of it.
     Own(Own),
+    /// A directory, or a shard of it, has this striping.
+    Stripe {
+        /// The directory or shard.
+        #[serde(with = "fid")]
+        fid: Fid,
+        /// As `layout::dir::Stripes` encodes it; empty: none.
+        value: Vec<u8>,
+    },
+    /// A name of a file is in another shard of its directory. Its times stay.
+    Rehome {
+        /// The file.
+        #[serde(with = "fid")]
+        fid: Fid,
+        /// The name before.
+        from: Place,
+        /// The same name in the other shard.
+        to: Place,
+    },
+    /// As [`Update::Touch`], but the times of the directory stay.
+    Size {
+        /// The directory or shard.
+        #[serde(with = "fid")]
+        dir: Fid,
+        /// Bytes of names that came, less those that went.
+        name_bytes: i64,
+        /// Subdirectories that came, less those that went.
+        subdirs: i32,
+    },
+}
+
+/// Buffer 1 of [`Opcode::MdtMove`](crate::Opcode::MdtMove).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Move {
+    /// The shard that names leave.
+    #[serde(with = "fid")]
+    pub dir: Fid,
+    /// The name; empty: none, the reply says how many are left.
+    pub name: Vec<u8>,
+}
+
+/// Buffer 1 of the reply to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    /// The name was there and has moved. Otherwise it is absent there, for ever.
+    pub was_there: bool,
+    /// Names that are left, as far as they are counted.
+    pub left: u64,
+    /// Names that have moved since the MDT's start.
+    pub moved: u64,
 }
 
 /// What a striped directory and its shards have in common.
@@ -163,7 +212,8 @@ impl Update {
             Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
                 at.dir
             }
-            Update::Touch { dir, .. } => *dir,
+            Update::Touch { dir, .. } | Update::Size { dir, .. } => *dir,
+            Update::Stripe { fid, .. } | Update::Rehome { fid, .. } => *fid,
             Update::Make(made) => made.fid,
             Update::Named(named) => named.fid,
             Update::Own(own) => own.fid,

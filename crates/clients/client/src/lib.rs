@@ -82,6 +82,7 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use grants::{Kernel, Lease, Lru};
 pub use lost::Heard;
+pub use namespace::Listing;
 pub use unconfirmed::Unconfirmed;
 pub use wire::body::StatfsState;
 pub use wire::dirent::Dirent;

@@ -41,6 +41,14 @@ pub const LOCK_WAITS_MAX: usize = 16;
 /// being moved meanwhile. Together with the pauses longer than an operation of two MDTs takes.
 pub const MOVING_TRIES: u32 = 20;
 
+/// Attempts to reach a new shard of a directory that its MDT does not have yet. Together with the
+/// pauses longer than the recovery of an MDT that has to complete the change.
+pub const SHARD_TRIES: u32 = 3_000;
+
+/// Names of a listing that are remembered, 32 bytes each. Of more of them, some may be listed twice
+/// while the directory's names move to other shards.
+pub const LISTED_MAX: usize = 4 << 20;
+
 /// Pause between two of them.
 pub const MOVING_PAUSE: Span = Span::millis(10);
 

@@ -67,6 +67,9 @@ impl Client {
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
         let set = self.0.set_attribute(ctx, body, name, value.clone()).await;
+        if name == LMV {
+            self.0.striped.forget(fid); // its shards are other ones now
+        }
         match set {
             Err(error) if name == LOV_DEL && error.errno() == Errno::EBUSY => {
                 let (inner, ctx) = (self.0.clone(), ctx.clone());

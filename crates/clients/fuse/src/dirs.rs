@@ -5,13 +5,15 @@
 
 use std::cell::RefCell;
 
-use client::{DirPage, Heard};
+use client::{DirPage, Heard, Listing};
 use types::Fid;
 
 /// An open directory.
 pub(crate) struct Dir {
     pub(crate) fid: Fid,
     pub(crate) page: RefCell<Option<Page>>,
+    /// What the reader has seen.
+    pub(crate) listing: Listing,
     /// Lost work in it that its owner was told.
     pub(crate) heard: Heard,
 }
@@ -19,7 +21,7 @@ pub(crate) struct Dir {
 impl Dir {
     /// Opened, nothing read yet.
     pub(crate) fn new(fid: Fid, heard: Heard) -> Dir {
-        Dir { fid, page: RefCell::new(None), heard }
+        Dir { fid, page: RefCell::new(None), listing: Listing::new(fid), heard }
     }
 }
 

@@ -27,6 +27,7 @@ use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
 use crate::mdts::Mdts;
+use crate::moves::Moves;
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
@@ -159,10 +160,12 @@ fn prepare(
         grants,
         fences: Fences::default(),
         spaces: Spaces::new(seed.round_robin),
+        moves: Moves::open(&*view)?,
         lod: config.lod,
         dirs: config.dirs,
         marks: Rc::default(),
         mdts: Mdts::new(seed.round_robin),
+        split: config.split,
         destroy_next: last_destroy(&*view)?
             .map_or(Some(0), |last| last.checked_add(1))
             .ok_or_else(|| broken("the destroy log"))?,

@@ -31,6 +31,8 @@ pub struct MdtConfig {
     pub lod: Lod,
     /// New directories on other MDTs, at the start.
     pub dirs: Dirs,
+    /// Whether and when directories are split by themselves, at the start.
+    pub split: Split,
     /// Its data target is beside it.
     pub has_data: bool,
     /// Pretend to be on this device.
@@ -59,6 +61,7 @@ impl MdtConfig {
             lock_place: Span::secs(10),
             lod: Lod::default(),
             dirs: Dirs::default(),
+            split: Split::default(),
             has_data: false,
             device: None,
             root_owner: (0, 0),
@@ -122,6 +125,24 @@ const MDT_THRESHOLD_PERCENT: u8 = 5;
 
 /// Seconds for which the room of other MDTs is not asked again (Lustre's value).
 const MDT_MAXAGE_SECS: u32 = 60;
+
+/// Whether and when directories are split over several MDTs by themselves, and merged again. May be
+/// set while the MDT runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// They are.
+    pub is_on: bool,
+    /// Names in a directory, or in a shard of it, that split it.
+    pub count: u64,
+    /// Shards that it gets more each time.
+    pub delta: u32,
+}
+
+impl Default for Split {
+    fn default() -> Split {
+        Split { is_on: false, count: 50_000, delta: 4 }
+    }
+}
 
 impl Default for Lod {
     fn default() -> Lod {
@@ -233,6 +254,10 @@ planted::bugs! {
         ignore_sealed_record,
         /// A striped directory counts as empty when its first shard is.
         look_at_one_shard,
+        /// An old shard takes names although they belong to a new one.
+        take_names_astray,
+        /// Old shards go before all of them were looked at for names.
+        forget_old_shard,
         /// A truncate that extends a file gives the component of its last byte no objects.
         truncate_without_objects,
     }

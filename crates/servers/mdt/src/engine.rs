@@ -17,10 +17,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use ldlm::grants::{ChangeId, Session};
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use target::{Decided, Marks, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
+use types::{ClientId, Creds, Errno, Fid, Instant, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::updates::{self, OpId, Part, Record, Update};
 use wire::{Opcode, Reply, Request, decode_body, encode_body};
@@ -37,7 +38,7 @@ use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
-use crate::tx::{Finished, Tx};
+use crate::tx::{Finished, Settled, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
@@ -117,6 +118,7 @@ impl Engine {
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
         let tx = Tx::new(&*view, &guard.here(), now);
         let crosses = op::may_cross(caller.request.opcode()) && !caller.replay;
+        let tx = tx.without(&caller.crossing.absent);
         let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
         let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
         let repeated = is_repeated.then(|| sealed_record(caller.request, guard.hash_key));
@@ -150,13 +152,20 @@ impl Engine {
         if !unfinished.is_empty() {
             return Ok(Attempted::Half(unfinished));
         }
-        if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx) {
+        let is_unsettled = |settled: &Settled| match settled {
+            Settled::Name(key) => guard.crossed.reserved.hinders(caller.crossing.id, &[*key], &[]),
+            Settled::Names(dir) => guard.crossed.reserved.has_names_of(*dir),
+        };
+        let is_half =
+            matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx);
+        if is_half || tx.settled.iter().any(is_unsettled) {
             (guard.files, guard.objects) = drawn_before;
             return Ok(Attempted::Held(Vec::new()));
         }
         let mut answer = decided?;
         let is_shared = repeated.is_some() || tx.crosses();
-        let knows_all = repeated.is_some() || (tx.missing.is_empty() && is_prepared(&tx, caller));
+        let knows_all = repeated.is_some()
+            || (tx.missing.is_empty() && is_prepared(&tx, &caller.crossing.prepared));
         if !knows_all {
             (guard.files, guard.objects) = drawn_before;
             return Ok(Attempted::Needs(needs(&mut tx)));
@@ -333,6 +342,130 @@ impl Engine {
         Ok((reply, record))
     }
 
+    /// One operation of the MDT's own, or why not now: it is in no client's history.
+    pub(crate) fn attempt_own<T>(
+        &self,
+        caller: &OwnCaller<'_>,
+        decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
+        next: &dyn Fn() -> Transno,
+    ) -> Decided<OwnAttempt<T>> {
+        let view = self.store.meta().running()?;
+        let mut guard = self.state.borrow_mut();
+        let drawn_before = (guard.files.clone(), guard.objects.clone());
+        let tx = Tx::new(&*view, &guard.here(), caller.now).crossing(&caller.crossing.facts);
+        let tx = tx.without(&caller.crossing.absent);
+        let request = Request::new(wire::Opcode::MdtMove, Vec::new());
+        let (decided, mut tx) = self.by_itself(&request, &mut guard, (tx, false), decide);
+        let outcome = match decided {
+            Err(OpError::Elsewhere) => Ok(Some(OwnAttempt::Needs(needs(&mut tx)))),
+            Err(error) => Err(error),
+            Ok(value) => self.check_own(&mut guard, caller, &mut tx, value),
+        };
+        let value = match outcome {
+            Ok(Some(OwnAttempt::Done(value, _))) => value,
+            not_now => {
+                (guard.files, guard.objects) = drawn_before; // it draws again
+                return not_now.map(|not_now| not_now.expect("an attempt comes to something"));
+            }
+        };
+        if tx.updates.is_empty() {
+            return Ok(OwnAttempt::Done(value, None));
+        }
+        let (transno, id) = (next(), caller.crossing.id);
+        let id = tx.crosses().then(|| id.unwrap_or_else(|| guard.crossed.draw()));
+        let record = id.map(|id| record_of(&mut tx, id, caller.now));
+        let done = tx.finish(transno);
+        drop(view);
+        self.apply_by_itself(&mut guard, done, transno, record.as_ref())?;
+        Ok(OwnAttempt::Done(value, record.map(|record| (Rc::new(record), transno))))
+    }
+
+    /// Decides for no client.
+    fn by_itself<'v, T>(
+        &self,
+        request: &Request,
+        state: &mut State,
+        (tx, recovering): (Tx<'v>, bool),
+        decide: &dyn Fn(&mut Op<'_, 'v>) -> Decided<T>,
+    ) -> (Decided<T>, Tx<'v>) {
+        let crossing = Crossing::default();
+        let mut op = Op {
+            request,
+            client: STRANGER,
+            session: 0,
+            creds: Creds::root(),
+            replay: None,
+            committed: false,
+            recovering,
+            tx,
+            state,
+            config: &self.config,
+            osts: &*self.ost_list,
+            mdts: &*self.mdt_list,
+            crossing: &crossing,
+        };
+        let decided = decide(&mut op);
+        (decided, op.tx)
+    }
+
+    /// What stands against an operation of the MDT's own, or that nothing does.
+    fn check_own<T>(
+        &self,
+        state: &mut State,
+        caller: &OwnCaller<'_>,
+        tx: &mut Tx<'_>,
+        value: T,
+    ) -> Decided<Option<OwnAttempt<T>>> {
+        let prepared = &caller.crossing.prepared;
+        if !tx.missing.is_empty() || !is_prepared(tx, prepared) {
+            return Ok(Some(OwnAttempt::Needs(needs(tx))));
+        }
+        if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
+            return Ok(Some(OwnAttempt::Held));
+        }
+        if tx.decides.iter().any(|key| state.share.is_uncommitted(key)) {
+            state.share.contest(&tx.decides);
+            return Err(OpError::CommitFirst);
+        }
+        if tx.updates.is_empty() {
+            return Ok(Some(OwnAttempt::Done(value, None)));
+        }
+        let is_free = lease::check_own(tx, caller, &mut state.grants)?;
+        Ok(Some(if is_free { OwnAttempt::Done(value, None) } else { OwnAttempt::Parked }))
+    }
+
+    /// Applies what the MDT has decided for no client.
+    fn apply_by_itself(
+        &self,
+        state: &mut State,
+        done: Finished,
+        transno: Transno,
+        record: Option<&Record>,
+    ) -> Decided<()> {
+        let Finished { mut set, effects, changes, .. } = done;
+        if let Some(record) = record {
+            if !self.config.bugs.part_without_record() {
+                set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+            }
+            if record.id.mdt == state.crossed.here && !record.reply.0.is_empty() {
+                set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
+            }
+        }
+        set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
+        target::reserve(&mut set);
+        let (files, objects) = grow_ids(state, &mut set); // preparations draw from the range too
+        self.store.meta().apply(&set)?;
+        (state.files, state.objects) = (files, objects);
+        state.last_transno = state.last_transno.max(transno);
+        if let Some(record) = record {
+            state.crossed.record(record.id);
+        }
+        state.perform(effects);
+        state.share.changed(STRANGER, &changes);
+        self.noted_dirty();
+        Ok(())
+    }
+
     /// Executes the part of this MDT in an operation that another one coordinates, unless it has
     /// done so: `next` draws its place in history.
     pub(crate) fn take_part(
@@ -348,44 +481,13 @@ impl Engine {
         }
         let tx = Tx::new(&*view, &guard.here(), record.timespec());
         let request = Request::new(wire::Opcode::MdtUpdate, Vec::new());
-        let crossing = Crossing::default();
-        let mut op = Op {
-            request: &request,
-            client: STRANGER,
-            session: 0,
-            creds: Creds::root(),
-            replay: None,
-            committed: false,
-            recovering,
-            tx,
-            state: &mut guard,
-            config: &self.config,
-            osts: &*self.ost_list,
-            mdts: &*self.mdt_list,
-            crossing: &crossing,
-        };
-        op.repeat_part(record)?;
-        let Op { tx, .. } = op;
+        let repeat = |op: &mut Op<'_, '_>| op.repeat_part(record);
+        let (repeated, tx) = self.by_itself(&request, &mut guard, (tx, recovering), &repeat);
+        repeated?;
         let transno = next();
-        let Finished { mut set, effects, changes, .. } = tx.finish(transno);
+        let done = tx.finish(transno);
         drop(view);
-        if !self.config.bugs.part_without_record() {
-            set.put(Table::Updates, record.id.to_key(), updates::encode(record));
-        }
-        if record.id.mdt == guard.crossed.here && !record.reply.0.is_empty() {
-            set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
-        }
-        set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
-        target::reserve(&mut set);
-        let (files, objects) = grow_ids(&guard, &mut set); // preparations draw from the range too
-        self.store.meta().apply(&set)?;
-        (guard.files, guard.objects) = (files, objects);
-        guard.last_transno = guard.last_transno.max(transno);
-        guard.crossed.record(record.id);
-        guard.perform(effects);
-        guard.share.changed(STRANGER, &changes);
-        self.noted_dirty();
-        Ok(())
+        self.apply_by_itself(&mut guard, done, transno, Some(record))
     }
 
     /// Applies a change of the target's own, outside of any client's history.
@@ -500,6 +602,32 @@ pub(crate) enum Attempted {
     Needs(Needs),
 }
 
+/// The MDT itself, as it asks for an operation.
+pub(crate) struct OwnCaller<'a> {
+    /// Server's time.
+    pub(crate) now: Timespec,
+    /// Its monotonic clock.
+    pub(crate) clock: Instant,
+    /// Names the change until it is executed or given up.
+    pub(crate) change: ChangeId,
+    /// What is known of other MDTs.
+    pub(crate) crossing: &'a Crossing,
+    /// When a session was heard of last.
+    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
+}
+
+/// What became of an attempt of the MDT's own.
+pub(crate) enum OwnAttempt<T> {
+    /// It is executed. With its record and transno, if other MDTs have a part in it.
+    Done(T, Option<(Rc<Record>, Transno)>),
+    /// As [`Attempted::Parked`].
+    Parked,
+    /// As [`Attempted::Held`].
+    Held,
+    /// As [`Attempted::Needs`].
+    Needs(Needs),
+}
+
 struct Change {
     done: Finished,
     plan: Plan,
@@ -527,15 +655,14 @@ fn repeat(op: &mut Op<'_, '_>, record: &Record) -> Decided<Answer> {
 }
 
 /// Whether all MDTs that an operation changes have promised to take part.
-fn is_prepared(tx: &Tx<'_>, caller: &Caller<'_>) -> bool {
-    let prepared = &caller.crossing.prepared;
+fn is_prepared(tx: &Tx<'_>, prepared: &BTreeSet<u32>) -> bool {
     let mut elsewhere = tx.updates.iter().filter(|update| !tx.is_here(update.fid()));
     elsewhere.all(|update| prepared.contains(&update.fid().mdt_index()))
 }
 
 /// What an operation must ask of other MDTs, and what it depends on here.
 fn needs(tx: &mut Tx<'_>) -> Needs {
-    let mut needs = Needs::default();
+    let mut needs = Needs { pulls: std::mem::take(&mut tx.pulls), ..Needs::default() };
     let elsewhere = tx.updates.iter().map(Update::fid).filter(|fid| !tx.is_here(*fid));
     for fid in elsewhere {
         needs.wants.entry(fid.mdt_index()).or_default();

@@ -5,7 +5,7 @@
 //! stores that no server has open, with the objects of all OSTs. It reads everything, so no server
 //! calls it.
 //!
-//! [`check`] finds and [`mend`] plans changes for the findings of one stage. A caller applies the
+//! [`check`] finds and `mend` plans changes for the findings of one stage. A caller applies the
 //! changes, reads the stores again and goes on until there is nothing to mend ([`Rounds`]).
 
 mod alone;

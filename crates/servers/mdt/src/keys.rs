@@ -32,6 +32,9 @@ pub(crate) const META_DONE: &[u8] = b"updates_done/";
 /// First bytes of the key of an MDT with which this one changed something together; its index
 /// follows, big-endian. Empty.
 pub(crate) const META_PEER: &[u8] = b"peer/";
+/// First bytes of the key of a directory or shard whose names this MDT has to move; its FID
+/// follows. Empty.
+pub(crate) const META_MOVE: &[u8] = b"move/";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
@@ -67,6 +70,11 @@ pub(crate) fn link(file: Fid, dir: Fid, cookie: u64) -> Vec<u8> {
 /// [`META_DONE`] or [`META_PEER`] of an MDT.
 pub(crate) fn of_mdt(prefix: &[u8], mdt: u32) -> Vec<u8> {
     [prefix, &mdt.to_be_bytes()].concat()
+}
+
+/// [`META_MOVE`] of a directory or shard.
+pub(crate) fn moves(dir: Fid) -> Vec<u8> {
+    [META_MOVE, &dir.to_key()].concat()
 }
 
 pub(crate) fn xattr(file: Fid, name: &[u8]) -> Vec<u8> {

@@ -20,6 +20,7 @@ mod keys;
 mod limits;
 mod locks;
 mod mdts;
+mod moves;
 mod named;
 mod on_open;
 mod op;
@@ -40,7 +41,7 @@ mod unnamed;
 
 pub use self::target::{Counts, Mdt};
 pub use anew::{HighestIds, ids_anew, size_anew};
-pub use config::{Bugs, Dirs, Lod, MdtConfig};
+pub use config::{Bugs, Dirs, Lod, MdtConfig, Split};
 pub use ldlm::grants::Mode as GrantMode;
 pub use named::{Stripe, names_object, path, stripes};
 pub use spaces::OstAt;

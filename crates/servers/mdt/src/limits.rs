@@ -93,6 +93,10 @@ pub(crate) const HELD_WAIT: Span = Span::millis(500);
 /// How often it does so before its caller is told to try again.
 pub(crate) const HELD_ROUNDS_MAX: u32 = 1_000;
 
+/// How often the longest random pause of an operation doubles that keys are not free for: from a
+/// tenth of a millisecond.
+pub(crate) const HELD_DOUBLINGS: u32 = 8;
+
 /// How long another MDT may take to prepare an operation before it is looked whether the caller
 /// still waits.
 pub(crate) const PREPARE_PATIENCE: Span = Span::secs(2);
@@ -118,6 +122,27 @@ pub(crate) const DONE_LOOK: Span = Span::millis(500);
 
 /// How often a request of another MDT looks whether this one's clients have replayed.
 pub(crate) const REPLAYS_LOOK: Span = Span::millis(10);
+
+/// Names that move to another shard in one operation. Requests about them wait for its end, some
+/// milliseconds; a tenth of a millisecond for each name is the share of the store.
+pub(crate) const MOVE_NAMES_MAX: usize = 64;
+
+/// Least pause between two such operations, so that requests of clients get in between.
+pub(crate) const MOVE_PAUSE: Span = Span::millis(1);
+
+/// How often directories whose names move are looked at, while nothing can be moved here.
+pub(crate) const MOVES_LOOK: Span = Span::millis(200);
+
+/// A directory that was split by itself becomes plain again when it has fewer names than this part
+/// of what splits it. It must grow a lot before it is split again.
+pub(crate) const SPLIT_TO_MERGE: u64 = 4;
+
+/// Directories whose size is remembered because they may be split or merged by themselves; of more
+/// of them, all are counted again.
+pub(crate) const WATCHED_MAX: usize = 65_536;
+
+/// Names of a directory that are counted in one step.
+pub(crate) const COUNT_SLICE: usize = 4_096;
 
 /// Records in one reply, but for the last.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;

@@ -6,11 +6,15 @@ mod lod;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use layout::dir::SHARDS_MAX;
 use ldlm::grants::Mode;
-use params::ParamTree;
+use params::{ParamTree, parse_within};
 use target::{Leaves, Place};
 
 use crate::target::{Counts, Mdt};
+
+/// Least `dir_split_count`.
+const SPLIT_LEAST: u64 = 16;
 
 fn shown(mode: Mode) -> &'static str {
     match mode {
@@ -73,6 +77,42 @@ impl Mdt {
         );
         leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());
+        leaves.set(
+            "enable_dir_auto_split",
+            |mdt| u8::from(mdt.engine.state.borrow().split.is_on).to_string(),
+            |mdt, value| {
+                let is_on = parse_within(value, 0, 1)? == 1;
+                mdt.engine.state.borrow_mut().split.is_on = is_on;
+                Ok(())
+            },
+        );
+        leaves.set(
+            "dir_split_count",
+            |mdt| mdt.engine.state.borrow().split.count.to_string(),
+            |mdt, value| {
+                let count = parse_within(value, SPLIT_LEAST, u64::from(u32::MAX))?;
+                mdt.engine.state.borrow_mut().split.count = count;
+                Ok(())
+            },
+        );
+        leaves.set(
+            "dir_split_delta",
+            |mdt| mdt.engine.state.borrow().split.delta.to_string(),
+            |mdt, value| {
+                let delta = parse_within(value, 1, SHARDS_MAX as u64)? as u32;
+                mdt.engine.state.borrow_mut().split.delta = delta;
+                Ok(())
+            },
+        );
+        leaves.read("dir_moves", |mdt| {
+            let moves = mdt.engine.state.borrow().moves.all();
+            let mut text = String::from("directory moved left\n");
+            for (dir, progress) in moves {
+                let left = progress.left.map_or("?".to_owned(), |left| left.to_string());
+                text += &format!("{dir} {} {left}\n", progress.moved);
+            }
+            text
+        });
         lod::register(self, tree, &place.name);
         dirs::register(self, tree, place);
     }

@@ -29,6 +29,9 @@ pub(crate) const INODE_HAS_XATTR: u32 = 8;
 pub(crate) const INODE_ORPHAN: u32 = 16;
 /// Bit of [`Inode::flags`]: made without a name (O_TMPFILE), and a link may give it one.
 pub(crate) const INODE_LINKABLE: u32 = 32;
+/// Bit of [`Inode::flags`]: a directory or shard whose names move to or from other shards. Its
+/// striping is stored with it.
+pub(crate) const INODE_MOVES: u32 = 64;
 
 /// An inode: 176 bytes, behind it the target of a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]

@@ -9,13 +9,14 @@ use layout::composite::extend::Chosen;
 use target::{Decided, Marks, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
-use crate::config::{Dirs, Lod};
+use crate::config::{Dirs, Lod, Split};
 use crate::cross::Crossed;
 use crate::fences::Fences;
 use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::mdts::Mdts;
+use crate::moves::Moves;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
 use crate::spaces::{OstAt, Spaces};
@@ -46,6 +47,11 @@ pub(crate) enum Effect {
     Stretched(Fid),
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
     Settles { fid: Fid, at: Instant },
+    /// Names of a directory or shard are to move from now on, or no more.
+    Moving { dir: Fid, is_on: bool },
+    /// A directory or shard has grown or shrunk to so many bytes of names, and may be split or
+    /// merged.
+    Resized { dir: Fid, bytes: u64, has_grown: bool },
 }
 
 /// Memory of one instance.
@@ -62,11 +68,14 @@ pub(crate) struct State {
     pub(crate) grants: Grants,
     pub(crate) fences: Fences,
     pub(crate) spaces: Spaces,
+    /// Directories and shards whose names move.
+    pub(crate) moves: Moves,
     pub(crate) lod: Lod,
     pub(crate) dirs: Dirs,
     /// What its administrator said of this MDT.
     pub(crate) marks: Rc<Marks>,
     pub(crate) mdts: Mdts,
+    pub(crate) split: Split,
     /// Number of the next record of the destroy log.
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.
@@ -139,6 +148,10 @@ impl State {
                 Effect::Swapped { .. } => {} // ids of this run are not swept
                 Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
                 Effect::Settles { fid, at } => self.grants.settle(fid, at),
+                Effect::Resized { dir, bytes, has_grown } => {
+                    self.moves.resized(dir, bytes, has_grown);
+                }
+                Effect::Moving { dir, is_on } => self.moves.set(dir, is_on),
             }
         }
     }

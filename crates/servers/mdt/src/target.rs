@@ -159,6 +159,7 @@ impl Mdt {
             env.spawn("mdt_spaces", background::spaces::run(mdt.clone()));
             env.spawn("mdt_mdts", background::mdts::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
+            env.spawn("mdt_moves", background::moves::run(mdt.clone()));
             if mdt.engine.config.index != 0 {
                 env.spawn("mdt_root", background::root::run(mdt.clone()));
             }
@@ -188,6 +189,7 @@ impl Mdt {
         self.engine.wake_all();
         self.recalls.wake();
         self.deliveries.wake();
+        self.engine.state.borrow().moves.wanted.notify_one();
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
         self.engine.state.borrow().mdts.wanted.notify_one();
@@ -224,6 +226,19 @@ impl Mdt {
             let recorded = record_calls(self.engine.clone(), self.exports.clone());
             self.env.spawn("mdt_calls_back", recorded);
         }
+    }
+
+    /// Directories and shards of this MDT whose names are to move.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn names_to_move(&self) -> Vec<types::Fid> {
+        self.engine.state.borrow().moves.all().into_iter().map(|(dir, _)| dir).collect()
+    }
+
+    /// Whether and when directories are split by themselves from now on.
+    #[doc(hidden)]
+    pub fn set_split(&self, split: crate::Split) {
+        self.engine.state.borrow_mut().split = split;
     }
 
     pub(crate) fn is_stopped(&self) -> bool {
@@ -341,7 +356,7 @@ impl Mdt {
                     self.other_halves(incoming, &ops, &mut read).await;
                 }
                 Attempted::Needs(needs) => {
-                    let acquired = coordinator.acquire(needs, incoming).await;
+                    let acquired = coordinator.acquire(needs, Some(incoming)).await;
                     match acquired {
                         Err(errno) if coordinator.goes_elsewhere(errno, request.opcode()) => {}
                         acquired => acquired?,

@@ -15,7 +15,8 @@ use crate::cross::Facts;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::record::{
-    DestroyRecord, DirentRecord, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_ORPHAN, Inode,
+    DestroyRecord, DirentRecord, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_MOVES, INODE_ORPHAN,
+    Inode,
 };
 use crate::share::ShareKey;
 use crate::state::Effect;
@@ -25,6 +26,15 @@ use crate::state::Effect;
 pub(crate) struct Entry {
     pub(crate) cookie: u64,
     pub(crate) record: DirentRecord,
+}
+
+/// What must not be about to come from another shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// A name.
+    Name(ShareKey),
+    /// Any name of a directory.
+    Names(Fid),
 }
 
 /// What stays the same for all operations of a run.
@@ -43,6 +53,13 @@ pub(crate) struct Tx<'a> {
     here: u32,
     /// Of other MDTs, if it may concern them.
     facts: Option<&'a Facts>,
+    /// Names that are absent for ever in shards that names leave.
+    absent: Option<&'a BTreeSet<Place>>,
+    /// Names that may be in shards which names leave: they are to move first.
+    pub(crate) pulls: BTreeSet<Place>,
+    /// Names, and directories with all their names, that must not be about to come from another
+    /// shard: what is read of them is told at once, without a place in history.
+    pub(crate) settled: Vec<Settled>,
     /// Facts that were missing.
     pub(crate) missing: BTreeSet<Want>,
     /// All changes of names, at this MDT and at others, in order.
@@ -75,6 +92,9 @@ impl<'a> Tx<'a> {
             view,
             here: mdt,
             facts: None,
+            absent: None,
+            pulls: BTreeSet::new(),
+            settled: Vec::new(),
             missing: BTreeSet::new(),
             updates: Vec::new(),
             needs_record: false,
@@ -95,6 +115,25 @@ impl<'a> Tx<'a> {
     /// The operation may concern other MDTs, of which this is known.
     pub(crate) fn crossing(self, facts: &'a Facts) -> Tx<'a> {
         Tx { facts: Some(facts), ..self }
+    }
+
+    /// These names are absent for ever in shards that names leave.
+    pub(crate) fn without(self, absent: &'a BTreeSet<Place>) -> Tx<'a> {
+        Tx { absent: Some(absent), ..self }
+    }
+
+    /// A name that is not in `dir` must not be in the shard that it leaves either: it moves first,
+    /// if it is there.
+    pub(crate) fn left(&mut self, dir: Fid, place: Place) -> Decided<()> {
+        if self.absent.is_some_and(|absent| absent.contains(&place)) {
+            let hash = self.first_cookie(&place.name) >> 16;
+            if self.is_here(dir) {
+                self.settled.push(Settled::Name(ShareKey::Entry(dir, hash)));
+            }
+            return Ok(());
+        }
+        self.pulls.insert(place);
+        Err(OpError::Elsewhere)
     }
 
     /// Whether a file is on this MDT.
@@ -421,6 +460,15 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// The same, but the directory keeps its times: no user changed it.
+    pub(crate) fn resize_dir(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
+        let mut inode = self.inode(dir)?;
+        inode.attr.size = inode.attr.size.saturating_add_signed(name_bytes);
+        inode.attr.nlink = inode.attr.nlink.saturating_add_signed(subdirs);
+        self.put(inode);
+        Ok(())
+    }
+
     /// The layout of a file, if it has one.
     pub(crate) fn layout(&self, inode: &Inode) -> Decided<Option<FileLayout>> {
         let record = self.layout_record(inode)?;
@@ -555,6 +603,10 @@ impl<'a> Tx<'a> {
         }
         if inode.has(INODE_ORPHAN) {
             self.set.delete(Table::Orphans, key);
+        }
+        if inode.has(INODE_MOVES) {
+            self.set.delete(Table::Meta, keys::moves(fid));
+            self.effects.push(Effect::Moving { dir: fid, is_on: false });
         }
         self.set.delete(Table::Inodes, key);
         self.dirty.remove(&fid);

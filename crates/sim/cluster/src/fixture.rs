@@ -77,6 +77,7 @@ impl Cluster {
             cpts: Rng::new(seed).range(1, u64::from(CPTS_MAX)) as u32,
             lease: scenario.lease(),
             grants: scenario.grants(seed),
+            split: scenario.split(seed),
             devices: devices(seed, scenario),
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
         };

@@ -21,7 +21,7 @@
 //!   them. Lost work is reported.
 //! - **A hostile client** (`hostile`) sends messages that no client may send.
 //! - **Several MDTs** (`mdts`, `forest`): single ones are killed, stopped for up to 5 s, and cut
-//!   off from each other.
+//!   off from each other. Names of directories move between them (`moves`, `splits`).
 //! - **Stores**: a commit or a sync fails, and its data may or may not be durable. The MDT's store
 //!   has no space left for a while (`shared`). Then an operation that would create a name is
 //!   refused and has no effect, and no other operation is refused. In one of eight seeds of some
@@ -49,6 +49,7 @@ mod marks;
 mod nemesis;
 mod planted;
 mod races;
+mod restriper;
 mod run;
 mod scenario;
 mod schedule;

@@ -99,6 +99,8 @@ planted! {
     mdt.prepare_without_recall in mdts;
     mdt.ignore_sealed_record in matrix;
     mdt.look_at_one_shard in forest;
+    mdt.take_names_astray in moves;
+    mdt.forget_old_shard in splits;
     ost.commit_records_before_data in slow;
     ost.lose_overlap in shared;
     ost.ack_sync_before_commit in storm;

@@ -14,6 +14,7 @@ use types::{Fid, Span};
 use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
 use crate::races::{self, Arena, Racer};
+use crate::restriper::Restriper;
 use crate::schedule::{Plan, Recording, Schedule};
 use crate::user::User;
 use crate::{Report, Scenario, blackout, directed, fsck, hostile, shared};
@@ -108,6 +109,7 @@ struct Run<'a> {
     nemesis: Nemesis,
     plan: Rc<Plan>,
     hostile: Option<NodeHandle>,
+    restriper: Option<Restriper>,
     fresh: u32,
 }
 
@@ -133,6 +135,7 @@ impl<'a> Run<'a> {
             nemesis,
             plan,
             hostile: None,
+            restriper: None,
             fresh: 100,
         }
     }
@@ -192,6 +195,12 @@ impl<'a> Run<'a> {
         for (index, client_node) in self.nodes.clone().iter().enumerate() {
             let client = self.cluster.mount(client_node);
             self.put_to_work(index as u32, client_node, &client, &bases);
+        }
+        if self.scenario.restripes {
+            let node = self.fresh_node();
+            let client = self.cluster.mount(&node);
+            let rng = self.rng.fork();
+            self.restriper = Some(Restriper::start(&node, client, bases.clone(), mdts, rng));
         }
         if self.scenario.ghost {
             self.haunt()?;
@@ -279,10 +288,13 @@ impl<'a> Run<'a> {
     fn peace(&mut self) -> Result<(), String> {
         self.nemesis.make_peace(self.cluster);
         self.racers.iter().for_each(Racer::allow_rest);
+        self.restriper.iter().for_each(Restriper::allow_rest);
         let until = self.cluster.sim.now() + PEACE_MAX;
         while self.cluster.sim.now() < until {
             let done = self.cluster.sim.run_until(Span::millis(500), || {
-                self.users.iter().all(User::is_idle) && self.racers.iter().all(Racer::is_idle)
+                self.users.iter().all(User::is_idle)
+                    && self.racers.iter().all(Racer::is_idle)
+                    && self.restriper.iter().all(Restriper::is_over)
             });
             self.nemesis.restart_the_failed(self.cluster);
             self.check_failures()?;

@@ -90,6 +90,8 @@ pub struct Scenario {
     pub osts: u32,
     /// MDTs: at least and at most, as the seed says.
     pub mdts: (u32, u32),
+    /// Names of directories move to other MDTs and back.
+    pub restripes: bool,
     /// Restarts of random servers.
     pub restarts: u32,
     /// Faults of the network during its bad times.
@@ -149,6 +151,7 @@ impl Scenario {
             ops: 1_000,
             osts: 4,
             mdts: (1, 1),
+            restripes: false,
             restarts: 0,
             storm: Faults::default(),
             partitions: false,
@@ -356,6 +359,18 @@ impl Scenario {
         Scenario { name: "forest", mdts: (2, 4), blackout: false, ..Scenario::storm() }
     }
 
+    /// The same as [`Scenario::mdts`], while the names of the shared directories move.
+    #[must_use]
+    pub fn moves() -> Scenario {
+        Scenario { name: "moves", restripes: true, ..Scenario::mdts() }
+    }
+
+    /// The same as [`Scenario::forest`], while the names of the users' directories move.
+    #[must_use]
+    pub fn splits() -> Scenario {
+        Scenario { name: "splits", restripes: true, ..Scenario::forest() }
+    }
+
     /// MDTs that die at every point of operations of several MDTs.
     #[must_use]
     pub fn matrix() -> Scenario {
@@ -403,7 +418,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 28] = [
+    pub const NAMES: [&str; 30] = [
         "calm",
         "storm",
         "kills",
@@ -431,6 +446,8 @@ impl Scenario {
         "pages",
         "mdts",
         "forest",
+        "moves",
+        "splits",
         "matrix",
     ];
 
@@ -464,6 +481,8 @@ impl Scenario {
             "pages" => Scenario::pages(),
             "mdts" => Scenario::mdts(),
             "forest" => Scenario::forest(),
+            "moves" => Scenario::moves(),
+            "splits" => Scenario::splits(),
             "matrix" => Scenario::matrix(),
             _ => return None,
         })
@@ -491,6 +510,12 @@ impl Scenario {
     /// Whether files begin at the MDT: in scenarios of them, and in odd seeds where stores fail.
     pub(crate) fn begins_at_mdt(&self, seed: u64) -> bool {
         self.dom || (self.sick_stores && seed % 2 == 1)
+    }
+
+    /// Whether directories are split by themselves: small ones, in odd seeds where names move.
+    pub(crate) fn split(&self, seed: u64) -> mdt::Split {
+        let is_on = self.restripes && seed % 2 == 1;
+        mdt::Split { is_on, count: 8, delta: 2 }
     }
 
     /// How many MDTs there are.

@@ -42,6 +42,8 @@ pub(crate) struct Plan {
     pub(crate) lease: Span,
     /// How MDTs keep what clients cache coherent.
     pub(crate) grants: GrantMode,
+    /// Whether directories are split by themselves.
+    pub(crate) split: mdt::Split,
     /// What MDTs and OSTs pretend to be on.
     pub(crate) devices: [Option<Model>; 2],
     /// Stores fail: a boot may fail too and is tried again.
@@ -339,6 +341,7 @@ async fn run(
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
             config.grants = plan.grants;
+            config.split = plan.split;
             config.device = pretended(&plan.devices[0]);
             config.has_data = store.data().is_some();
             config.recovery_window = RECOVERY_WINDOW;

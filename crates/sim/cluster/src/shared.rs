@@ -21,6 +21,7 @@ use types::{Instant, Span};
 use crate::Scenario;
 use crate::fixture::Cluster;
 use crate::nemesis::Nemesis;
+use crate::restriper::Restriper;
 use crate::run::{self, PEACE_MAX};
 use crate::schedule::Plan;
 
@@ -135,6 +136,7 @@ struct Run<'a> {
     users: u32,
     /// The wide file gets its objects part by part.
     has_components: bool,
+    restriper: Option<Restriper>,
 }
 
 impl<'a> Run<'a> {
@@ -165,6 +167,7 @@ impl<'a> Run<'a> {
             quiet,
             users: 0,
             has_components: false,
+            restriper: None,
         }
     }
 
@@ -187,7 +190,15 @@ impl<'a> Run<'a> {
             let made = board::make_arena(client, has_components, &places).await;
             made.map_err(|error| error.to_string())
         })?;
+        if self.scenario.restripes {
+            let node = self.cluster.client_node("restriper", 104);
+            let client = self.cluster.mount(&node);
+            let (dirs, mdts) = (arena.dirs.to_vec(), self.cluster.mdt_count());
+            let rng = self.rng.fork();
+            self.restriper = Some(Restriper::start(&node, client, dirs, mdts, rng));
+        }
         self.board.borrow_mut().arena = arena;
+        self.board.borrow_mut().are_spread = self.scenario.restripes;
         if self.scenario.diaries {
             for who in 0..self.scenario.clients * USERS {
                 let fid = self.ask(&node, "set-up", &maker, async move |client| {
@@ -310,9 +321,11 @@ impl<'a> Run<'a> {
         self.nemesis.make_peace(self.cluster);
         let board = self.board.clone();
         self.workers.iter().for_each(Worker::rest);
+        self.restriper.iter().for_each(Restriper::allow_rest);
         let until = self.cluster.sim.now() + PEACE_MAX;
         while self.cluster.sim.now() < until {
-            let rested = || self.workers.iter().all(Worker::has_left);
+            let is_over = || self.restriper.iter().all(Restriper::is_over);
+            let rested = || self.workers.iter().all(Worker::has_left) && is_over();
             let done = self.cluster.sim.run_until(Span::millis(500), rested);
             self.nemesis.restart_the_failed(self.cluster);
             self.check_failure()?;

@@ -2,7 +2,7 @@
 //! of a quiet world.
 
 use bytes::Bytes;
-use client::{Client, Ctx, SetAttr};
+use client::{Client, Ctx, Listing, SetAttr};
 use cluster::{Cluster, Scenario};
 use env_sim::NodeHandle;
 use types::{Errno, Fid, Span};
@@ -98,8 +98,9 @@ fn what_a_page_told_of_its_files_is_not_asked_for() {
     let files = [b"a", b"b", b"c"].map(|name| quiet.create(dir, name));
     quiet.cluster.sim.run_for(Span::secs(2));
     assert!(quiet.is_asked_for_xattrs(files[0]));
-    let (page, _) =
-        quiet.run(async move |client| client.readdir_leased(&Ctx::root(), dir, 0, 1 << 16).await);
+    let listing = Listing::new(dir);
+    let (page, _) = quiet
+        .run(async move |client| client.readdir_leased(&Ctx::root(), &listing, 0, 1 << 16).await);
     assert_eq!(page.expect("it is read").0.entries.len(), 3);
     assert_eq!(files.map(|file| quiet.is_asked_for_xattrs(file)), [false; 3]);
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use client::{Attr, Client, Ctx, Kernel, SetAttr, flags};
+use client::{Attr, Client, Ctx, Kernel, Listing, SetAttr, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::LocalFuture;
 use env_sim::NodeHandle;
@@ -352,9 +352,9 @@ fn a_striped_directory_that_is_granted_is_known_until_a_shard_changes() {
     world.make_all(dir, (0..20).map(|number| format!("file.{number}")));
     let list = |at: usize| {
         world.ask(at, async move |client| {
-            let (mut names, mut cookie) = (0, 0);
+            let (mut names, mut cookie, listing) = (0, 0, Listing::new(dir));
             loop {
-                let (page, _) = client.readdir_leased(&me(), dir, cookie, 64 << 10).await?;
+                let (page, _) = client.readdir_leased(&me(), &listing, cookie, 64 << 10).await?;
                 names += page.entries.len();
                 match page.entries.last() {
                     Some(last) if !page.at_end => cookie = last.cookie,

@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use client::{Attr, Client, Ctx, Kernel, SetAttr};
+use client::{Attr, Client, Ctx, Kernel, Listing, SetAttr};
 use cluster::{Cluster, Granted, Scenario};
 use env::{Env, LocalFuture};
 use env_sim::NodeHandle;
@@ -286,7 +286,8 @@ fn a_directory_that_was_read_to_its_end_is_not_asked_for_until_another_client_ma
     };
     let list = || {
         let (page, _, asked) = world.run(1, async move |client| {
-            client.readdir_leased(&Ctx::root(), dir, 0, 1 << 16).await.map(|(page, _)| page)
+            let listing = Listing::new(dir);
+            client.readdir_leased(&Ctx::root(), &listing, 0, 1 << 16).await.map(|(page, _)| page)
         });
         (page.entries.len(), asked)
     };

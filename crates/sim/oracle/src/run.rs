@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, SeekFor, SetAttr, SetTime};
+use client::{Client, Ctx, File, Listing, SeekFor, SetAttr, SetTime};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Template};
 use types::{Errno, Fid, Timespec};
@@ -542,8 +542,9 @@ pub async fn read_entries(
     page_bytes: u32,
 ) -> Result<Vec<(Vec<u8>, Attr)>, client::Error> {
     let (mut names, mut cookie) = (Vec::new(), 0);
+    let listing = Listing::new(dir);
     loop {
-        let page = client.readdir(ctx, dir, cookie, page_bytes).await?;
+        let page = client.readdir_on(ctx, &listing, cookie, page_bytes).await?;
         for entry in &page.entries {
             assert!(entry.cookie > cookie, "cookies rise");
             cookie = entry.cookie;

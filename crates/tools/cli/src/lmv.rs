@@ -9,7 +9,10 @@ use types::Errno;
 use crate::{Failed, lov};
 
 /// Shards of a striped directory; a plain one has none.
-const STRIPES: &str = "lustre.lmv";
+pub(crate) const STRIPES: &str = "lustre.lmv";
+
+/// How many names of a directory have moved to other shards, and how many are left.
+const MOVES: &str = "lustre.lmv.moves";
 
 /// Default of a directory for new subdirectories.
 pub(crate) const DEFAULT: &str = "lustre.dmv";
@@ -22,6 +25,14 @@ pub(crate) fn stripes(path: &Path, command: &str) -> Result<Option<Stripes>, Fai
 /// The default for new directories in the one at `path`.
 pub(crate) fn default(path: &Path, command: &str) -> Result<Option<Asked>, Failed> {
     read(path, DEFAULT, Asked::decode, command)
+}
+
+/// Names of the directory at `path` that have moved, and names that are left, while they move.
+pub(crate) fn moves(path: &Path) -> Option<(u64, u64)> {
+    let value = lov::get(path, MOVES).ok()??;
+    let text = std::str::from_utf8(&value).ok()?;
+    let (moved, left) = text.split_once(' ')?;
+    Some((moved.parse().ok()?, left.parse().ok()?))
 }
 
 fn read<T>(

@@ -102,8 +102,42 @@ fn some_stripes() -> impl Strategy<Value = Stripes> {
     let shard = (0x2_0000_0400..0x2_4000_0000u64, any::<u32>(), any::<u32>());
     let shard = shard.prop_map(|(seq, oid, ver)| Fid { seq, oid, ver });
     let shards = prop::collection::vec(shard, 1..=SHARDS_MAX);
-    (1..=4u32, any::<u32>(), 0..100u32, shards)
-        .prop_map(|(hash, version, master, shards)| Stripes { hash, version, master, shards })
+    (1..=4u32, any::<u32>(), 0..100u32, shards).prop_map(|(hash, version, master, shards)| {
+        Stripes { hash, version, master, shards, leaving: None }
+    })
+}
+
+/// Names move between shards that are all different.
+fn some_moving() -> impl Strategy<Value = Stripes> {
+    let fid = |number: u32| Fid::new(0x2_0000_0400 + u64::from(number % 5), number);
+    (1..=4u32, 1..=4u32, 1..40u32, 1..40u32).prop_map(move |(hash, before, new, old)| Stripes {
+        hash,
+        version: 7,
+        master: 0,
+        shards: (0..new).map(fid).collect(),
+        leaving: Some(Leaving { hash: before, shards: (new..new + old).map(fid).collect() }),
+    })
+}
+
+#[test]
+fn a_directory_becomes_striped_and_plain_again() {
+    let dir = Fid::new(0x2_0000_0400, 1);
+    let shards: Vec<Fid> = (0..4).map(|mdt| Fid::new(0x2_0000_0400 + (mdt << 16), 9)).collect();
+    let leaving = Some(Leaving { hash: HASH_CRUSH2, shards: vec![dir] });
+    let stripes = Stripes { hash: HASH_CRUSH2, version: 1, master: 0, shards, leaving };
+    let home = stripes.home(b"name");
+    assert_eq!(stripes.standing(home, b"name"), Standing::Home(Some(dir)));
+    assert_eq!(stripes.standing(dir, b"name"), Standing::Astray, "names are made there no more");
+    assert!(stripes.is_left(dir) && !stripes.is_left(home));
+    let done = stripes.moved(dir).expect("it is striped");
+    assert_eq!((done.version, done.leaving.clone()), (2, None));
+    assert_eq!(done.standing(home, b"name"), Standing::Home(None));
+    let leaving = Some(Leaving { hash: done.hash, shards: done.shards.clone() });
+    let merge = Stripes { shards: vec![dir], leaving, ..done };
+    assert_eq!(merge.standing(dir, b"name"), Standing::Home(Some(home)));
+    assert_eq!(merge.moved(dir), None, "it is plain");
+    let twice = Stripes { shards: vec![dir, home], ..merge };
+    assert_eq!(twice.check(), Err(DirError::Both));
 }
 
 proptest! {
@@ -124,6 +158,34 @@ proptest! {
         prop_assert_eq!(Stripes::decode(&swapped_fids(&bytes)), Ok(stripes.clone()));
         prop_assert!(Stripes::decode(&bytes[..bytes.len() - 1]).is_err());
         prop_assert!(stripes.shard_of(&name) < stripes.shards.len());
+    }
+
+    #[test]
+    fn moving_shards_go_there_and_back(stripes in some_moving()) {
+        prop_assert_eq!(stripes.check(), Ok(()));
+        prop_assert_eq!(Stripes::decode(&stripes.encode()), Ok(stripes.clone()));
+        prop_assert_eq!(Stripes::decode(&swapped_fids(&stripes.encode())), Ok(stripes));
+    }
+
+    /// A name belongs to one place and leaves one other place, and both are listed, the one that it
+    /// leaves first.
+    #[test]
+    fn a_name_has_one_home_and_leaves_one_place(
+        stripes in some_moving(),
+        name in any::<Vec<u8>>(),
+    ) {
+        let places: Vec<Fid> = stripes.places().collect();
+        let homes: Vec<usize> = (0..places.len())
+            .filter(|at| stripes.standing(places[*at], &name) != Standing::Astray)
+            .collect();
+        prop_assert_eq!(homes.len(), 1);
+        let old = stripes.old_home(&name).expect("names move");
+        prop_assert_eq!(stripes.standing(places[homes[0]], &name), Standing::Home(Some(old)));
+        let left = places.iter().position(|place| *place == old);
+        prop_assert!(left.is_some_and(|left| left < homes[0]));
+        let done = stripes.moved(Fid::ROOT).expect("it has shards");
+        prop_assert_eq!(done.home(&name), stripes.home(&name));
+        prop_assert_eq!(done.old_home(&name), None);
     }
 
     #[test]

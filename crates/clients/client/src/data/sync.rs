@@ -96,7 +96,7 @@ impl Inner {
     async fn sync_names(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut others = self.elsewhere.mdts_of(fid);
         if let Some(stripes) = self.striped.shards(fid) {
-            others.extend(stripes.shards.iter().map(|shard| shard.mdt_index()));
+            others.extend(stripes.places().map(|shard| shard.mdt_index()));
             others.remove(&fid.mdt_index());
         }
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> =

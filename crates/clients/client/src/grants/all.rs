@@ -141,8 +141,8 @@ impl AllGrants {
         }
         if let Some(stripes) = self.shared.striped.shards(fid) {
             self.shared.striped.told(fid, until);
-            for shard in &stripes.shards {
-                self.of(*shard).known.borrow_mut().cache.told(*shard, until);
+            for shard in stripes.places() {
+                self.of(shard).known.borrow_mut().cache.told(shard, until);
             }
         }
     }

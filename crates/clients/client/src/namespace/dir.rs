@@ -1,13 +1,14 @@
 //! readdir, readlink, fid2path.
 
 use bytes::Bytes;
-use layout::dir::Stripes;
 use ldlm::grants::Number;
 use types::{Errno, Fid, Transno};
 use wire::attr::ATTR_STRIPED;
 use wire::body::{FidReq, ReaddirRep, ReaddirReq};
 use wire::{Opcode, dirent};
 
+use super::listing::Listing;
+use super::lookup::is_gone;
 use super::striped::cookie;
 use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
@@ -15,6 +16,27 @@ use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
 /// Bit of the request: attributes and names with leases.
 const WITH_LEASES: u32 = 2;
+/// Bit of the reply: nothing is behind the entries.
+const AT_END: u32 = 1;
+/// Bit of the reply: names move between shards of the directory.
+const NAMES_MOVE: u32 = 2;
+
+/// A page of one place.
+struct Found {
+    page: DirPage,
+    lease: Lease,
+    /// Bits of the reply about the directory's striping: zero if the place has all names that it
+    /// ever had.
+    striping: u32,
+}
+
+impl Found {
+    /// Of a place that is no more: its names are in other ones.
+    fn gone() -> Found {
+        let page = DirPage { at_end: true, ..DirPage::default() };
+        Found { page, lease: Lease::default(), striping: NAMES_MOVE }
+    }
+}
 
 impl Client {
     /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they
@@ -30,14 +52,23 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<DirPage> {
-        if let Some(stripes) = self.0.stripes(ctx, dir).await? {
-            let read = Box::pin(self.read_shards(ctx, (dir, &stripes), (cookie, bytes_max), false));
-            return read.await.map(|(page, _)| page);
-        }
-        let (mut page, ..) = self.list(ctx, dir, cookie, bytes_max, 0).await?;
-        self.show(&mut page);
-        self.show_parent(ctx, cookie, &mut page).await?;
-        Ok(page)
+        let listing = Listing::new(dir);
+        self.read_dir(ctx, &listing, (cookie, bytes_max), false).await.map(|(page, _)| page)
+    }
+
+    /// The same for one reader of the directory, who sees each entry once also while names move to
+    /// other shards.
+    ///
+    /// # Errors
+    /// As [`Client::readdir`].
+    pub async fn readdir_on(
+        &self,
+        ctx: &Ctx,
+        listing: &Listing,
+        cookie: u64,
+        bytes_max: u32,
+    ) -> Result<DirPage> {
+        self.read_dir(ctx, listing, (cookie, bytes_max), false).await.map(|(page, _)| page)
     }
 
     /// The same, and how long its names and the attributes of its leased entries hold. An entry is
@@ -49,15 +80,33 @@ impl Client {
     pub async fn readdir_leased(
         &self,
         ctx: &Ctx,
-        dir: Fid,
+        listing: &Listing,
         cookie: u64,
         bytes_max: u32,
     ) -> Result<(DirPage, Lease)> {
-        if let Some(stripes) = self.0.stripes(ctx, dir).await? {
-            let read = self.read_shards(ctx, (dir, &stripes), (cookie, bytes_max), true);
+        self.read_dir(ctx, listing, (cookie, bytes_max), true).await
+    }
+
+    async fn read_dir(
+        &self,
+        ctx: &Ctx,
+        listing: &Listing,
+        (cookie, bytes_max): (u64, u32),
+        is_leased: bool,
+    ) -> Result<(DirPage, Lease)> {
+        let dir = listing.dir();
+        if cookie == 0 || !listing.has_begun() {
+            let stripes = self.0.stripes(ctx, dir).await?;
+            let places = stripes.map_or_else(|| vec![dir], |stripes| stripes.places().collect());
+            listing.begin(places, self.0.has_mdts.get());
+        }
+        if listing.is_spread() {
+            let read = self.read_places(ctx, listing, (cookie, bytes_max), is_leased);
             return Box::pin(read).await;
         }
-        let (mut page, lease) = self.list_leased(ctx, dir, cookie, bytes_max).await?;
+        let place = (dir, cookie, bytes_max);
+        let Found { mut page, lease, .. } = self.list_place(ctx, dir, place, is_leased).await?;
+        self.show(&mut page);
         self.show_parent(ctx, cookie, &mut page).await?;
         Ok((page, lease))
     }
@@ -71,41 +120,77 @@ impl Client {
         Ok(())
     }
 
-    /// A page of a striped directory: shard after shard, and of a shard that ends empty the next.
-    async fn read_shards(
+    /// A page of a directory whose names may be in several places: one place after the other. Of a
+    /// place that ends empty the next. A place whose names move may have sent them to a later one.
+    async fn read_places(
         &self,
         ctx: &Ctx,
-        (dir, stripes): (Fid, &Stripes),
+        listing: &Listing,
         (cookie, bytes_max): (u64, u32),
         is_leased: bool,
     ) -> Result<(DirPage, Lease)> {
-        let parent = match cookie {
-            0 => {
-                let (mut own, _) = self.list_leased(ctx, dir, 0, limits::READDIR_BYTES_MIN).await?;
+        let dir = listing.dir();
+        let mut parent = match cookie {
+            0 if !listing.is_plain() => {
+                let own = (dir, 0, limits::READDIR_BYTES_MIN);
+                let Found { page: mut own, .. } = self.list_place(ctx, dir, own, true).await?;
                 self.show_parent(ctx, 0, &mut own).await?;
                 own.parent
             }
             _ => Fid::ZERO,
         };
         let (mut number, mut inside) = cookie::inside(cookie);
-        while let Some(shard) = stripes.shards.get(number) {
-            let (mut page, lease) = match is_leased {
-                true => self.list_leased(ctx, *shard, inside, bytes_max).await?,
-                false => (self.list(ctx, *shard, inside, bytes_max, 0).await?.0, Lease::default()),
+        while let Some(place) = listing.place(number) {
+            let found = self.list_place(ctx, dir, (place, inside, bytes_max), is_leased).await;
+            let Found { mut page, lease, striping } = match found {
+                Ok(found) => found,
+                Err(error) if is_gone(&error) => Found::gone(),
+                Err(error) => return Err(error),
             };
-            let is_last = number + 1 == stripes.shards.len();
-            if page.entries.is_empty() && page.at_end && !is_last {
-                (number, inside) = (number + 1, 0);
-                continue;
+            if striping != 0 && page.at_end {
+                self.0.refresh(ctx, dir).await?;
+                let stripes = self.0.stripes(ctx, dir).await?;
+                listing.extend(stripes.iter().flat_map(|stripes| stripes.places()).chain(
+                    stripes.is_none().then_some(dir), // it is plain again
+                ));
             }
-            for entry in &mut page.entries {
+            if cookie == 0 && parent.is_zero() && !page.parent.is_zero() {
+                self.show_parent(ctx, 0, &mut page).await?;
+                parent = page.parent;
+            }
+            let last = page.entries.last().map(|entry| entry.cookie);
+            page.entries.retain_mut(|entry| {
                 entry.cookie = cookie::outside(number, entry.cookie);
+                listing.is_due(&entry.name, entry.cookie)
+            });
+            let is_last = number + 1 == listing.places();
+            if page.entries.is_empty() && !(page.at_end && is_last) {
+                (number, inside) = match last.filter(|_| !page.at_end) {
+                    Some(last) => (number, last),
+                    None => (number + 1, 0),
+                };
+                continue;
             }
             (page.at_end, page.parent) = (page.at_end && is_last, parent);
             self.show(&mut page);
             return Ok((page, lease));
         }
         Ok((DirPage { at_end: true, parent, ..DirPage::default() }, Lease::default()))
+    }
+
+    /// A page of a directory, or of one of its shards.
+    async fn list_place(
+        &self,
+        ctx: &Ctx,
+        dir: Fid,
+        (place, cookie, bytes_max): (Fid, u64, u32),
+        is_leased: bool,
+    ) -> Result<Found> {
+        if is_leased && !self.0.is_moving(dir) {
+            return self.list_leased(ctx, place, cookie, bytes_max).await;
+        }
+        let (page, head, _) = self.list(ctx, place, cookie, bytes_max, 0).await?;
+        Ok(Found { page, lease: Lease::default(), striping: head.at_end & !AT_END })
     }
 
     /// Attributes of striped directories are not those that their MDT has.
@@ -119,23 +204,22 @@ impl Client {
     }
 
     /// A page of a directory or shard.
-    async fn list_leased(
-        &self,
-        ctx: &Ctx,
-        dir: Fid,
-        cookie: u64,
-        bytes_max: u32,
-    ) -> Result<(DirPage, Lease)> {
+    async fn list_leased(&self, ctx: &Ctx, dir: Fid, cookie: u64, bytes_max: u32) -> Result<Found> {
         let bytes_max = clamped(bytes_max);
         let is_open = |fid: Fid| self.0.inodes.get(fid).is_some();
         let grants = self.0.grants.of(dir);
         if let Some((mut page, lease)) = grants.listed(dir, (cookie, bytes_max), &is_open) {
             self.show(&mut page);
-            return Ok((page, lease));
+            return Ok(Found { page, lease, striping: 0 });
         }
         let reading = grants.reading(dir, cookie);
         let asking = grants.asking();
         let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
+        let striping = head.at_end & !AT_END;
+        if striping & NAMES_MOVE != 0 || (striping != 0 && !self.0.is_striped(dir)) {
+            page.entries.iter_mut().for_each(|entry| entry.leased = false);
+            return Ok(Found { page, lease: Lease::default(), striping });
+        }
         for entry in &mut page.entries {
             let fid = entry.attr.fid();
             let is_exact = !is_open(fid) && !crate::needs_glimpse(&entry.attr);
@@ -151,7 +235,7 @@ impl Client {
         grants.read(reading, &page);
         self.0.shed_grants(dir.mdt_index());
         self.show(&mut page);
-        Ok((page, lease))
+        Ok(Found { page, lease, striping })
     }
 
     async fn list(
@@ -175,7 +259,8 @@ impl Client {
         let head: ReaddirRep = reply.body();
         let entries = dirent::decode(&reply.buf(1))
             .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
-        let page = DirPage { entries, at_end: head.at_end != 0, parent: head.parent.into() };
+        let page =
+            DirPage { entries, at_end: head.at_end & AT_END != 0, parent: head.parent.into() };
         Ok((page, head, Transno(reply.header.as_of)))
     }
 

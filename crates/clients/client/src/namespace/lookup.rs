@@ -255,7 +255,18 @@ impl Inner {
         parent: Fid,
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
-        let parent = self.holder(ctx, parent, name).await?;
+        self.at_holders(ctx, [(parent, name)], async |[parent]| {
+            self.look_up_at(ctx, parent, name).await
+        })
+        .await
+    }
+
+    async fn look_up_at(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        parent: Fid,
+        name: &[u8],
+    ) -> Result<(Stat, Lease)> {
         let mdt = mdt_of(parent);
         let asking = self.grants.at(mdt.index).asking();
         let body = LookupReq { parent: parent.into(), ..LookupReq::default() };

@@ -15,6 +15,7 @@ use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::{Ctx, Error, Glance, Lease, Result};
 
+#[derive(Clone, Copy)]
 pub(super) struct Make<'a> {
     pub(super) parent: Fid,
     pub(super) name: &'a [u8],
@@ -81,11 +82,12 @@ impl Inner {
 
     async fn link(self: &Rc<Self>, ctx: &Ctx, fid: Fid, parent: Fid, name: &[u8]) -> Result<Stat> {
         check_name(name, "link")?;
-        let parent = self.holder(ctx, parent, name).await?;
-        let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
-        let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
-        let linked = self.change(Scope::link(fid, parent, name), mdt_of(parent), call).await;
-        let (linked, _) = linked.map_err(|error| error.about(fid))?;
+        let linked = self.at_holders(ctx, [(parent, name)], async |[parent]| {
+            let body = LinkReq { fid: fid.into(), parent: parent.into(), ..LinkReq::default() };
+            let call = self.call(ctx, Opcode::MdtLink, &body).name(name);
+            self.change(Scope::link(fid, parent, name), mdt_of(parent), call).await
+        });
+        let (linked, _) = linked.await.map_err(|error| error.about(fid))?;
         if !linked.disposition.contains(Disposition::REMOTE) {
             return Ok(linked);
         }
@@ -232,10 +234,12 @@ impl Client {
     }
 
     async fn make(&self, ctx: &Ctx, make: Make<'_>) -> Result<Glance> {
-        let parent = self.0.holder(ctx, make.parent, make.name).await?;
-        let call = self.0.create_call(ctx, &Make { parent, ..make })?;
-        let scope = Scope::entry(parent, make.name);
-        let (stat, mut lease) = self.0.change(scope, mdt_of(parent), call).await?;
+        let made = self.0.at_holders(ctx, [(make.parent, make.name)], async |[parent]| {
+            let call = self.0.create_call(ctx, &Make { parent, ..make })?;
+            let scope = Scope::entry(parent, make.name);
+            self.0.change(scope, mdt_of(parent), call).await
+        });
+        let (stat, mut lease) = made.await?;
         if stat.attr.flags & ATTR_STRIPED != 0 {
             lease = lease.without_attrs(); // its shards have a part in them
         }

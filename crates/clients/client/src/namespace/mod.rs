@@ -3,6 +3,7 @@
 mod attr;
 mod dir;
 pub(crate) mod elsewhere;
+mod listing;
 mod lookup;
 mod make;
 mod open;
@@ -14,6 +15,7 @@ pub(crate) mod striped;
 
 pub(crate) use attr::Change;
 pub(crate) use dir::split_nul;
+pub use listing::Listing;
 
 use types::{Errno, NAME_BYTES_MAX};
 

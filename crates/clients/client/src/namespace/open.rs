@@ -90,11 +90,13 @@ impl Client {
     }
 
     async fn create_once(&self, ctx: &Ctx, make: &Make<'_>) -> Result<Opened> {
-        let parent = self.0.holder(ctx, make.parent, make.name).await?;
-        let call = self.0.create_call(ctx, &Make { parent, ..*make })?.keep(Keep::Open);
-        let scope = Scope::entry(parent, make.name);
-        let scope = if changes(make.open_flags) { scope.or_changed() } else { scope };
-        self.0.open_by(ctx, scope, mdt_of(parent), call.into(), make.open_flags).await
+        let made = self.0.at_holders(ctx, [(make.parent, make.name)], async |[parent]| {
+            let call = self.0.create_call(ctx, &Make { parent, ..*make })?.keep(Keep::Open);
+            let scope = Scope::entry(parent, make.name);
+            let scope = if changes(make.open_flags) { scope.or_changed() } else { scope };
+            self.0.open_by(ctx, scope, mdt_of(parent), call.into(), make.open_flags).await
+        });
+        made.await
     }
 
     /// The name leads to a file of another MDT, which opens it. If it has no such file, the name

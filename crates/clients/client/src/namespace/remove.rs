@@ -28,10 +28,12 @@ impl Client {
 
     async fn remove(&self, ctx: &Ctx, parent: Fid, name: &[u8], is_dir: bool) -> Result<()> {
         check_name(name, if is_dir { "rmdir" } else { "unlink" })?;
-        let parent = self.0.holder(ctx, parent, name).await?;
-        let body =
-            UnlinkReq { parent: parent.into(), is_dir: u32::from(is_dir), ..UnlinkReq::default() };
-        let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
-        self.0.change(Scope::removal(parent, name), mdt_of(parent), call).await.map(|_| ())
+        let removed = self.0.at_holders(ctx, [(parent, name)], async |[parent]| {
+            let is_dir = u32::from(is_dir);
+            let body = UnlinkReq { parent: parent.into(), is_dir, ..UnlinkReq::default() };
+            let call = self.0.call(ctx, Opcode::MdtUnlink, &body).name(name);
+            self.0.change(Scope::removal(parent, name), mdt_of(parent), call).await
+        });
+        removed.await.map(drop)
     }
 }

@@ -32,18 +32,21 @@ impl Client {
     ) -> Result<()> {
         check_name(name, "rename")?;
         check_name(new_name, "rename")?;
-        let parent = self.0.holder(ctx, parent, name).await?;
-        let new_parent = self.0.holder(ctx, new_parent, new_name).await?;
-        let body = RenameReq {
-            parent: parent.into(),
-            new_parent: new_parent.into(),
-            flags,
-            ..RenameReq::default()
-        };
-        let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
         let is_exchange = flags & RENAME_EXCHANGE != 0;
-        let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
-        let (stat, _) = self.0.change(scope, mdt_of(parent), call).await?;
+        let names = [(parent, name), (new_parent, new_name)];
+        let renamed = self.0.at_holders(ctx, names, async |[parent, new_parent]| {
+            let body = RenameReq {
+                parent: parent.into(),
+                new_parent: new_parent.into(),
+                flags,
+                ..RenameReq::default()
+            };
+            let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
+            let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
+            let (stat, _) = self.0.change(scope, mdt_of(parent), call).await?;
+            Ok((stat, parent, new_parent))
+        });
+        let (stat, parent, new_parent) = renamed.await?;
         if mdt_of(parent) != mdt_of(new_parent) && self.0.grants.has_kernel() {
             let names = [(new_parent, new_name), (parent, name)];
             let names = if is_exchange { &names[..] } else { &names[..1] };

@@ -10,6 +10,7 @@ use wire::attr::{ATTR_SHARD, ATTR_STRIPED};
 use wire::body::{ReaddirRep, ReaddirReq};
 use wire::{Attr, Opcode};
 
+use super::lookup::is_gone;
 use super::striped::{Kind, merge};
 use crate::client::{Client, Inner, mdt_of};
 use crate::inode::Stat;
@@ -39,16 +40,104 @@ impl Inner {
             return Ok(dir);
         }
         let stripes = Box::pin(self.stripes(ctx, dir)).await?;
-        Ok(stripes.map_or(dir, |stripes| shard(&stripes, name)))
+        Ok(stripes.map_or(dir, |stripes| stripes.home(name)))
     }
 
-    /// The same where that is known without a request.
+    /// Sends a request about names to the directories or shards that hold them, and once more where
+    /// the shards of a directory have changed since it was asked for them.
+    ///
+    /// # Errors
+    /// Those of `ask`.
+    pub(crate) async fn at_holders<T, const N: usize>(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        names: [(Fid, &[u8]); N],
+        ask: impl AsyncFn([Fid; N]) -> Result<T>,
+    ) -> Result<T> {
+        let mut holders = self.holders(ctx, names).await?;
+        let mut tries = 0;
+        loop {
+            let error = match ask(holders).await {
+                Err(error) if self.has_mdts.get() && error.errno() == Errno::ESTALE => error,
+                done => return done,
+            };
+            let again = Box::pin(self.look_again(ctx, names, holders, tries)).await;
+            holders = again.ok_or(error)?;
+            tries += 1;
+        }
+    }
+
+    async fn holders<const N: usize>(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        names: [(Fid, &[u8]); N],
+    ) -> Result<[Fid; N]> {
+        let mut holders = [Fid::ZERO; N];
+        for (holder, (dir, name)) in holders.iter_mut().zip(names) {
+            *holder = self.holder(ctx, dir, name).await?;
+        }
+        Ok(holders)
+    }
+
+    /// Directories or shards that hold names now, after an MDT has refused `before`; nothing if
+    /// that was right.
+    async fn look_again<const N: usize>(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        names: [(Fid, &[u8]); N],
+        before: [Fid; N],
+        tries: u32,
+    ) -> Option<[Fid; N]> {
+        let mut is_striped = false;
+        for (dir, _) in names {
+            self.refresh(ctx, dir).await.ok()?;
+            is_striped |= matches!(self.kind(dir), Kind::Striped(_));
+        }
+        let now = self.holders(ctx, names).await.ok()?;
+        if now != before {
+            return (tries < limits::SHARD_TRIES).then_some(now);
+        }
+        if !is_striped {
+            return None;
+        }
+        // a new shard that its MDT does not have yet is on its way
+        let mut is_on_its_way = false;
+        for holder in now {
+            is_on_its_way |= self.stat(ctx, holder, 0).await.is_err_and(|error| is_gone(&error));
+        }
+        let most = if is_on_its_way { limits::SHARD_TRIES } else { limits::MOVING_TRIES };
+        self.env.sleep(limits::MOVING_PAUSE).await;
+        (tries < most).then_some(now)
+    }
+
+    /// Asks the MDT of a directory whether it is striped, whatever is known.
+    pub(crate) async fn refresh(self: &Rc<Self>, ctx: &Ctx, dir: Fid) -> Result<()> {
+        let dir = self.striped.master(dir);
+        self.striped.forget(dir);
+        self.stat(ctx, dir, 0).await.map(drop) // this notes what it is
+    }
+
+    /// The same where that is known without a request. While names move it is not, because a name
+    /// that the shard does not have may be about to come.
     pub(crate) fn known_holder(&self, dir: Fid, name: &[u8]) -> Option<Fid> {
         match self.kind(dir) {
             Kind::Plain => Some(dir),
-            Kind::Striped(stripes) => stripes.map(|stripes| shard(&stripes, name)),
+            Kind::Striped(stripes) => {
+                let settled = stripes.filter(|stripes| stripes.leaving.is_none());
+                settled.map(|stripes| stripes.home(name))
+            }
             Kind::Unknown => None,
         }
+    }
+
+    /// Whether names of a directory are known to move between its shards.
+    pub(crate) fn is_moving(&self, dir: Fid) -> bool {
+        self.striped.shards(dir).is_some_and(|stripes| stripes.leaving.is_some())
+    }
+
+    /// Whether a directory is known to be striped.
+    pub(crate) fn is_striped(&self, dir: Fid) -> bool {
+        matches!(self.kind(dir), Kind::Striped(_))
     }
 
     /// The shards of a directory, if it has some.
@@ -72,7 +161,13 @@ impl Inner {
                 }
             }
         }
-        let value = Client(self.clone()).getxattr(ctx, dir, LMV).await?;
+        let value = match Client(self.clone()).getxattr(ctx, dir, LMV).await {
+            Err(error) if error.errno() == Errno::ENODATA => {
+                self.stat(ctx, dir, 0).await?; // it is plain by now, and this notes that
+                return Ok(None);
+            }
+            value => value?,
+        };
         let stripes = Stripes::decode(&value).map_err(|error| {
             tracing::warn!("the MDT sent a broken striping: {error}");
             Error::local(Errno::EPROTO, "getxattr").about(dir)
@@ -100,17 +195,35 @@ impl Inner {
         attr: &mut Attr,
         lease: &mut Lease,
     ) -> Result<()> {
-        let Some(stripes) = self.stripes(ctx, attr.fid()).await? else { return Ok(()) };
-        let asks = stripes.shards.iter().map(|shard| -> LocalFuture<'_, Result<(Attr, Lease)>> {
-            Box::pin(self.shard_attr(ctx, *shard))
-        });
-        let found = try_join(asks.collect(), limits::BATCH_RPCS_MAX).await?;
-        let (shards, leases): (Vec<_>, Vec<_>) = found.into_iter().unzip();
-        merge(attr, &shards);
-        for of_shard in leases {
-            *lease = lease.and(of_shard);
+        let dir = attr.fid();
+        for _ in 0..limits::SHARD_TRIES {
+            let Some(stripes) = self.stripes(ctx, dir).await? else { return Ok(()) };
+            let places: Vec<Fid> = stripes.places().collect();
+            let asks = places.iter().map(|shard| -> LocalFuture<'_, Result<(Attr, Lease)>> {
+                Box::pin(self.shard_attr(ctx, *shard))
+            });
+            match try_join(asks.collect(), limits::BATCH_RPCS_MAX).await {
+                Ok(found) => {
+                    let (shards, leases): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+                    merge(attr, &shards);
+                    for of_shard in leases {
+                        *lease = lease.and(of_shard);
+                    }
+                    return Ok(());
+                }
+                Err(error) if is_gone(&error) => {}
+                Err(error) => return Err(error),
+            }
+            // its shards have changed, or are about to come
+            self.striped.forget(dir);
+            *attr = self.stat(ctx, dir, 0).await?.attr;
+            *lease = Lease::default();
+            if attr.flags & ATTR_STRIPED == 0 {
+                return Ok(());
+            }
+            self.env.sleep(limits::MOVING_PAUSE).await;
         }
-        Ok(())
+        Err(Error::local(Errno::ESTALE, "mds_getattr").about(dir))
     }
 
     async fn shard_attr(self: &Rc<Self>, ctx: &Ctx, shard: Fid) -> Result<(Attr, Lease)> {
@@ -133,7 +246,7 @@ impl Inner {
             return Some((attr, lease));
         }
         let stripes = self.striped.shards(attr.fid())?;
-        let known = stripes.shards.iter().map(|shard| self.grants.of(*shard).believed(*shard));
+        let known = stripes.places().map(|shard| self.grants.of(shard).believed(shard));
         let known: Option<Vec<_>> = known.collect();
         let (shards, leases): (Vec<_>, Vec<_>) = known?.into_iter().unzip();
         merge(&mut attr, &shards);
@@ -159,11 +272,6 @@ impl Inner {
         let reply = self.ask(mdt_of(dir), self.call(ctx, Opcode::MdtReaddir, &body)).await?.reply;
         Ok(reply.body::<ReaddirRep>().parent.into())
     }
-}
-
-/// The shard of a name.
-fn shard(stripes: &Stripes, name: &[u8]) -> Fid {
-    stripes.shards.get(stripes.shard_of(name)).copied().unwrap_or_default()
 }
 
 /// Refuses a shard where a caller has asked for it: it is no file of theirs.
@@ -199,6 +307,18 @@ impl Client {
         };
         let broken = |_| Error::local(Errno::EPROTO, "getxattr").about(dir);
         Asked::decode(&value).map(Some).map_err(broken)
+    }
+
+    /// Begins to move the names of a directory to other shards, or back to the directory itself.
+    /// They move in the background, and inodes stay where they are.
+    ///
+    /// # Errors
+    /// EPERM; EBUSY if its names move already; ENODEV for an MDT that does not exist; EINVAL for a
+    /// striping out of bounds.
+    pub async fn restripe(&self, ctx: &Ctx, dir: Fid, asked: &Asked) -> Result<()> {
+        let bad = |error: layout::dir::DirError| Error::local(error.errno(), "setxattr").about(dir);
+        asked.check().map_err(bad)?;
+        self.setxattr(ctx, dir, LMV, asked.encode().into(), 0).await
     }
 
     /// Sets or removes that.

@@ -34,6 +34,8 @@ pub(crate) enum Kind {
 struct Dir {
     is_striped: bool,
     stripes: Option<Rc<Stripes>>,
+    /// Version of the directory, as attributes told it.
+    version: u64,
     /// The kernel has attributes of it until then.
     told_until: Instant,
 }
@@ -55,7 +57,12 @@ impl Striped {
         if !known.dirs.contains_key(&attr.fid()) {
             known.make_room(now);
         }
-        known.dirs.entry(attr.fid()).or_default().is_striped = attr.flags & ATTR_STRIPED != 0;
+        let dir = known.dirs.entry(attr.fid()).or_default();
+        dir.is_striped = attr.flags & ATTR_STRIPED != 0;
+        if attr.version > dir.version || !dir.is_striped {
+            dir.stripes = None; // they may be other ones now
+        }
+        dir.version = dir.version.max(attr.version);
     }
 
     pub(crate) fn kind(&self, dir: Fid) -> Kind {
@@ -83,10 +90,18 @@ impl Striped {
         let mut known = self.0.borrow_mut();
         known.make_room(now);
         let stripes = Rc::new(stripes);
-        known.masters.extend(stripes.shards.iter().map(|shard| (*shard, dir)));
+        let shards = stripes.places().filter(|shard| *shard != dir);
+        known.masters.extend(shards.map(|shard| (shard, dir)));
         let known = known.dirs.entry(dir).or_default();
         (known.is_striped, known.stripes) = (true, Some(stripes.clone()));
         stripes
+    }
+
+    /// The shards of a directory have changed. Those that are known still lead to it.
+    pub(crate) fn forget(&self, dir: Fid) {
+        if let Some(dir) = self.0.borrow_mut().dirs.get_mut(&dir) {
+            dir.stripes = None;
+        }
     }
 
     /// The kernel has attributes of the directory until then.
@@ -126,6 +141,8 @@ pub(crate) fn merge(dir: &mut Attr, shards: &[Attr]) {
 /// names with one hash are not made by chance.
 pub(crate) mod cookie {
     const SHARD_SHIFT: u32 = 55;
+    /// Places that cookies can name.
+    pub(crate) const PLACES_MAX: usize = 256;
     const IN_SHARD: u64 = (1 << SHARD_SHIFT) - 1;
 
     /// Of an entry of a shard.
@@ -149,7 +166,7 @@ mod tests {
 
     fn stripes(first: u32, count: u32) -> Stripes {
         let shards = (first..first + count).map(|oid| Fid::new(0x2_0000_0400, oid)).collect();
-        Stripes { hash: layout::dir::HASH_CRUSH2, version: 1, master: 0, shards }
+        Stripes { hash: layout::dir::HASH_CRUSH2, version: 1, master: 0, shards, leaving: None }
     }
 
     #[test]

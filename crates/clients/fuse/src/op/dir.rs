@@ -11,7 +11,7 @@
 
 use std::rc::Rc;
 
-use client::{Ctx, DirPage, Dirent, Glance, Lease};
+use client::{Ctx, DirPage, Dirent, Glance, Lease, Listing};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
@@ -54,7 +54,7 @@ impl Fs {
         }
         let mut out = DirBuf::new(args.size);
         if plus {
-            let (page, lease) = self.fetch_leased(&ctx, dir.fid, cookie, args.size).await?;
+            let (page, lease) = self.fetch_leased(&ctx, &dir.listing, cookie, args.size).await?;
             let told = Telling { lease, thread: header.pid, dir: header.nodeid };
             self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
             return Ok(Body::Dir(out));
@@ -62,22 +62,22 @@ impl Fs {
         let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
         let page = match kept {
             Some(page) if page.position(cookie).is_some() => page,
-            _ => self.fetch(&ctx, dir.fid, cookie).await?,
+            _ => self.fetch(&ctx, &dir.listing, cookie).await?,
         };
         self.fill(&mut out, dir.fid, &page, args.offset, None);
         *dir.page.borrow_mut() = Some(page);
         Ok(Body::Dir(out))
     }
 
-    async fn fetch(&self, ctx: &Ctx, dir: Fid, after: u64) -> Result<Page, Errno> {
-        let page = self.client.readdir(ctx, dir, after, DIR_PAGE_BYTES).await.map_err(errno)?;
-        Ok(behind(after, page))
+    async fn fetch(&self, ctx: &Ctx, dir: &Listing, after: u64) -> Result<Page, Errno> {
+        let page = self.client.readdir_on(ctx, dir, after, DIR_PAGE_BYTES).await;
+        Ok(behind(after, page.map_err(errno)?))
     }
 
     async fn fetch_leased(
         &self,
         ctx: &Ctx,
-        dir: Fid,
+        dir: &Listing,
         after: u64,
         bytes: u32,
     ) -> Result<(Page, Lease), Errno> {

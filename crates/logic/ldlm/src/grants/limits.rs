@@ -59,9 +59,10 @@ pub const GRANTS_MAX: u32 = 10_000_000;
 /// Recalls, acknowledgements, sheddings and restatements in one message.
 pub const VECTOR_MAX: usize = 4_096;
 
-/// Files that one change is about: a rename changes two directories, two files and what the
-/// directories are in.
-pub const WANTS_MAX: usize = 8;
+/// Files that one change is about. A rename changes two directories, two files and what the
+/// directories are in. A directory whose names move has at most 512 shards, and an operation that
+/// moves names is about at most 64 of them, each with its file.
+pub const WANTS_MAX: usize = 1_024;
 
 /// Files that are remembered as given up while older requests are under way; beyond, nothing is
 /// taken from the answers of these requests.

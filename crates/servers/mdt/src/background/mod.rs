@@ -3,6 +3,7 @@
 pub(crate) mod destroy;
 pub(crate) mod fence;
 pub(crate) mod mdts;
+pub(crate) mod moves;
 pub(crate) mod orphans;
 pub(crate) mod ranges;
 pub(crate) mod root;

@@ -14,7 +14,7 @@ use endpoint::{Call, CallError};
 use service::Incoming;
 use types::{Errno, Instance, Span, TargetId};
 use wire::Opcode;
-use wire::updates::{self, Done, Fact, OpId, Prepare, Record, Want};
+use wire::updates::{self, Done, Fact, OpId, Place, Prepare, Record, Want};
 
 use super::{Claim, Crossing, Needs};
 use crate::limits::{HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
@@ -93,8 +93,15 @@ impl Coordinator {
     /// # Errors
     /// ENODEV: there is no such MDT, or it does not answer in time. EAGAIN: other operations stood
     /// in the way again and again.
-    pub(crate) async fn acquire(&mut self, needs: Needs, incoming: &Incoming) -> Result<(), Errno> {
+    pub(crate) async fn acquire(
+        &mut self,
+        needs: Needs,
+        incoming: Option<&Incoming>,
+    ) -> Result<(), Errno> {
         let here = self.mdt.engine.config.index;
+        if !needs.pulls.is_empty() {
+            return self.pull(needs.pulls, incoming).await;
+        }
         let lowest = needs.wants.keys().next().copied();
         let highest = self.instances.keys().next_back().copied();
         self.claims.extend(needs.claims);
@@ -125,8 +132,8 @@ impl Coordinator {
     }
 
     /// Keys of all MDTs that are known of, in order; says whether all are reserved.
-    async fn reserve_all(&mut self, here: u32, incoming: &Incoming) -> Result<bool, Errno> {
-        incoming.step_aside();
+    async fn reserve_all(&mut self, here: u32, incoming: Option<&Incoming>) -> Result<bool, Errno> {
+        step_aside(incoming);
         let wanted: Vec<u32> = self.wants.keys().copied().collect();
         for mdt in wanted {
             if mdt > here && !self.hold_here().await {
@@ -142,6 +149,23 @@ impl Coordinator {
             }
         }
         Ok(true)
+    }
+
+    /// Names leave the shards that they are to leave, before the operation is decided. It holds
+    /// nothing meanwhile, because their moves need keys of their own.
+    async fn pull(
+        &mut self,
+        pulls: BTreeSet<Place>,
+        incoming: Option<&Incoming>,
+    ) -> Result<(), Errno> {
+        self.free();
+        step_aside(incoming);
+        for place in pulls {
+            if !self.mdt.move_away(&place, incoming).await? {
+                self.crossing.absent.insert(place);
+            }
+        }
+        Ok(())
     }
 
     fn id(&mut self) -> OpId {
@@ -170,7 +194,7 @@ impl Coordinator {
     }
 
     /// Has one MDT reserve its keys; says whether it did.
-    async fn prepare(&mut self, mdt: u32, incoming: &Incoming) -> Result<bool, Errno> {
+    async fn prepare(&mut self, mdt: u32, incoming: Option<&Incoming>) -> Result<bool, Errno> {
         let id = self.id();
         let endpoint = self.mdt.osts.clone().ok_or(Errno::ENODEV)?;
         if !endpoint.mdts().contains(&mdt) {
@@ -202,10 +226,11 @@ impl Coordinator {
                     if self.mdt.is_stopped() {
                         std::future::pending::<()>().await; // the next run answers
                     }
-                    if incoming.session.is_ended() {
+                    if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
                         return Err(Errno::ESTALE);
                     }
-                    let is_mkdir = incoming.request.opcode() == Opcode::MdtCreate;
+                    let opcode = incoming.map(|incoming| incoming.request.opcode());
+                    let is_mkdir = opcode == Some(Opcode::MdtCreate);
                     if is_mkdir && self.mdt.env.now() >= started + PREPARE_WAIT {
                         return Err(Errno::ENODEV);
                     }
@@ -251,6 +276,12 @@ impl Coordinator {
 impl Drop for Coordinator {
     fn drop(&mut self) {
         self.free();
+    }
+}
+
+fn step_aside(incoming: Option<&Incoming>) {
+    if let Some(incoming) = incoming {
+        incoming.step_aside();
     }
 }
 

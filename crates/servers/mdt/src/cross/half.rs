@@ -73,7 +73,7 @@ impl Mdt {
 
 /// Serves [`wire::Opcode::MdtUpdateOf`].
 pub(crate) fn find<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {

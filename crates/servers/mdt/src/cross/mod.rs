@@ -10,6 +10,7 @@ mod crossed;
 mod deliver;
 mod facts;
 pub(crate) mod half;
+pub(crate) mod own;
 pub(crate) mod peer;
 mod reserve;
 mod roll;
@@ -19,7 +20,7 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Errno;
-use wire::updates::{OpId, Want};
+use wire::updates::{OpId, Place, Want};
 
 pub(crate) use self::coordinate::Coordinator;
 pub(crate) use self::crossed::Crossed;
@@ -35,6 +36,8 @@ pub(crate) struct Crossing {
     /// Its name, once it has asked another MDT.
     pub(crate) id: Option<OpId>,
     pub(crate) facts: Facts,
+    /// Names that are absent for ever in shards that names leave.
+    pub(crate) absent: BTreeSet<Place>,
     /// MDTs that have answered, and take their part.
     pub(crate) prepared: BTreeSet<u32>,
     /// MDTs that refused to take a new directory, or did not answer, with what they refused with.
@@ -48,6 +51,8 @@ pub(crate) struct Crossing {
 pub(crate) struct Needs {
     /// Keys by MDT; without any, the MDT takes a part all the same.
     pub(crate) wants: BTreeMap<u32, BTreeSet<Want>>,
+    /// Names that are to move first.
+    pub(crate) pulls: BTreeSet<Place>,
     /// Keys of this MDT that it depends on so far.
     pub(crate) claims: Vec<Claim>,
 }

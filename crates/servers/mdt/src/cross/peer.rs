@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
@@ -21,7 +22,7 @@ use crate::grants::{ATTRS, Grants};
 use crate::keys;
 use crate::limits::{HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
-use crate::record::{DirentRecord, INODE_HAS_ACL, Inode};
+use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
 use crate::target::Mdt;
 
@@ -48,7 +49,7 @@ enum Step {
 
 /// Serves [`wire::Opcode::MdtPrepare`].
 pub(crate) fn prepare<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
@@ -210,15 +211,15 @@ fn inode(view: &dyn View, fid: Fid) -> Decided<Fact> {
     let inode = Inode::decode(&record).ok_or(OpError::Broken("inode"))?;
     let stored = |name: &[u8]| view.get(Table::Xattrs, &keys::xattr(fid, name));
     let acl = if inode.has(INODE_HAS_ACL) { stored(ACL_ACCESS)? } else { None };
-    let stripes =
-        if inode.attr.flags & wire::attr::ATTR_STRIPED != 0 { stored(LMV)? } else { None };
+    let is_striped = inode.attr.flags & wire::attr::ATTR_STRIPED != 0 || inode.has(INODE_MOVES);
+    let stripes = if is_striped { stored(LMV)? } else { None };
     let (acl, stripes) = (acl.unwrap_or_default(), stripes.unwrap_or_default());
     Ok(Fact::Inode { record, acl, stripes })
 }
 
 /// Serves [`wire::Opcode::MdtUpdate`].
 pub(crate) fn update<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
@@ -236,7 +237,7 @@ pub(crate) fn update<'a>(
 
 /// Serves [`wire::Opcode::MdtUpdates`].
 pub(crate) fn list<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
@@ -268,7 +269,7 @@ fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>>
 
 /// Serves [`wire::Opcode::MdtUpdatesDone`].
 pub(crate) fn done<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {

@@ -50,7 +50,7 @@ pub struct Image {
     pub(super) with_layouts: BTreeSet<Fid>,
     /// Layouts of files.
     pub(super) layouts: BTreeMap<Fid, FileLayout>,
-    /// Shards of striped directories.
+    /// Of striped directories, and of shards whose names move.
     pub(super) stripes: BTreeMap<Fid, Stripes>,
     pub(super) records: Vec<Record>,
     /// Objects that are to be destroyed, by the numbers of their records.

@@ -274,7 +274,8 @@ fn a_shard_is_listed_by_its_directory_and_has_no_name() {
         stores.inode_with(at, (S_IFDIR, ATTR_SHARD, 0), (2, 0), fid(0, 1));
     };
     let striped = |stores: &mut Stores, shards: &[Fid]| {
-        let stripes = Stripes { hash: 4, version: 1, master: 0, shards: shards.to_vec() };
+        let stripes =
+            Stripes { hash: 4, version: 1, master: 0, shards: shards.to_vec(), leaving: None };
         stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
         stores.inode_with(fid(0, 1), (S_IFDIR, ATTR_STRIPED, 0), (2, 0), Fid::ROOT);
     };

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use layout::dir::Stripes;
 use types::Fid;
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
 use wire::updates::{OpId, Place, Record, Update};
@@ -40,8 +41,11 @@ fn listed(image: &Image) -> Vec<(Fid, Fid)> {
         let inode = image.inodes.get(master);
         inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0 && inode.attr.nlink > 0)
     });
-    let pairs = striped.map(|(master, stripes)| (master, &stripes.shards));
-    pairs.flat_map(|(master, shards)| shards.iter().map(|shard| (*master, *shard))).collect()
+    let shards = striped.flat_map(|(master, stripes)| {
+        let shards = stripes.places().filter(move |shard| shard != master);
+        shards.map(|shard| (*master, shard))
+    });
+    shards.collect()
 }
 
 /// Operations that are not done everywhere.
@@ -78,7 +82,12 @@ fn fids_of(update: &Update) -> Vec<Fid> {
     match update {
         Update::Enter { at, child, .. } | Update::Leave { at, child } => vec![at.dir, *child],
         Update::Repoint { at, old, child, .. } => vec![at.dir, *old, *child],
-        Update::Touch { dir, .. } => vec![*dir],
+        Update::Touch { dir, .. } | Update::Size { dir, .. } => vec![*dir],
+        Update::Stripe { fid, value } => {
+            let stripes = Stripes::decode(value);
+            stripes.iter().flat_map(Stripes::places).chain([*fid]).collect()
+        }
+        Update::Rehome { fid, from, to } => vec![*fid, from.dir, to.dir],
         Update::Make(made) => {
             let parent = Inode::decode(&made.inode).map(|inode| inode.parent);
             [Some(made.fid), parent, dir(&made.at)].into_iter().flatten().collect()
@@ -242,40 +251,45 @@ impl<'a> Check<'a> {
         fits.then_some(Mend::AsShard { shard, master })
     }
 
-    /// A name in a striped directory is in the shard that its hash leads to.
+    /// A name in a striped directory is in the shard that its hash leads to, or in the one that it
+    /// leaves, and never in both.
     fn places(&mut self) {
-        for image in self.images {
-            for entry in &image.entries {
-                let dir = entry.dir;
-                let Some(inode) = image.inodes.get(&dir) else { continue };
-                let master = match inode.attr.flags & ATTR_SHARD != 0 {
-                    true => inode.parent,
-                    false => dir,
-                };
-                let Some(to) = self.shard_for(master, &entry.record.name) else { continue };
-                if to == dir {
-                    continue;
-                }
-                let text = format!(
-                    "`{}` of {master} is in {dir}, and its hash leads to {to}",
-                    String::from_utf8_lossy(&entry.record.name)
-                );
+        let images: &'a [Image] = self.images;
+        let mut seen = BTreeMap::<(Fid, &[u8]), Fid>::new();
+        for (image, entry) in
+            images.iter().flat_map(|image| image.entries.iter().map(move |entry| (image, entry)))
+        {
+            let (dir, name) = (entry.dir, &entry.record.name[..]);
+            let Some(inode) = image.inodes.get(&dir) else { continue };
+            let master = match inode.attr.flags & ATTR_SHARD != 0 {
+                true => inode.parent,
+                false => dir,
+            };
+            let Some(stripes) = self.striping(master) else { continue };
+            let shown = String::from_utf8_lossy(name);
+            if let Some(other) = seen.insert((master, name), dir) {
+                let text = format!("`{shown}` of {master} is in {other} and in {dir}");
                 let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
-                let mend = Mend::MoveName { dir, cookie: entry.cookie, to };
-                self.bad.push(
-                    finding.named(dir, &entry.record.name).with([to, master]).mended_by(mend),
-                );
+                self.bad.push(finding.named(dir, name).with([other, master]));
             }
+            let to = stripes.home(name);
+            if to == dir || stripes.old_home(name) == Some(dir) {
+                continue;
+            }
+            let text = format!("`{shown}` of {master} is in {dir}, and its hash leads to {to}");
+            let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
+            let mend = Mend::MoveName { dir, cookie: entry.cookie, to };
+            self.bad.push(finding.named(dir, name).with([to, master]).mended_by(mend));
         }
     }
 
-    /// The shard of a name, if `master` is striped.
-    fn shard_for(&self, master: Fid, name: &[u8]) -> Option<Fid> {
-        let image = self.image_of(master)?;
+    /// The striping of `master`, if it is striped.
+    fn striping(&self, master: Fid) -> Option<&'a Stripes> {
+        let images: &'a [Image] = self.images;
+        let image = images.iter().find(|image| image.index == master.mdt_index())?;
         let inode = image.inodes.get(&master)?;
-        let stripes = image.stripes.get(&master)?;
         let is_striped = inode.attr.flags & ATTR_STRIPED != 0;
-        is_striped.then(|| stripes.shards[stripes.shard_of(name)])
+        image.stripes.get(&master).filter(|_| is_striped)
     }
 
     /// The MDTs of an operation are there.

@@ -35,7 +35,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let parent = op.tx.dir(Fid::from(body.parent))?;
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
-    if let Some(entry) = op.tx.entry(parent.fid(), name)? {
+    if let Some(entry) = op.entry(&parent, name)? {
         if !body.flags.contains(CreateFlags::OPEN) || body.open_flags & O_EXCL != 0 {
             return Err(Errno::EEXIST.into());
         }

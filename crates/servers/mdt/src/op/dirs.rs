@@ -19,12 +19,15 @@ use crate::cross::peer::LMV;
 use crate::keys;
 use crate::op::create::{inherit, make_inode};
 use crate::op::names::{At, Inherited};
-use crate::op::{Answer, AttrAnswer, Op};
+use crate::op::{Answer, AttrAnswer, Op, moves};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 
 /// Attribute under which a directory's default is stored.
 pub(crate) const DMV: &[u8] = b"trusted.dmv";
+
+/// `st_blocks` of a directory.
+pub(crate) const BLOCKS: u64 = 8;
 
 /// What the inodes of a directory and of its shards have in common.
 const SHARED: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, DMV];
@@ -60,7 +63,7 @@ pub(crate) fn make(
     if let Some(default) = &place.default {
         inherited.xattrs.push((DMV.to_vec(), default.encode()));
     }
-    let shards = shards(op, &place)?;
+    let shards = new_shards(op, &place.shards)?;
     inherited.mark(&mut inode);
     let as_shard = Inode {
         parent: inode.fid(),
@@ -74,7 +77,8 @@ pub(crate) fn make(
     if !shards.is_empty() {
         op.tx.needs_record = true;
         inode.attr.flags |= ATTR_STRIPED;
-        let stripes = Stripes { hash: place.hash, version: 1, master: place.mdt, shards };
+        let hash = place.hash;
+        let stripes = Stripes { hash, version: 1, master: place.mdt, shards, leaving: None };
         inherited.xattrs.push((LMV.to_vec(), stripes.encode()));
         inherited.mark(&mut inode);
     }
@@ -86,11 +90,11 @@ pub(crate) fn make(
     Ok(Answer::Attr(AttrAnswer::new(&inode, 0, Disposition::CREATED, layout)))
 }
 
-/// FIDs of the shards of a new directory.
-fn shards(op: &mut Op<'_, '_>, place: &Where) -> Decided<Vec<Fid>> {
+/// FIDs of new shards on these MDTs.
+pub(crate) fn new_shards(op: &mut Op<'_, '_>, mdts: &[u32]) -> Decided<Vec<Fid>> {
     let here = op.tx.mdt();
-    let mut shards = Vec::with_capacity(place.shards.len());
-    for (number, mdt) in (1..).zip(&place.shards) {
+    let mut shards = Vec::with_capacity(mdts.len());
+    for (number, mdt) in (1..).zip(mdts) {
         shards.push(match *mdt == here {
             true => op.state.draw_fid()?,
             false => op.tx.new_fid(*mdt, number)?,
@@ -99,7 +103,7 @@ fn shards(op: &mut Op<'_, '_>, place: &Where) -> Decided<Vec<Fid>> {
     Ok(shards)
 }
 
-fn make_at(
+pub(crate) fn make_at(
     op: &mut Op<'_, '_>,
     inode: &Inode,
     inherited: &Inherited,
@@ -262,7 +266,7 @@ fn by_space(op: &mut Op<'_, '_>, parent: &Inode, open: &Open, may_turn: bool) ->
 }
 
 /// MDTs of the shards, none for a plain directory.
-fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> {
+pub(crate) fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> {
     if !wanted.is_striped() {
         return Vec::new();
     }
@@ -292,21 +296,37 @@ pub(crate) fn default_of(op: &Op<'_, '_>, dir: &Inode) -> Decided<Option<Asked>>
     Asked::decode(&stored).map(Some).map_err(|_| OpError::Broken("default striping"))
 }
 
-/// The shards of a directory, none if it is not striped.
+/// The shards of a directory, none if it is not striped. While names move, those that they leave
+/// are among them.
 pub(crate) fn shards_of(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Vec<Fid>> {
     if dir.attr.flags & ATTR_STRIPED == 0 {
         return Ok(Vec::new());
     }
-    let stored = if op.tx.is_here(dir.fid()) {
+    let stripes = moves::stripes_of(op, dir)?;
+    let places = stripes.iter().flat_map(Stripes::places);
+    Ok(places.filter(|shard| *shard != dir.fid()).collect())
+}
+
+/// The striping of a directory as it is stored, empty if there is none.
+pub(crate) fn stored_stripes(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Vec<u8>> {
+    Ok(if op.tx.is_here(dir.fid()) {
         op.tx.view.get(Table::Xattrs, &keys::xattr(dir.fid(), LMV))?.unwrap_or_default()
     } else {
         match op.tx.fact(Key::Inode(dir.fid()), true)? {
             Fact::Inode { stripes, .. } => stripes,
             _ => Vec::new(),
         }
-    };
-    let stripes = Stripes::decode(&stored).map_err(|_| OpError::Broken("striping"))?;
-    Ok(stripes.shards)
+    })
+}
+
+/// What a directory has in common with its shards.
+pub(crate) fn shared_of(op: &Op<'_, '_>, dir: &Inode) -> Decided<Inherited> {
+    let mut xattrs = Vec::new();
+    for name in SHARED {
+        let value = stored(op, dir.fid(), name)?;
+        xattrs.extend((!value.is_empty()).then(|| (name.to_vec(), value)));
+    }
+    Ok(Inherited { xattrs, layout: op.tx.layout_record(dir)? })
 }
 
 /// Whether a directory and its shards have no names.

@@ -22,7 +22,7 @@ pub(crate) fn lookup(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let name = op.request.buf(1);
     let dir = op.tx.dir(Fid::from(body.parent))?;
     op.access(&dir, X)?;
-    let entry = op.tx.entry(dir.fid(), checked_name(&name)?)?.ok_or(Errno::ENOENT)?;
+    let entry = op.entry(&dir, checked_name(&name)?)?.ok_or(Errno::ENOENT)?;
     if !op.tx.is_here(entry.record.fid) {
         return Ok(Answer::elsewhere(entry.record.fid, entry.record.file_type));
     }

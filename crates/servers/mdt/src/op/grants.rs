@@ -2,6 +2,8 @@
 //! unasked, and, after a restart, the grants that it holds. Acknowledging or shedding a grant that
 //! the client does not hold is not an error, because it may have crossed the end of the grant.
 
+use std::rc::Rc;
+
 use env::LocalFuture;
 use service::Incoming;
 use types::Errno;
@@ -11,7 +13,7 @@ use wire::{MessageError, Opcode, Reply, grants};
 use crate::target::Mdt;
 
 pub(crate) fn serve<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(std::future::ready(execute(mdt, incoming)))

@@ -16,6 +16,7 @@ use wire::{Attr, Request, SizeState};
 use zerocopy::IntoBytes;
 
 use super::{Answer, AttrAnswer, Caller, caching};
+use crate::engine::OwnCaller;
 use crate::grants::{ATTRS, Gift, Grants};
 use crate::on_open;
 use crate::record::{INODE_HAS_ACL, Inode};
@@ -83,6 +84,9 @@ pub(crate) fn plan(
     let may_cache = caching::take_offer(answer);
     follow(scope, caller, answer, tx, &mut plan.effects);
     if caller.replay || caller.recovering {
+        return plan;
+    }
+    if matches!(answer, Answer::Page(page) if page.striping & super::readdir::MOVES != 0) {
         return plan;
     }
     let subject = Subject::of(scope, caller.request);
@@ -271,7 +275,8 @@ pub(crate) fn check(
     }
     let clock = caller.clock;
     // the reply tells of no shard, so the caller keeps nothing of them either
-    let spreads = tx.updates.iter().any(|update| matches!(update, Update::Own(_)));
+    let spreads =
+        tx.updates.iter().any(|update| matches!(update, Update::Own(_) | Update::Stripe { .. }));
     let blocks = |fid| match spreads {
         true => grants.blocks_all(fid, clock),
         false => grants.blocks(fid, caller.client, clock),
@@ -306,6 +311,29 @@ pub(crate) fn check(
         true => grants.begin_for_all(caller.change, wants, caller.heard, clock),
         false => grants.begin(caller.change, caller.session, wants, caller.heard, clock),
     })
+}
+
+/// The same for an operation of the MDT's own: no client keeps anything of what it changes.
+pub(crate) fn check_own(tx: &Tx<'_>, caller: &OwnCaller<'_>, grants: &mut Grants) -> Decided<bool> {
+    let clock = caller.clock;
+    let blocked = tx.touched().filter_map(|fid| grants.blocks_all(fid, clock)).max();
+    if let Some(end) = grants.inherited(clock).max(blocked) {
+        return Err(OpError::LeasedUntil(end));
+    }
+    let is_resized = |fid: &Fid| {
+        let is_it = |update: &Update| matches!(update, Update::Size { dir, .. } if dir == fid);
+        tx.updates.iter().any(is_it)
+    };
+    let wants = || {
+        let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
+        let want = |fid: Fid| {
+            let bits = if is_resized(&fid) { Bits::UPDATE } else { ATTRS | Bits::LOOKUP };
+            Want { fid, bits }
+        };
+        let unnamed = tx.unnamed.iter().map(|fid| Want { fid: *fid, bits: Bits::LOOKUP });
+        touched.into_iter().map(want).chain(unnamed).collect()
+    };
+    Ok(grants.begin_for_all(caller.change, wants, caller.heard, clock))
 }
 
 /// All files that a rename touched, for its client: the answer tells of one.

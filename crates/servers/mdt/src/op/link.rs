@@ -24,7 +24,7 @@ pub(crate) fn link(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let inode = op.tx.inode(Fid::from(body.fid))?;
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
-    if op.tx.entry(parent.fid(), name)?.is_some() {
+    if op.entry(&parent, name)?.is_some() {
         return Err(Errno::EEXIST.into());
     }
     if inode.attr.is_dir() {

@@ -1,6 +1,8 @@
 //! lock and unlock: flock, fcntl and file locks, in memory only. A request that has to wait gives
 //! its worker slot back. During recovery clients re-state the locks that they hold.
 
+use std::rc::Rc;
+
 use env::LocalFuture;
 use osd::Table;
 use service::Incoming;
@@ -13,7 +15,7 @@ use crate::locks::{Locked, Wanted};
 use crate::target::Mdt;
 
 pub(crate) fn serve<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(execute(mdt, incoming))

@@ -17,6 +17,7 @@ pub(crate) mod hurried;
 pub(crate) mod lease;
 mod link;
 mod lock;
+pub(crate) mod moves;
 pub(crate) mod names;
 mod open;
 mod place;
@@ -32,6 +33,7 @@ mod why;
 mod xattr;
 
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
@@ -47,7 +49,7 @@ use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
-use crate::cross::{Crossing, half, peer};
+use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
@@ -131,6 +133,8 @@ pub(crate) struct AttrAnswer {
 pub(crate) struct PageAnswer {
     pub(crate) entries: Vec<Listed>,
     pub(crate) at_end: bool,
+    /// Bits of [`ReaddirRep::at_end`] about the striping of the directory.
+    pub(crate) striping: u32,
     pub(crate) parent: Fid,
 }
 
@@ -244,7 +248,7 @@ impl PageAnswer {
         self.entries.iter().for_each(|listed| dirent::push(&mut page, &listed.entry));
         let head = ReaddirRep {
             count: self.entries.len() as u32,
-            at_end: u32::from(self.at_end),
+            at_end: u32::from(self.at_end) | self.striping,
             parent: self.parent.into(),
             lease_ms: extras.lease.to_ms(),
             name_lease_ms: extras.name_lease.to_ms(),
@@ -265,12 +269,16 @@ pub(crate) struct Row {
     pub(crate) leases: Scope,
 }
 
+/// An operation around the store.
+pub(crate) type Serving =
+    for<'a> fn(&'a Rc<Mdt>, &'a Incoming) -> LocalFuture<'a, Result<Reply, Errno>>;
+
 /// How an operation is executed.
 pub(crate) enum Run {
     /// In one transaction over the running image.
     Decide(fn(&mut Op<'_, '_>) -> Decided<Answer>),
     /// Around the store: it may wait.
-    Serve(for<'a> fn(&'a Mdt, &'a Incoming) -> LocalFuture<'a, Result<Reply, Errno>>),
+    Serve(Serving),
 }
 
 /// How an operation is counted.
@@ -328,6 +336,7 @@ operations! {
     MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain;
     MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain;
     MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain;
+    MdtMove => Serve(own::serve), MDT_OUT, Stat::None, Scope::Plain;
     MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
     MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;

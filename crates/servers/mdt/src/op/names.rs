@@ -9,7 +9,7 @@
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::attr::{ATTR_HAS_XATTR, ATTR_STRIPED};
+use wire::attr::{ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED};
 use wire::updates::{Made, Named, Place, Record, Update};
 
 use crate::keys;
@@ -17,8 +17,9 @@ use crate::op::{Op, dirs};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT};
 use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_LINKABLE,
-    INODE_ORPHAN, Inode,
+    INODE_MOVES, INODE_ORPHAN, Inode,
 };
+use crate::state::Effect;
 use crate::tx::Entry;
 
 /// A name in a directory.
@@ -42,10 +43,6 @@ impl Op<'_, '_> {
     /// A free name gets a file.
     pub(crate) fn enter(&mut self, at: At<'_>, child: &Inode) -> Decided<()> {
         let (fid, file_type) = (child.fid(), child.attr.file_type());
-        let is_master = |dir: &Inode| dir.attr.flags & ATTR_STRIPED != 0;
-        if self.tx.seen(at.dir).is_some_and(is_master) {
-            return Err(Errno::ESTALE.into()); // its shards hold the names
-        }
         if self.tx.is_here(at.dir) {
             self.tx.insert_entry(at.dir, at.name, (fid, file_type))?;
         }
@@ -76,9 +73,25 @@ impl Op<'_, '_> {
     pub(crate) fn touch(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
         if self.tx.is_here(dir) {
             self.tx.touch_dir(dir, name_bytes, subdirs)?;
+            self.watch(dir, name_bytes > 0);
         }
         self.tx.updates.push(Update::Touch { dir, name_bytes, subdirs });
         Ok(())
+    }
+
+    /// A directory that has many names may be split by itself, and a shard that has few merged. No
+    /// name has less than a byte.
+    fn watch(&mut self, dir: Fid, has_grown: bool) {
+        let split = self.state.split;
+        let Some(inode) = self.tx.seen(dir).filter(|_| split.is_on) else { return };
+        let (bytes, flags) = (inode.attr.size, inode.attr.flags);
+        let is_far = match has_grown {
+            true => bytes >= split.count && flags & ATTR_STRIPED == 0,
+            false => bytes < split.count && flags & ATTR_SHARD != 0,
+        };
+        if is_far && !inode.has(INODE_MOVES) {
+            self.tx.effects.push(Effect::Resized { dir, bytes, has_grown });
+        }
     }
 
     /// Names of a file changed; returns the file as it is then, as far as that is known here.
@@ -142,6 +155,11 @@ impl Op<'_, '_> {
                 self.tx.inode(named.fid).and_then(|inode| self.named(named, inode)).map(drop)
             }
             Update::Own(own) => self.own(own),
+            Update::Stripe { fid, value } => self.stripe(*fid, value),
+            Update::Rehome { fid, from, to } => self.rehome(*fid, from, to),
+            Update::Size { dir, name_bytes, subdirs } => {
+                self.tx.resize_dir(*dir, *name_bytes, *subdirs)
+            }
         };
         match done {
             Err(OpError::Refused(errno)) => {

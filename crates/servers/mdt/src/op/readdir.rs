@@ -3,6 +3,7 @@
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
+use wire::attr::ATTR_STRIPED;
 use wire::body::ReaddirReq;
 use wire::dirent::{self, Dirent};
 use wire::{Attr, Request};
@@ -10,13 +11,18 @@ use wire::{Attr, Request};
 use crate::limits::{READDIR_BYTES_MAX, READDIR_ENTRIES_MAX};
 use crate::op::{Answer, Listed, Op, PageAnswer, lease};
 use crate::perm::{R, X};
-use crate::record::{DirentRecord, Inode};
-use crate::tx::Entry;
+use crate::record::{DirentRecord, INODE_MOVES, Inode};
+use crate::tx::{Entry, Settled};
 
 /// Bit of the request: without attributes.
 const BARE: u32 = 1;
 /// Bit of the request: attributes and names with leases.
 const LEASES: u32 = 2;
+/// Bit of the reply: names move between shards of the directory. Nothing is granted then, because a
+/// name that is not listed may be in another shard.
+pub(crate) const MOVES: u32 = 2;
+/// Bit of the reply: the names of the directory are in its shards.
+const STRIPED: u32 = 4;
 
 /// A page behind a cookie.
 pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
@@ -32,6 +38,10 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         wanted => (wanted as usize).min(READDIR_ENTRIES_MAX),
     };
     let bytes_max = page_bytes(&body);
+    if dir.has(INODE_MOVES) {
+        // a name that has left another shard, whose page was read before, is to be seen here
+        op.tx.settled.push(Settled::Names(dir.fid()));
+    }
     let (found, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
     assert!(found.len() <= entries_max, "a page holds what was asked for");
     let mut entries = Vec::with_capacity(found.len());
@@ -40,7 +50,10 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         let inode = if is_told { op.tx.find(entry.record.fid)? } else { None };
         entries.push(listed(entry, inode.as_ref(), body.flags & LEASES != 0));
     }
-    Ok(Answer::Page(PageAnswer { entries, at_end, parent: dir.parent }))
+    let moves = if dir.has(INODE_MOVES) { MOVES } else { 0 };
+    let striped = if dir.attr.flags & ATTR_STRIPED != 0 { STRIPED } else { 0 };
+    let striping = moves | striped;
+    Ok(Answer::Page(PageAnswer { entries, at_end, striping, parent: dir.parent }))
 }
 
 /// An entry with the attributes of its inode, or the type alone.

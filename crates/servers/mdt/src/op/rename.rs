@@ -57,8 +57,8 @@ pub(crate) fn rename(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.decides_on(to.dir);
     op.access(&old_dir, X)?;
     op.access(&new_dir, X)?;
-    let source = op.tx.entry(from.dir, from.name)?.ok_or(Errno::ENOENT)?;
-    let target = op.tx.entry(to.dir, to.name)?;
+    let source = op.entry(&old_dir, from.name)?.ok_or(Errno::ENOENT)?;
+    let target = op.entry(&new_dir, to.name)?;
     let moved = op.tx.inode(source.record.fid)?;
     let replaced = match &target {
         Some(entry) => Some(op.tx.inode(entry.record.fid)?),

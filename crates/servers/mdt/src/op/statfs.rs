@@ -1,5 +1,7 @@
 //! statfs: room for records. Nothing is locked; the answer is of one moment.
 
+use std::rc::Rc;
+
 use env::LocalFuture;
 use osd::StoreError;
 use service::Incoming;
@@ -12,7 +14,7 @@ use crate::target::Mdt;
 const FULL_BELOW_BYTES: u64 = 1;
 
 pub(crate) fn serve<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(execute(mdt, incoming))

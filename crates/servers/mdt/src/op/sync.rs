@@ -2,6 +2,8 @@
 //! whole file system also waits, for a bounded time, until the room of removed files can be used
 //! again.
 
+use std::rc::Rc;
+
 use env::LocalFuture;
 use service::{Incoming, Target};
 use types::{Errno, Fid};
@@ -12,7 +14,7 @@ use crate::background::destroy::room_is_back;
 use crate::target::Mdt;
 
 pub(crate) fn serve<'a>(
-    mdt: &'a Mdt,
+    mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(execute(mdt, incoming))

@@ -21,7 +21,7 @@ pub(crate) fn unlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let parent = op.tx.dir(Fid::from(body.parent))?;
     op.decides_on(parent.fid());
     op.access(&parent, X)?;
-    let entry = op.tx.entry(parent.fid(), name)?.ok_or(Errno::ENOENT)?;
+    let entry = op.entry(&parent, name)?.ok_or(Errno::ENOENT)?;
     let inode = op.tx.inode(entry.record.fid)?;
     op.access(&parent, W | X)?;
     op.check_sticky(&parent, &inode)?;

@@ -17,7 +17,7 @@ use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX}
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
 use super::dirs::{self, DMV};
-use super::{components, swap, why};
+use super::{components, moves, swap, why};
 use crate::acl::Acl;
 use crate::cross::peer::LMV;
 use crate::keys;
@@ -36,8 +36,10 @@ const LOV_DEL: &[u8] = b"lustre.lov.del";
 const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// It is read only: which defaults and pools decide.
 const LOV_WHY: &[u8] = b"lustre.lov.why";
-/// Shards of a striped directory. It is read only.
+/// Shards of a directory. Setting it begins to move the names to other shards.
 const LUSTRE_LMV: &[u8] = b"lustre.lmv";
+/// It is read only: how many names of a directory have moved, and how many are left.
+const LMV_MOVES: &[u8] = b"lustre.lmv.moves";
 /// A directory's default for new subdirectories.
 const LUSTRE_DMV: &[u8] = b"lustre.dmv";
 const CREATE: u32 = 1;
@@ -85,6 +87,12 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let name = op.request.buf(1);
     let inode = op.tx.inode(Fid::from(body.fid))?;
+    if name == LMV_MOVES {
+        let progress = op.state.moves.of(inode.fid()).ok_or(Errno::ENODATA)?;
+        let (left, moved) = progress.elsewhere;
+        let left = progress.left.unwrap_or(0).saturating_add(left);
+        return Ok(Answer::data(format!("{} {left}", progress.moved.saturating_add(moved))));
+    }
     if name == LOV_WHY {
         return Ok(Answer::data(why::text(op, &inode)?));
     }
@@ -176,7 +184,7 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     op.decides_on(inode.fid());
     check_write(op, &inode, space)?;
     match space {
-        Space::Shards => return Err(Errno::EPERM.into()),
+        Space::Shards => return moves::restripe(op, inode, &value),
         Space::DirDefault => dirs::set_default(op, &mut inode, &value)?,
         Space::Layout => return set_layout(op, inode, &name, &value),
         Space::AclAccess | Space::AclDefault => set_acl(op, &mut inode, space, &name, &value)?,

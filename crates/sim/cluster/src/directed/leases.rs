@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, Glance, Lease, SetAttr};
+use client::{Client, Ctx, Glance, Lease, Listing, SetAttr};
 use env::Env;
 use env_sim::{Faults, NodeHandle, Rng};
 use oracle::test_ctx;
@@ -261,7 +261,7 @@ impl Caller {
 
     async fn list(&self) -> client::Result<()> {
         let (page, lease) =
-            self.client.readdir_leased(&test_ctx(), self.dir, 0, PAGE_BYTES).await?;
+            self.client.readdir_leased(&test_ctx(), &Listing::new(self.dir), 0, PAGE_BYTES).await?;
         for entry in page.entries.into_iter().filter(|entry| entry.leased) {
             self.told(&entry.attr, lease, 0);
             self.told_name(entry.name, entry.attr.fid(), lease);

@@ -124,6 +124,8 @@ pub(crate) struct Board {
     pub(super) is_hard: bool,
     fullness: Rc<Fullness>,
     pub(super) arena: Arena,
+    /// Names of a directory are on several MDTs: a listing is no image of one moment.
+    pub(super) are_spread: bool,
     pages: BTreeMap<usize, Vec<Entry<PagesCall>>>,
     blocks: BTreeMap<usize, Vec<Entry<BlockCall>>>,
     ends: Vec<Entry<EndCall>>,
@@ -150,6 +152,7 @@ impl Board {
             is_hard,
             fullness,
             arena: Arena::default(),
+            are_spread: false,
             pages: BTreeMap::new(),
             blocks: BTreeMap::new(),
             ends: Vec::new(),

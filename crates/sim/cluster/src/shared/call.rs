@@ -289,7 +289,8 @@ impl Caller {
         let begin = self.begins(format!("stat of directory {dir}"));
         let fid = self.board.borrow().arena.dirs[dir];
         let answer = self.client.getattr(&self.ctx, fid, None).await;
-        if let Some(attr) = self.answered("stat of a directory", answer) {
+        let is_one_image = !self.board.borrow().are_spread;
+        if let Some(attr) = self.answered("stat of a directory", answer).filter(|_| is_one_image) {
             let call = NamesCall::Taken { dir, found: attr.size };
             self.board.borrow_mut().names_read(self.who, begin, call);
         }
@@ -322,7 +323,10 @@ impl Caller {
                     self.fail(format!("'{name}' is listed"));
                 }
             }
-            self.board.borrow_mut().names_read(self.who, begin, NamesCall::List { dir, found });
+            let mut board = self.board.borrow_mut();
+            if !board.are_spread {
+                board.names_read(self.who, begin, NamesCall::List { dir, found });
+            }
         }
         self.ended();
     }

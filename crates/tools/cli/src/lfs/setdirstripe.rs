@@ -1,8 +1,9 @@
 //! `lfs mkdir`, which Lustre also calls `lfs setdirstripe`: makes directories on MDTs of the
 //! caller's choice, and says where new subdirectories of existing ones go. It prints nothing on
-//! success.
+//! success. `lfs setdirstripe` of a directory that exists moves its names to other MDTs.
 
 mod parts;
+mod restripe;
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +23,7 @@ const MODE_DEFAULT: u32 = 0o777;
 /// Arguments of `lfs mkdir` and `lfs setdirstripe`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without -c and -i a new directory is plain, and its MDT is chosen by free space and inodes.\nA default with a count makes every new directory below a change on that many MDTs. Use it only\nabove directories that will be huge.\n\nExamples:\n  lfs mkdir -i 2 work                  a directory on MDT0002\n  lfs mkdir -c 4 -i 0,1,2,3 big        names spread over four MDTs, the first one has its attributes\n  lfs mkdir -c -1 everywhere           names spread over all MDTs\n  lfs setdirstripe -D -c 1 -i -1 work  new directories in work go where room is\n  lfs setdirstripe -d work             back to the MDT of work"
+    after_help = "Without -c and -i a new directory is plain, and its MDT is chosen by free space and inodes.\nA default with a count makes every new directory below a change on that many MDTs. Use it only\nabove directories that will be huge.\n\nExamples:\n  lfs mkdir -i 2 work                  a directory on MDT0002\n  lfs mkdir -c 4 -i 0,1,2,3 big        names spread over four MDTs, the first one has its attributes\n  lfs mkdir -c -1 everywhere           names spread over all MDTs\n  lfs setdirstripe -D -c 1 -i -1 work  new directories in work go where room is\n  lfs setdirstripe -d work             back to the MDT of work\n  lfs setdirstripe -c 4 --wait work    the names of an existing directory move to four MDTs\n  lfs setdirstripe -c 1 work           they move back in the background"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -46,7 +47,11 @@ pub(super) struct Args {
         value_parser = parts::mode
     )]
     mode: Option<u32>,
-    /// Directories to make; with -D or -d, existing ones.
+    /// Wait until the names of an existing directory have moved.
+    #[arg(short = 'w', long, conflicts_with_all = ["default", "delete", "mode"])]
+    wait: bool,
+    /// Directories to make; with -D or -d, existing ones. The names of a directory that exists move
+    /// to other MDTs (setdirstripe).
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
@@ -60,6 +65,9 @@ pub(super) fn run(args: &Args, command: &str) -> Result<(), Failed> {
         let done = match (args.delete, args.default) {
             (true, _) => remove(path, command),
             (_, true) => set(path, &asked, command),
+            _ if restripe::is_meant(path, args, command) => {
+                restripe::run(path, &asked, args.wait, command)
+            }
             _ => make(path, args, &asked, command),
         };
         if let Err(failed) = done {

@@ -34,7 +34,7 @@ impl World {
         let mut world = World::sound();
         let stores = &mut world.stores;
         let shards = vec![fid(1, 7), fid(2, 7)];
-        let stripes = Stripes { hash: 2, version: 1, master: 0, shards };
+        let stripes = Stripes { hash: 2, version: 1, master: 0, shards, leaving: None };
         stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
         let flags = (S_IFDIR, ATTR_STRIPED, INODE_HAS_XATTR);
         stores.inode_with(fid(0, 1), flags, (2, 0), Fid::ROOT);

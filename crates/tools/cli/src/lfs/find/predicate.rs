@@ -265,8 +265,13 @@ mod tests {
     fn directories_are_told_apart_by_their_shards() {
         let bound = |text| Bound::plain(text).expect("a number");
         let on = |mdt: u64| types::Fid::new(0x2_0000_0400 + (mdt << 17), 5);
-        let striped =
-            Stripes { hash: 2 | 0x0200_0000, version: 0, master: 1, shards: vec![on(1), on(3)] };
+        let striped = Stripes {
+            hash: 2 | 0x0200_0000,
+            version: 0,
+            master: 1,
+            shards: vec![on(1), on(3)],
+            leaving: None,
+        };
         let holds = |test: &Test| test.by_stripes(Some(&striped));
         let yes = [Test::MdtCount(bound("2")), Test::MdtHash(vec![4, 2]), Test::Mdts(vec![3])];
         assert!(yes.iter().all(holds), "{yes:?}");

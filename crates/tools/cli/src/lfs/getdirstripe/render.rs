@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use layout::dir::{
-    Asked, BY_SPACE, HASH_FIXED, HASH_KIND, HASH_OVERSTRIPED, MAGIC_ASKED, MAGIC_STRIPES, Stripes,
-    UNLIMITED, hash_name,
+    Asked, BY_SPACE, HASH_FIXED, HASH_KIND, HASH_MOVING, HASH_OVERSTRIPED, HASH_SPLIT, MAGIC_ASKED,
+    MAGIC_STRIPES, Stripes, UNLIMITED, hash_name,
 };
 use types::Fid;
 
@@ -34,9 +34,10 @@ pub(super) struct Fields {
 }
 
 /// Flags of a hash, as commands print them.
-const FLAGS: [(u32, &str); 5] = [
+const FLAGS: [(u32, &str); 6] = [
     (HASH_OVERSTRIPED, "overstriped"),
-    (0x8000_0000, "migrating"),
+    (HASH_MOVING, "migrating"),
+    (HASH_SPLIT, "split"),
     (0x4000_0000, "bad_type"),
     (0x2000_0000, "lost_lmv"),
     (HASH_FIXED, "fixed"),
@@ -59,7 +60,9 @@ impl Shown {
     /// A directory; a plain one has no stripes.
     pub(super) fn of(path: String, fid: Fid, stripes: Option<Stripes>) -> Shown {
         let master = stripes.as_ref().map_or(fid.mdt_index(), |stripes| stripes.master);
-        let (hash, shards) = stripes.map_or((0, Vec::new()), |found| (found.hash, found.shards));
+        let moving = |found: &Stripes| if found.leaving.is_some() { HASH_MOVING } else { 0 };
+        let (hash, shards) =
+            stripes.map_or((0, Vec::new()), |found| (found.hash | moving(&found), found.shards));
         Shown {
             path,
             fid,
@@ -185,7 +188,7 @@ const ALL: Fields = Fields {
 
 #[cfg(test)]
 mod tests {
-    use layout::dir::{HASH_CRUSH2, HASH_FNV_1A_64};
+    use layout::dir::{HASH_CRUSH2, HASH_FNV_1A_64, Leaving};
 
     use super::*;
     use crate::testing::parse;
@@ -198,7 +201,8 @@ mod tests {
     fn striped() -> Shown {
         let shards = [(0x2_0000_0402, 3), (0x2_0002_0403, 2), (0x2_0004_0401, 2)];
         let shards = shards.map(|(seq, oid)| Fid::new(seq, oid)).to_vec();
-        let stripes = Stripes { hash: HASH_FNV_1A_64, version: 1, master: 0, shards };
+        let stripes =
+            Stripes { hash: HASH_FNV_1A_64, version: 1, master: 0, shards, leaving: None };
         Shown::of("/m/d".into(), Fid::new(0x2_0000_0402, 2), Some(stripes))
     }
 
@@ -214,6 +218,15 @@ mdtidx\t\t FID[seq:oid:ver]
         assert_eq!(shown("", &striped()), expected);
         assert_eq!(shown("-r", &striped()), format!("/m/d\n{expected}"));
         assert!(striped().is_on(2) && !striped().is_on(3));
+    }
+
+    #[test]
+    fn names_that_move_are_shown() {
+        let leaving = Some(Leaving { hash: HASH_CRUSH2, shards: vec![Fid::new(0x2_0000_0402, 2)] });
+        let (hash, shards) = (HASH_CRUSH2 | HASH_FIXED, vec![Fid::new(0x2_0000_0402, 3)]);
+        let stripes = Stripes { hash, version: 1, master: 0, shards, leaving };
+        let moving = Shown::of("d".into(), Fid::new(0x2_0000_0402, 2), Some(stripes));
+        assert_eq!(shown("-H", &moving), "crush2,migrating,fixed\n");
     }
 
     #[test]

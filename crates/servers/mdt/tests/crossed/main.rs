@@ -4,6 +4,9 @@
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
 
+mod moves;
+mod placed;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -27,9 +30,6 @@ use wire::body::{
 };
 use wire::updates::RECORD_MAGIC;
 use wire::{Attr, Opcode, Reply, encode_body};
-
-#[path = "crossed/placed.rs"]
-mod placed;
 
 const MDTS: u32 = 3;
 

@@ -1,0 +1,130 @@
+//! A pass over a directory whose names may move between shards meanwhile.
+//!
+//! ```text
+//!  places   [ d | s0 s1 s2 s3 ]    cookie = place 8 | hash 47 | number 8
+//!             ^ d is read until its end, then s0, ...
+//! ```
+//! Names move from earlier places to later ones only, because new shards come last. So a name that
+//! exists throughout is in a place that is still to be read, or was read before. The pass remembers
+//! where it has returned each name, and leaves out names that a later place has again. A position
+//! stays usable when shards come and go.
+
+use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hasher};
+
+use queues::FixedMap;
+use types::Fid;
+
+use super::striped::cookie;
+use crate::limits::LISTED_MAX;
+
+/// What one reader of a directory has seen. To be kept for as long as its handle.
+pub struct Listing {
+    dir: Fid,
+    pass: RefCell<Pass>,
+}
+
+#[derive(Default)]
+struct Pass {
+    places: Vec<Fid>,
+    /// Names may be in several places. Otherwise cookies are those of the directory.
+    is_spread: bool,
+    /// Positions of names, by their hashes.
+    seen: FixedMap<u64, u64>,
+}
+
+impl Listing {
+    /// Nothing is read yet.
+    #[must_use]
+    pub fn new(dir: Fid) -> Listing {
+        Listing { dir, pass: RefCell::default() }
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> Fid {
+        self.dir
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        !self.pass.borrow().places.is_empty()
+    }
+
+    /// A pass begins: names are in these places. `may_spread`: the file system has several MDTs.
+    pub(super) fn begin(&self, places: Vec<Fid>, may_spread: bool) {
+        let is_spread = may_spread || places != [self.dir];
+        *self.pass.borrow_mut() = Pass { places, is_spread, seen: FixedMap::default() };
+    }
+
+    pub(super) fn is_spread(&self) -> bool {
+        self.pass.borrow().is_spread
+    }
+
+    /// Whether all names are in the directory itself, as far as is known.
+    pub(super) fn is_plain(&self) -> bool {
+        self.pass.borrow().places == [self.dir]
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.pass.borrow().places.len()
+    }
+
+    pub(super) fn place(&self, number: usize) -> Option<Fid> {
+        self.pass.borrow().places.get(number).copied()
+    }
+
+    /// Names are in these places now. Those that are new are read last.
+    pub(super) fn extend(&self, places: impl Iterator<Item = Fid>) {
+        let mut pass = self.pass.borrow_mut();
+        for place in places {
+            if !pass.places.contains(&place) && pass.places.len() < cookie::PLACES_MAX {
+                pass.places.push(place);
+            }
+        }
+    }
+
+    /// Whether a name at this position is to be returned: no earlier place has had it.
+    pub(super) fn is_due(&self, name: &[u8], position: u64) -> bool {
+        let mut pass = self.pass.borrow_mut();
+        let hash = hash_of(name);
+        let place = |position| cookie::inside(position).0;
+        if pass.seen.get(&hash).is_some_and(|seen| place(*seen) < place(position)) {
+            planted::reached("client: a name was listed in two shards");
+            return false;
+        }
+        if pass.seen.len() < LISTED_MAX || pass.seen.contains_key(&hash) {
+            pass.seen.insert(hash, position);
+        }
+        true
+    }
+}
+
+fn hash_of(name: &[u8]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fid(number: u32) -> Fid {
+        Fid::new(0x2_0000_0400, number)
+    }
+
+    #[test]
+    fn a_name_that_moves_to_a_later_place_is_listed_once() {
+        let listing = Listing::new(fid(1));
+        listing.begin(vec![fid(1)], true);
+        let at = |place: usize, hash: u64| cookie::outside(place, hash << 16);
+        assert!(listing.is_due(b"a", at(0, 5)) && listing.is_due(b"b", at(0, 7)));
+        listing.extend([fid(1), fid(2), fid(3)].into_iter());
+        assert_eq!((listing.places(), listing.place(2)), (3, Some(fid(3))));
+        assert!(!listing.is_due(b"a", at(2, 9)), "it was in the first place");
+        assert!(listing.is_due(b"c", at(2, 10)));
+        assert!(listing.is_due(b"b", at(0, 7)), "a reader that goes back reads it again");
+        listing.begin(vec![fid(2), fid(3)], true);
+        assert!(listing.is_due(b"a", at(1, 9)), "another pass");
+    }
+}

@@ -1,0 +1,213 @@
+//! Moves the names of directories and shards of this MDT that are to leave them, while clients use
+//! them ([`crate::op::moves`]). The store knows which these are, so a restart goes on.
+//!
+//! One operation moves at most [`MOVE_NAMES_MAX`] names to one new shard. A pause as long as the
+//! operation follows, so at most half of the MDT's time goes into moves. The MDT of the directory
+//! finishes when no old shard on any MDT has a name.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use layout::dir::Stripes;
+use osd::{Table, View};
+use target::Decided;
+use types::{Errno, Fid};
+use wire::updates::Move;
+
+use crate::cross::own;
+use crate::cross::peer::LMV;
+use crate::keys;
+use crate::limits::{COUNT_SLICE, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_LOOK};
+use crate::op::moves;
+use crate::record::{DirentRecord, Inode};
+use crate::target::Mdt;
+
+/// What one look at a directory came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Names have moved, and there may be more.
+    Moved,
+    /// There is nothing to do here for now.
+    Idle,
+}
+
+/// Moves names for as long as the instance runs.
+pub(crate) async fn run(mdt: Rc<Mdt>) {
+    let wanted = mdt.engine.state.borrow().moves.wanted.clone();
+    while !mdt.is_stopped() {
+        while let Some((dir, has_grown)) = next_look(&mdt) {
+            if let Err(errno) = look(&mdt, dir, has_grown).await {
+                tracing::debug!(target: "mdt", %dir, %errno, "a directory is not split or merged");
+            }
+        }
+        let dirs = mdt.engine.state.borrow().moves.all();
+        if dirs.is_empty() {
+            wanted.notified().await;
+            continue;
+        }
+        let mut is_idle = true;
+        for (dir, _) in dirs {
+            if mdt.exports.is_recovering() || mdt.is_stopped() {
+                break;
+            }
+            match step(&mdt, dir).await {
+                Ok(Step::Moved) => is_idle = false,
+                Ok(Step::Idle) => {}
+                Err(errno) => {
+                    tracing::debug!(target: "mdt", %dir, %errno, "names of a directory move later");
+                }
+            }
+        }
+        if is_idle {
+            mdt.env.sleep(MOVES_LOOK).await;
+        }
+    }
+}
+
+fn next_look(mdt: &Mdt) -> Option<(Fid, bool)> {
+    mdt.engine.state.borrow_mut().moves.next_look()
+}
+
+/// Counts a directory or shard, and splits or merges its directory if that is due.
+async fn look(mdt: &Rc<Mdt>, dir: Fid, has_grown: bool) -> Result<(), Errno> {
+    let names = names_in(mdt, dir).await?;
+    let split = mdt.engine.state.borrow().split;
+    let begins = match has_grown {
+        _ if !split.is_on => false,
+        true => names >= split.count && mdt.run_own(|op| moves::split(op, dir)).await?,
+        false => mdt.run_own(|op| moves::merge(op, dir, names)).await?,
+    };
+    if begins {
+        planted::reached("mdt: a directory was split or merged by itself");
+        tracing::info!(target: "mdt", %dir, names, "names of the directory move, because there are many or few");
+    }
+    let bytes = mdt.persist(|| {
+        let record = mdt.engine.store.meta().running()?.get(Table::Inodes, &dir.to_key())?;
+        Ok(record.and_then(|record| Inode::decode(&record)).map_or(0, |inode| inode.attr.size))
+    });
+    let bytes = bytes.await?;
+    mdt.engine.state.borrow_mut().moves.looked(dir, names, bytes, split.count);
+    Ok(())
+}
+
+async fn step(mdt: &Rc<Mdt>, dir: Fid) -> Result<Step, Errno> {
+    let stripes = mdt.persist(|| stored(&*mdt.engine.store.meta().running()?, dir)).await?;
+    let Some(stripes) = stripes.filter(|stripes| stripes.leaving.is_some()) else {
+        return Ok(Step::Idle);
+    };
+    if stripes.is_left(dir) {
+        count(mdt, dir).await?;
+        let names = mdt.persist(|| first_names(&*mdt.engine.store.meta().running()?, dir)).await?;
+        if !names.is_empty() {
+            push(mdt, dir, &stripes, names).await?;
+            return Ok(Step::Moved);
+        }
+        let moves = &mut mdt.engine.state.borrow_mut().moves;
+        let moved = moves.of(dir).unwrap_or_default().moved;
+        moves.counted(dir, 0, moved);
+    }
+    let is_shard = stripes.is_left(dir) && !is_master(mdt, dir).await?;
+    if !is_shard
+        && is_empty_elsewhere(mdt, dir, &stripes).await?
+        && mdt.run_own(|op| moves::finish(op, dir)).await?
+    {
+        tracing::info!(target: "mdt", %dir, "all names of the directory have moved");
+        planted::reached("mdt: all names of a directory have moved to other shards");
+    }
+    Ok(Step::Idle)
+}
+
+/// Names by their new shards, one operation for each shard.
+async fn push(
+    mdt: &Rc<Mdt>,
+    dir: Fid,
+    stripes: &Stripes,
+    names: Vec<Vec<u8>>,
+) -> Result<(), Errno> {
+    let mut by_home = BTreeMap::<Fid, Vec<Vec<u8>>>::new();
+    for name in names {
+        by_home.entry(stripes.home(&name)).or_default().push(name);
+    }
+    let mut failed = Ok(());
+    for names in by_home.into_values() {
+        let began = mdt.env.now();
+        if let Err(errno) = mdt.push(dir, &names).await {
+            failed = Err(errno); // another shard may take its names
+        }
+        mdt.env.sleep((mdt.env.now() - began).max(MOVE_PAUSE)).await;
+    }
+    failed
+}
+
+/// Whether no old shard has a name, as far as their MDTs say.
+async fn is_empty_elsewhere(mdt: &Rc<Mdt>, dir: Fid, stripes: &Stripes) -> Result<bool, Errno> {
+    let here = mdt.engine.config.index;
+    let old = stripes.leaving.iter().flat_map(|leaving| &leaving.shards);
+    let (mut left, mut moved) = (0_u64, 0_u64);
+    for shard in old.filter(|shard| shard.mdt_index() != here) {
+        let endpoint = mdt.osts.clone().ok_or(Errno::ENODEV)?;
+        let body = Move { dir: *shard, name: Vec::new() };
+        let one = own::ask(&endpoint, &body).await.map_err(|error| error.errno())?;
+        left = left.saturating_add(one.left);
+        moved = moved.saturating_add(one.moved);
+    }
+    mdt.engine.state.borrow_mut().moves.heard(dir, left, moved);
+    Ok(left == 0 || mdt.engine.config.bugs.forget_old_shard())
+}
+
+async fn is_master(mdt: &Rc<Mdt>, dir: Fid) -> Result<bool, Errno> {
+    let look = || {
+        let view = mdt.engine.store.meta().running()?;
+        let record = view.get(Table::Inodes, &dir.to_key())?.unwrap_or_default();
+        let inode = Inode::decode(&record);
+        Ok(inode.is_some_and(|inode| inode.attr.flags & wire::attr::ATTR_STRIPED != 0))
+    };
+    mdt.persist(look).await
+}
+
+fn stored(view: &dyn View, dir: Fid) -> Decided<Option<Stripes>> {
+    let value = view.get(Table::Xattrs, &keys::xattr(dir, LMV))?;
+    Ok(value.and_then(|value| Stripes::decode(&value).ok()))
+}
+
+fn first_names(view: &dyn View, dir: Fid) -> Decided<Vec<Vec<u8>>> {
+    let (prefix, mut names) = (dir.to_key(), Vec::new());
+    view.scan_within((Table::Dirents, &prefix), &prefix, &mut |_, value| {
+        names.extend(DirentRecord::decode(value).map(|record| record.name));
+        names.len() < MOVE_NAMES_MAX
+    })?;
+    Ok(names)
+}
+
+/// Counts the names of a directory once.
+async fn count(mdt: &Rc<Mdt>, dir: Fid) -> Result<(), Errno> {
+    let progress = mdt.engine.state.borrow().moves.of(dir);
+    let Some(progress) = progress.filter(|progress| progress.left.is_none()) else { return Ok(()) };
+    let names = names_in(mdt, dir).await?;
+    mdt.engine.state.borrow_mut().moves.counted(dir, names, progress.moved);
+    Ok(())
+}
+
+/// Names in a directory or shard. In slices, so that requests of clients get in between.
+async fn names_in(mdt: &Rc<Mdt>, dir: Fid) -> Result<u64, Errno> {
+    let (mut names, mut from) = (0, Some(dir.to_key().to_vec()));
+    while let Some(start) = from {
+        let slice = || {
+            let view = mdt.engine.store.meta().running()?;
+            let (prefix, mut found, mut last) = (dir.to_key(), 0, None);
+            view.scan_within((Table::Dirents, &prefix), &start, &mut |key, _| {
+                found += 1;
+                last = (found == COUNT_SLICE).then(|| [key, &[0]].concat());
+                last.is_none()
+            })?;
+            Ok((found as u64, last))
+        };
+        let (found, next) = mdt.persist(slice).await?;
+        names += found;
+        from = next;
+        if from.is_some() {
+            mdt.env.sleep(MOVE_PAUSE).await;
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,179 @@
+//! Operations of the MDT's own, in no client's history: names that move to other shards.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::{Call, CallError};
+use env::LocalFuture;
+use service::Incoming;
+use target::Decided;
+use types::{Errno, Span, TargetId};
+use wire::updates::{self, Move, Moved, Place};
+use wire::{Opcode, Reply};
+
+use super::{Coordinator, Delivery};
+use crate::engine::{OwnAttempt, OwnCaller};
+use crate::limits::{HELD_DOUBLINGS, HELD_WAIT, PREPARE_PATIENCE};
+use crate::op::{Op, moves};
+use crate::recalls::Changing;
+use crate::target::Mdt;
+
+impl Mdt {
+    /// Decides and executes an operation of this MDT's own, everywhere.
+    ///
+    /// # Errors
+    /// What the decision refuses. EAGAIN: other operations stood in the way again and again.
+    pub(crate) async fn run_own<T>(
+        self: &Rc<Self>,
+        decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
+    ) -> Result<T, Errno> {
+        let changing = self.recalls.change();
+        let mut coordinator = Coordinator::new(self);
+        let done = self.decide_own(&decide, &changing, &mut coordinator).await;
+        drop(changing);
+        self.recalls.drive();
+        let (value, delivery) = done?;
+        if let Some(delivery) = delivery {
+            self.executed(&delivery).await;
+        }
+        Ok(value)
+    }
+
+    async fn decide_own<T>(
+        self: &Rc<Self>,
+        decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
+        changing: &Changing,
+        coordinator: &mut Coordinator,
+    ) -> Result<(T, Option<Rc<Delivery>>), Errno> {
+        let mut rounds = 0_u32;
+        loop {
+            if self.is_stopped() {
+                return Err(Errno::ESHUTDOWN);
+            }
+            if !coordinator.is_current() {
+                coordinator.begin_again();
+            }
+            let heard = |session| self.recalls.heard(session);
+            let attempt = || {
+                let caller = OwnCaller {
+                    now: self.env.wall(),
+                    clock: self.env.now(),
+                    change: changing.id,
+                    crossing: &coordinator.crossing,
+                    heard: &heard,
+                };
+                if !coordinator.is_current() {
+                    return Ok(OwnAttempt::Needs(super::Needs::default()));
+                }
+                self.engine.attempt_own(&caller, decide, &|| self.exports.next_own())
+            };
+            match self.persist(attempt).await? {
+                OwnAttempt::Done(value, None) => return Ok((value, None)),
+                OwnAttempt::Done(value, Some((record, transno))) => {
+                    coordinator.applied(&record);
+                    return Ok((value, Some(self.deliver(record, transno))));
+                }
+                OwnAttempt::Parked => {
+                    self.recalls.waits.set(self.recalls.waits.get() + 1);
+                    changing.ready().await;
+                }
+                OwnAttempt::Held => {
+                    coordinator.begin_again();
+                    let freed = self.guests.freed.notified();
+                    let _looks_again = self.env.timeout(HELD_WAIT, freed).await;
+                    rounds += 1;
+                    let most = 1_u64 << rounds.min(HELD_DOUBLINGS);
+                    self.env.sleep(Span::micros(self.env.random() % (100 * most))).await;
+                }
+                OwnAttempt::Needs(needs) => coordinator.acquire(needs, None).await?,
+            }
+        }
+    }
+
+    /// Has a name leave the shard that it is to leave, on whichever MDT; returns whether it was
+    /// there. If not, it is absent there for ever.
+    ///
+    /// # Errors
+    /// ENODEV: there is no such MDT. ESTALE: the caller is gone. What the other MDT refuses.
+    pub(crate) async fn move_away(
+        self: &Rc<Self>,
+        place: &Place,
+        incoming: Option<&Incoming>,
+    ) -> Result<bool, Errno> {
+        let of = place.dir.mdt_index();
+        if of == self.engine.config.index {
+            return Ok(Box::pin(self.push_name(place)).await?.was_there);
+        }
+        let endpoint = self.osts.clone().ok_or(Errno::ENODEV)?;
+        if !endpoint.mdts().contains(&of) {
+            return Err(Errno::ENODEV);
+        }
+        let body = Move { dir: place.dir, name: place.name.clone() };
+        loop {
+            match ask(&endpoint, &body).await {
+                Ok(moved) => return Ok(moved.was_there),
+                Err(CallError::TimedOut | CallError::Evicted) => {
+                    if self.is_stopped() {
+                        std::future::pending::<()>().await; // the next run answers
+                    }
+                    if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
+                        return Err(Errno::ESTALE);
+                    }
+                }
+                Err(error) => return Err(error.errno()),
+            }
+        }
+    }
+
+    async fn push_name(self: &Rc<Self>, place: &Place) -> Result<Moved, Errno> {
+        let names = [place.name.clone()];
+        let names = if place.name.is_empty() { &names[..0] } else { &names[..] };
+        let pushed = self.push(place.dir, names).await?;
+        let progress = self.engine.state.borrow().moves.of(place.dir).unwrap_or_default();
+        let left = progress.left.unwrap_or(u64::MAX);
+        Ok(Moved { was_there: pushed > 0, left, moved: progress.moved })
+    }
+
+    /// Moves names out of a shard of this MDT; returns how many were there.
+    pub(crate) async fn push(
+        self: &Rc<Self>,
+        from: types::Fid,
+        names: &[Vec<u8>],
+    ) -> Result<u64, Errno> {
+        if names.is_empty() {
+            return Ok(0);
+        }
+        let pushed = self.run_own(|op| moves::push(op, from, names)).await?;
+        self.engine.state.borrow_mut().moves.moved(from, pushed.names);
+        Ok(pushed.names)
+    }
+}
+
+/// Asks the MDT of a shard that names leave.
+pub(crate) async fn ask(
+    endpoint: &Rc<endpoint::Endpoint>,
+    body: &Move,
+) -> Result<Moved, CallError> {
+    let bufs = vec![Bytes::new(), updates::encode(body).into()];
+    let mut call = Call::new(Opcode::MdtMove, bufs);
+    call.patience = Some(PREPARE_PATIENCE);
+    let answer = endpoint.remote(TargetId::mdt(body.dir.mdt_index())).call(call).await?;
+    updates::decode(&answer.reply.buf(1)).ok_or(CallError::Errno(Errno::EPROTO))
+}
+
+/// Serves [`Opcode::MdtMove`].
+pub(crate) fn serve<'a>(
+    mdt: &'a Rc<Mdt>,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(async move {
+        let Move { dir, name } = super::peer::asked(incoming)?;
+        if dir.mdt_index() != mdt.engine.config.index {
+            return Err(Errno::EPROTO);
+        }
+        incoming.step_aside();
+        let moved = mdt.push_name(&Place { dir, name }).await?;
+        let body: Bytes = updates::encode(&moved).into();
+        Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
+    })
+}

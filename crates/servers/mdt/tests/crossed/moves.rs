@@ -1,0 +1,339 @@
+//! Names that move between the shards of a directory, while it is used and while MDTs die.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use endpoint::Call;
+use layout::dir::{self, Stripes};
+use mdt::Bugs;
+use mdt::fsck;
+use types::{Errno, Fid, Span, SplitMix64};
+use wire::attr::{ATTR_STRIPED, S_IFREG};
+use wire::body::{AttrRep, FidReq, ReaddirReq, SetxattrReq};
+use wire::{Opcode, dirent, encode_body};
+
+use super::{CRASHES, MDTS, World, bytes, link, make, mkdir, rename, shows, unlink};
+
+/// Attempts to reach a name whose shard changes.
+const TRIES: u32 = 400;
+
+fn restripe(dir: Fid, on: &[u32]) -> Call {
+    let (count, mdts) = (on.len() as u32, on.to_vec());
+    let asked = match on {
+        [] => dir::Asked::default(),
+        _ => dir::Asked { count, mdts, ..dir::Asked::default() },
+    };
+    let body = SetxattrReq { fid: dir.into(), ..SetxattrReq::default() };
+    let bufs = vec![encode_body(&body), bytes("lustre.lmv"), asked.encode().into()];
+    Call::new(Opcode::MdtSetxattr, bufs)
+}
+
+impl World {
+    /// Has the names of a directory move to shards on these MDTs.
+    fn restripe(&self, dir: Fid, on: &[u32]) -> Result<(), Errno> {
+        self.send(0, dir.mdt_index(), restripe(dir, on)).map(drop)
+    }
+
+    fn stripes(&self, dir: Fid) -> Option<Stripes> {
+        let body = FidReq { fid: dir.into(), ..FidReq::default() };
+        let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
+        match self.send(0, dir.mdt_index(), call) {
+            Ok(reply) => Some(Stripes::decode(&reply.buf(1)).expect("well formed")),
+            Err(errno) => {
+                assert_eq!(errno, Errno::ENODATA);
+                None
+            }
+        }
+    }
+
+    /// Where a name of a directory belongs.
+    fn home(&self, dir: Fid, name: &str) -> Fid {
+        self.stripes(dir).map_or(dir, |stripes| stripes.home(name.as_bytes()))
+    }
+
+    /// A request about a name, sent again where the shard is not its home any more.
+    fn at_home(&self, dir: Fid, name: &str, call: impl Fn(Fid) -> Call) -> Result<AttrRep, Errno> {
+        for _ in 0..TRIES {
+            let home = self.home(dir, name);
+            match self.send(0, home.mdt_index(), call(home)) {
+                Err(Errno::ESTALE) => self.sim.run_for(Span::millis(10)),
+                done => return done.map(|reply| reply.body()),
+            }
+        }
+        panic!("`{name}` has no home");
+    }
+
+    fn make_file(&self, dir: Fid, name: &str) -> Fid {
+        let made = self.at_home(dir, name, |home| make(home, name, S_IFREG | 0o644, &[]));
+        made.expect("made").attr.fid()
+    }
+
+    fn find(&self, dir: Fid, name: &str) -> Result<Fid, Errno> {
+        for _ in 0..TRIES {
+            match self.lookup(0, self.home(dir, name), name) {
+                Err(Errno::ESTALE) => self.sim.run_for(Span::millis(10)),
+                found => return found.map(|found| found.attr.fid()),
+            }
+        }
+        panic!("`{name}` has no home");
+    }
+
+    /// Names in one shard.
+    fn names(&self, place: Fid) -> BTreeMap<String, Fid> {
+        let body = ReaddirReq { fid: place.into(), entries_max: u32::MAX, ..ReaddirReq::default() };
+        let call = Call::new(Opcode::MdtReaddir, vec![encode_body(&body)]);
+        let reply = self.send(0, place.mdt_index(), call).expect("listed");
+        let entries = dirent::decode(&reply.buf(1)).expect("entries");
+        let pair = |entry: &wire::dirent::Dirent| {
+            (String::from_utf8_lossy(&entry.name).into_owned(), entry.attr.fid())
+        };
+        entries.iter().map(pair).collect()
+    }
+
+    /// Names in all places of a directory.
+    fn all_names(&self, dir: Fid) -> BTreeMap<String, Fid> {
+        let places = self.stripes(dir).map_or(vec![dir], |stripes| stripes.places().collect());
+        places.into_iter().flat_map(|place| self.names(place)).collect()
+    }
+
+    /// Waits until all names have moved.
+    fn moved(&self, dir: Fid) {
+        for _ in 0..600 {
+            if self.stripes(dir).is_none_or(|stripes| stripes.leaving.is_none()) {
+                return;
+            }
+            self.sim.run_for(Span::millis(100));
+        }
+        panic!("names move for ever");
+    }
+}
+
+fn files(world: &World, dir: Fid, count: u32) -> BTreeMap<String, Fid> {
+    files_from(world, dir, 0, count)
+}
+
+fn files_from(world: &World, dir: Fid, first: u32, end: u32) -> BTreeMap<String, Fid> {
+    let name = |number| format!("file.{number}");
+    (first..end).map(|number| (name(number), world.make_file(dir, &name(number)))).collect()
+}
+
+#[test]
+fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
+    let world = World::new(20);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let mut all = files(&world, dir, 150);
+    all.insert("sub".into(), world.mkdir(dir, "sub", &[]).expect("made").fid());
+    all.insert("away".into(), world.mkdir(dir, "away", &[2]).expect("made").fid());
+    let before = world.attr(dir).expect("there");
+    world.settle();
+    world.restripe(dir, &[0, 1, 2]).expect("begun");
+    assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EBUSY), "one after the other");
+    let stripes = world.stripes(dir).expect("striped");
+    assert_eq!(stripes.leaving.expect("names move").shards, [dir]);
+    assert_eq!(world.attr(dir).expect("there").flags & ATTR_STRIPED, ATTR_STRIPED);
+    world.moved(dir);
+    let stripes = world.stripes(dir).expect("striped");
+    assert!(world.names(dir).is_empty());
+    assert_eq!(world.all_names(dir), all);
+    let sizes = stripes.shards.iter().map(|shard| world.attr(*shard).expect("there"));
+    let (sizes, links): (Vec<u64>, Vec<u32>) = sizes.map(|attr| (attr.size, attr.nlink)).unzip();
+    assert_eq!(sizes.iter().sum::<u64>(), before.size, "sizes move with the names");
+    assert_eq!(links.iter().map(|links| links - 2).sum::<u32>(), 2);
+    assert_eq!(world.attr(dir).expect("there").mtime(), before.mtime(), "no user changed it");
+    world.check();
+    world.restripe(dir, &[2, 0]).expect("begun");
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    world.check();
+    world.restripe(dir, &[]).expect("begun");
+    world.moved(dir);
+    assert_eq!(world.stripes(dir), None);
+    let after = world.attr(dir).expect("there");
+    assert_eq!((after.size, after.nlink), (before.size, before.nlink));
+    assert_eq!((after.flags & ATTR_STRIPED, world.names(dir)), (0, all));
+    for shard in stripes.shards {
+        assert_eq!(world.attr(shard).err(), Some(Errno::ESTALE), "{shard}");
+    }
+    world.check();
+}
+
+#[test]
+fn names_are_used_while_they_move() {
+    let world = World::new(21);
+    let dir = world.mkdir(Fid::ROOT, "d", &[]).expect("made").fid();
+    let mut all = files(&world, dir, 120);
+    world.settle();
+    world.restripe(dir, &[0, 1, 2]).expect("begun");
+    let astray = world.send(0, 0, make(dir, "x", S_IFREG | 0o644, &[]));
+    assert_eq!(astray.err(), Some(Errno::ESTALE), "its shards hold the names");
+    let home = world.home(dir, "file.7");
+    let twice = world.send(0, home.mdt_index(), make(home, "file.7", S_IFREG | 0o644, &[]));
+    assert_eq!(twice.err(), Some(Errno::EEXIST), "it moves first");
+    assert_eq!(world.find(dir, "file.9"), Ok(all["file.9"]));
+    assert_eq!(world.find(dir, "nothing"), Err(Errno::ENOENT));
+    world.at_home(dir, "file.1", |home| unlink(home, "file.1", false)).expect("removed");
+    all.remove("file.1");
+    all.insert("new".into(), world.make_file(dir, "new"));
+    let to = world.home(dir, "renamed");
+    let renamed = |home| rename((home, "file.2"), (to, "renamed"));
+    world.at_home(dir, "file.2", renamed).expect("renamed");
+    let file = all.remove("file.2").expect("it was there");
+    all.insert("renamed".into(), file);
+    let over = world.home(dir, "file.4");
+    world.at_home(dir, "file.3", |home| rename((home, "file.3"), (over, "file.4"))).expect("moved");
+    let file = all.remove("file.3").expect("it was there");
+    all.insert("file.4".into(), file);
+    let linked = all["file.5"];
+    world.at_home(dir, "linked", |home| link(linked, home, "linked")).expect("linked");
+    all.insert("linked".into(), linked);
+    assert_eq!(world.unlink(Fid::ROOT, "d", true).err(), Some(Errno::ENOTEMPTY));
+    assert_eq!(world.all_names(dir), all);
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    assert_eq!(world.attr(linked).expect("there").nlink, 2);
+    world.check();
+}
+
+#[test]
+fn a_directory_goes_while_its_last_names_move() {
+    let world = World::new(22);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    files(&world, dir, 3);
+    world.settle();
+    world.restripe(dir, &[2, 0]).expect("begun");
+    for name in ["file.0", "file.1", "file.2"] {
+        world.at_home(dir, name, |home| unlink(home, name, false)).expect("removed");
+    }
+    world.unlink(Fid::ROOT, "d", true).expect("removed");
+    world.check();
+    for mdt in 0..MDTS {
+        let running = world.servers[mdt as usize].running.borrow();
+        let target = &running.as_ref().expect("it runs").0;
+        assert_eq!(target.names_to_move(), Vec::<Fid>::new(), "MDT {mdt}");
+    }
+}
+
+/// Shards that a directory has when its names do not move.
+fn shards(world: &World, dir: Fid) -> usize {
+    world.sim.run_for(Span::secs(1));
+    world.moved(dir);
+    world.stripes(dir).map_or(0, |stripes| stripes.shards.len())
+}
+
+#[test]
+fn a_directory_that_grows_is_split_by_itself_and_merged_when_it_shrinks() {
+    let world = World::new(25);
+    for server in &world.servers {
+        let split = mdt::Split { is_on: true, count: 40, delta: 2 };
+        server.running.borrow().as_ref().expect("it runs").0.set_split(split);
+    }
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let fixed = world.mkdir(Fid::ROOT, "fixed", &[0, 1]).expect("made").fid();
+    files(&world, dir, 39);
+    assert_eq!(shards(&world, dir), 0);
+    let all = files_from(&world, dir, 39, 70);
+    assert_eq!(shards(&world, dir), 2);
+    let more = files_from(&world, dir, 70, 200);
+    assert_eq!(shards(&world, dir), 3, "there are no more MDTs");
+    let shown: BTreeMap<String, Fid> = all.into_iter().chain(more).collect();
+    let found = world.all_names(dir);
+    assert!(found.len() == 200 && shown.iter().all(|(name, fid)| found[name] == *fid));
+    world.check();
+    for number in 0..195 {
+        let name = format!("file.{number}");
+        world.at_home(dir, &name, |home| unlink(home, &name, false)).expect("removed");
+    }
+    assert_eq!(shards(&world, dir), 0, "it is plain again");
+    assert_eq!(world.names(dir).len(), 5);
+    let stripes = world.stripes(fixed).expect("striped");
+    files(&world, fixed, 200);
+    assert_eq!(world.stripes(fixed), Some(stripes), "a user has striped it");
+    world.check();
+}
+
+/// MDTs die at drawn moments while names move and a client uses them; returns what does not fit.
+fn crash_amid_moves(seed: u64, bugs: Bugs) -> Vec<String> {
+    let world = World::with_bugs(seed, bugs);
+    let mut chance = SplitMix64::new(seed);
+    let striped = chance.below(2) == 0;
+    let dir = match striped {
+        true => world.mkdir(Fid::ROOT, "d", &[0, 1]).expect("made").fid(),
+        false => world.mkdir(Fid::ROOT, "d", &[(seed % 3) as u32]).expect("made").fid(),
+    };
+    let mut all = files(&world, dir, 30);
+    let sub = world.at_home(dir, "sub", |home| mkdir(home, "sub", &[2])).expect("made");
+    all.insert("sub".into(), sub.attr.fid());
+    if !seed.is_multiple_of(5) {
+        world.settle();
+    }
+    let on: &[u32] = if striped && chance.below(2) == 0 { &[] } else { &[2, 0, 1] };
+    let other: BTreeSet<String> = (0..4).map(|number| format!("other.{number}")).collect();
+    world.begin(0, dir.mdt_index(), restripe(dir, on));
+    world.sim.run_for(Span::micros(chance.below(60_000)));
+    let begun = world.stripes(dir);
+    for name in &other {
+        let home = begun.as_ref().map_or(dir, |stripes| stripes.home(name.as_bytes()));
+        world.begin(1, home.mdt_index(), make(home, name, S_IFREG | 0o644, &[]));
+    }
+    world.sim.run_for(Span::micros(chance.below(20_000)));
+    for _ in 0..=chance.below(2) {
+        let victim = chance.below(u64::from(MDTS)) as u32;
+        world.kill(victim);
+        if chance.below(4) == 0 {
+            world.clients[1].0.kill_as(false);
+        }
+        world.sim.run_for(Span::millis(chance.below(500)));
+        world.boot(victim);
+        world.sim.run_for(Span::millis(chance.below(4_000)));
+    }
+    world.sim.run_for(Span::secs(60));
+    world.moved(dir);
+    let mut bad: Vec<String> = Vec::new();
+    let mut left = world.all_names(dir);
+    left.retain(|name, _| !other.contains(name));
+    if left != all {
+        bad.push(format!("names of {dir} are other ones: {left:?}"));
+    }
+    world.sim.run_for(Span::secs(20));
+    let images = world.images();
+    bad.extend([fsck::all(&images), fsck::left(&images)].concat());
+    bad
+}
+
+#[test]
+fn a_crash_at_any_moment_loses_no_name_that_moves() {
+    for seed in 0..CRASHES / 2 {
+        assert_eq!(crash_amid_moves(seed, Bugs::default()), Vec::<String>::new(), "{seed}");
+    }
+}
+
+/// A request that the old shard should refuse makes a name there, and the new shard has it, too.
+fn made_in_both(bugs: Bugs) -> Vec<String> {
+    let world = World::with_bugs(23, bugs);
+    let dir = world.mkdir(Fid::ROOT, "d", &[]).expect("made").fid();
+    files(&world, dir, 200);
+    world.settle();
+    world.restripe(dir, &[1, 2]).expect("begun");
+    world.make_file(dir, "x");
+    let _refused = world.send(0, 0, make(dir, "x", S_IFREG | 0o644, &[]));
+    world.sim.run_for(Span::secs(30));
+    fsck::all(&world.images())
+}
+
+#[test]
+fn broken_rules_of_moves_show() {
+    assert_eq!(made_in_both(Bugs::default()), Vec::<String>::new());
+    let bugs = Bugs::plant("mdt.take_names_astray");
+    assert!(shows(|| made_in_both(bugs)));
+    let bugs = Bugs::plant("mdt.forget_old_shard");
+    assert!((0..CRASHES).any(|seed| shows(|| crash_amid_moves(seed, bugs))));
+}
+
+#[test]
+fn clients_ask_for_no_moves() {
+    let world = World::new(24);
+    let dir = Fid::ROOT;
+    let body = wire::updates::encode(&wire::updates::Move { dir, name: b"a".to_vec() });
+    let asked = Call::new(Opcode::MdtMove, vec![Bytes::new(), body.into()]);
+    assert_eq!(world.send(0, 0, asked).err(), Some(Errno::EPERM));
+}

@@ -1,0 +1,180 @@
+//! Names of a directory that move to other MDTs and back, while programs on two mounts use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mounted::{Scratch, Up, nacre_bin};
+
+/// Files that are there from the beginning to the end.
+const FILES: u32 = 5_000;
+
+fn nacre(dir: &Path, line: &str) -> Output {
+    let words = line.split_whitespace();
+    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
+}
+
+fn good(dir: &Path, line: &str) -> String {
+    let done = nacre(dir, line);
+    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8(done.stdout).expect("text")
+}
+
+fn up(name: &str) -> Up {
+    Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "--mdts", "4"])
+}
+
+fn fill(dir: &Path, files: u32) -> BTreeMap<String, u64> {
+    fs::create_dir(dir).expect("made");
+    let make = |number: u32| {
+        let (name, path) = (format!("kept.{number}"), dir.join(format!("kept.{number}")));
+        fs::write(&path, number.to_string()).expect("written");
+        (name, fs::metadata(&path).expect("there").ino())
+    };
+    (0..files).map(make).collect()
+}
+
+/// Names of a directory that are to stay; none is listed twice.
+fn kept(dir: &Path) -> BTreeSet<String> {
+    let (mut all, mut kept) = (BTreeSet::new(), BTreeSet::new());
+    for entry in fs::read_dir(dir).expect("opens") {
+        let name = entry.expect("reads").file_name().into_string().expect("text");
+        assert!(all.insert(name.clone()), "{name} is listed twice");
+        if name.starts_with("kept.") {
+            kept.insert(name);
+        }
+    }
+    kept
+}
+
+/// A thread that makes, reads and removes files; returns its files and its longest call.
+struct Writer {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<(BTreeSet<String>, Duration)>,
+}
+
+impl Writer {
+    fn start(dir: PathBuf, name: &'static str) -> Writer {
+        let stop = Arc::new(AtomicBool::new(false));
+        let own = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut left, mut longest) = (BTreeSet::new(), Duration::ZERO);
+            for number in 0_u32.. {
+                if own.load(Ordering::Relaxed) {
+                    break;
+                }
+                let began = Instant::now();
+                let (one, path) =
+                    (format!("{name}.{number}"), dir.join(format!("{name}.{number}")));
+                fs::write(&path, name).expect("written");
+                left.insert(one);
+                if number % 3 == 0 && number >= 9 {
+                    let old = format!("{name}.{}", number - 9);
+                    fs::remove_file(dir.join(&old)).expect("removed");
+                    left.remove(&old);
+                }
+                if number % 3 == 1 {
+                    let (old, new) = (format!("{name}.{number}"), format!("{name}.moved.{number}"));
+                    fs::rename(dir.join(&old), dir.join(&new)).expect("renamed");
+                    left.remove(&old);
+                    left.insert(new);
+                }
+                longest = longest.max(began.elapsed());
+            }
+            (left, longest)
+        });
+        Writer { stop, thread }
+    }
+
+    fn end(self) -> (BTreeSet<String>, Duration) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("the writer has no errors")
+    }
+}
+
+fn is_moving(dir: &Path) -> bool {
+    good(dir, "lfs getdirstripe -H .").contains("migrating")
+}
+
+/// Lists until all names have moved; each listing has each name that stays.
+fn list_until_moved(dir: &Path, names: &BTreeSet<String>, mut each: impl FnMut(u32)) -> u32 {
+    let began = Instant::now();
+    for round in 0.. {
+        assert_eq!(&kept(dir), names, "listing {round}");
+        if !is_moving(dir) {
+            return round;
+        }
+        each(round);
+        assert!(began.elapsed() < Duration::from_secs(200), "names move for ever");
+    }
+    unreachable!("a listing ends it")
+}
+
+#[test]
+fn a_directory_is_split_and_merged_under_load_and_an_mdt_dies_meanwhile() {
+    let mut up = up("moves-load");
+    let other = up.second_mount(201);
+    let dir = up.at("d");
+    let files = fill(&dir, FILES);
+    let names: BTreeSet<String> = files.keys().cloned().collect();
+    let writers = [Writer::start(dir.clone(), "one"), Writer::start(other.join("d"), "two")];
+    let said = good(up.mount(), "lfs setdirstripe -c 4 d");
+    assert!(said.starts_with("d: names move to 4 MDTs in the background, inodes stay"), "{said}");
+    let again = nacre(up.mount(), "lfs setdirstripe -c 2 d");
+    assert_eq!(again.status.code(), Some(libc::EBUSY), "{again:?}");
+    let rounds = list_until_moved(&dir, &names, |round| {
+        if round == 0 {
+            up.kill_server("MDT0002");
+        }
+    });
+    assert!(rounds > 0, "the listings ran meanwhile");
+    assert_eq!(good(&dir, "lfs getdirstripe -c ."), "4\n");
+    assert_eq!(good(&dir, "lfs getdirstripe -H ."), "crush2,fixed\n");
+    assert_eq!(kept(&other.join("d")), names);
+    good(up.mount(), "lfs setdirstripe -c 1 --wait d");
+    assert_eq!(good(&dir, "lfs getdirstripe -c ."), "0\n");
+    let mut all: BTreeSet<String> = names.clone();
+    for (left, longest) in writers.map(Writer::end) {
+        println!("longest round of calls of a writer: {longest:?}");
+        all.extend(left);
+    }
+    for at in [&dir, &other.join("d")] {
+        let found: BTreeSet<String> = fs::read_dir(at)
+            .expect("opens")
+            .map(|entry| entry.expect("reads").file_name().into_string().expect("text"))
+            .collect();
+        assert_eq!(found, all);
+    }
+    for (name, ino) in &files {
+        let found = fs::metadata(other.join("d").join(name)).expect("there");
+        assert_eq!(found.ino(), *ino, "{name}: inodes stay");
+    }
+    fs::remove_dir_all(&dir).expect("removed");
+    up.stop();
+}
+
+#[test]
+fn a_directory_that_grows_is_split_by_itself() {
+    let mut up = up("moves-split");
+    up.set("mdt.*.enable_dir_auto_split", "1");
+    up.set("mdt.*.dir_split_count", "500");
+    let dir = up.at("d");
+    let files = fill(&dir, 1_000);
+    mounted::until("it has shards", || good(&dir, "lfs getdirstripe -c .") == "4\n");
+    mounted::until("its names have moved", || !is_moving(&dir));
+    assert_eq!(kept(&dir), files.keys().cloned().collect::<BTreeSet<String>>());
+    assert_eq!(good(&dir, "lfs getdirstripe -H ."), "crush2,split\n");
+    assert!(up.param("mdt.*.dir_moves").contains("directory moved left"));
+    for name in files.keys().skip(10) {
+        fs::remove_file(dir.join(name)).expect("removed");
+    }
+    mounted::until("it is plain again", || good(&dir, "lfs getdirstripe -c .") == "0\n");
+    assert_eq!(kept(&dir).len(), 10);
+    up.stop();
+}
