@@ -150,9 +150,9 @@ impl Client {
             if striping != 0 && page.at_end {
                 self.0.refresh(ctx, dir).await?;
                 let stripes = self.0.stripes(ctx, dir).await?;
-                listing.extend(stripes.iter().flat_map(|stripes| stripes.places()).chain(
-                    stripes.is_none().then_some(dir), // it is plain again
-                ));
+                let plain = || vec![dir];
+                let places = stripes.map_or_else(plain, |stripes| stripes.places().collect());
+                listing.extend(number, &places);
             }
             if cookie == 0 && parent.is_zero() && !page.parent.is_zero() {
                 self.show_parent(ctx, 0, &mut page).await?;

@@ -73,12 +73,20 @@ impl Listing {
         self.pass.borrow().places.get(number).copied()
     }
 
-    /// Names are in these places now. Those that are new are read last.
-    pub(super) fn extend(&self, places: impl Iterator<Item = Fid>) {
+    /// Names are in these places now, when the place of this number is read. Those that are new are
+    /// read last. So is the directory itself if names come back to it and others were read since:
+    /// it is the one place that returns.
+    pub(super) fn extend(&self, number: usize, places: &[Fid]) {
         let mut pass = self.pass.borrow_mut();
+        let comes_back = places.last() == Some(&self.dir);
         for place in places {
-            if !pass.places.contains(&place) && pass.places.len() < cookie::PLACES_MAX {
-                pass.places.push(place);
+            let last = pass.places.iter().rposition(|known| known == place);
+            let is_new = match last {
+                Some(last) => comes_back && *place == self.dir && last < number,
+                None => true,
+            };
+            if is_new && pass.places.len() < cookie::PLACES_MAX {
+                pass.places.push(*place);
             }
         }
     }
@@ -119,12 +127,25 @@ mod tests {
         listing.begin(vec![fid(1)], true);
         let at = |place: usize, hash: u64| cookie::outside(place, hash << 16);
         assert!(listing.is_due(b"a", at(0, 5)) && listing.is_due(b"b", at(0, 7)));
-        listing.extend([fid(1), fid(2), fid(3)].into_iter());
+        listing.extend(0, &[fid(1), fid(2), fid(3)]);
         assert_eq!((listing.places(), listing.place(2)), (3, Some(fid(3))));
         assert!(!listing.is_due(b"a", at(2, 9)), "it was in the first place");
         assert!(listing.is_due(b"c", at(2, 10)));
         assert!(listing.is_due(b"b", at(0, 7)), "a reader that goes back reads it again");
         listing.begin(vec![fid(2), fid(3)], true);
         assert!(listing.is_due(b"a", at(1, 9)), "another pass");
+    }
+
+    #[test]
+    fn a_directory_to_which_names_come_back_is_read_again() {
+        let listing = Listing::new(fid(1));
+        listing.begin(vec![fid(1), fid(2)], true);
+        listing.extend(1, &[fid(2), fid(1)]);
+        assert_eq!((listing.places(), listing.place(2)), (3, Some(fid(1))));
+        listing.extend(1, &[fid(1)]);
+        listing.extend(2, &[fid(1)]);
+        assert_eq!(listing.places(), 3, "it is to be read, or is being read");
+        listing.extend(2, &[fid(1), fid(5)]);
+        assert_eq!(listing.place(3), Some(fid(5)), "names leave it: it was just read");
     }
 }

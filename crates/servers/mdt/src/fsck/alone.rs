@@ -253,13 +253,16 @@ impl Check<'_> {
         }
     }
 
-    /// Striped directories list their shards.
+    /// Striped directories list their shards. So does each shard whose names move.
     fn stripings(&mut self) {
         let says = |inode: &Inode| inode.attr.flags & ATTR_STRIPED != 0;
         let striped = self.image.inodes.iter().filter(|(_, inode)| says(inode));
         let said: BTreeSet<Fid> = striped.map(|(fid, _)| *fid).collect();
-        let is_there = |fid: &&Fid| self.image.inodes.contains_key(fid);
-        let listed: BTreeSet<Fid> = self.image.stripes.keys().filter(is_there).copied().collect();
+        let is_master = |fid: &&Fid| {
+            let inode = self.image.inodes.get(fid);
+            inode.is_some_and(|inode| inode.attr.flags & ATTR_SHARD == 0)
+        };
+        let listed: BTreeSet<Fid> = self.image.stripes.keys().filter(is_master).copied().collect();
         for fid in said.symmetric_difference(&listed) {
             let has = listed.contains(fid);
             let text = match has {

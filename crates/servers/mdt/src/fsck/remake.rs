@@ -59,9 +59,10 @@ impl Plan<'_> {
     /// The striped directory that lists a shard.
     fn master_of(&self, shard: Fid) -> Option<&Inode> {
         let all = self.system.images.iter().flat_map(|image| &image.stripes);
-        let mut listing = all.filter(|(_, stripes)| stripes.shards.contains(&shard));
-        let inodes = listing.find_map(|(master, _)| self.system.inode(*master));
-        inodes.filter(|inode| inode.attr.nlink > 0)
+        let listing = all.filter(|(_, stripes)| stripes.places().any(|place| place == shard));
+        let mut inodes = listing.filter_map(|(master, _)| self.system.inode(*master));
+        let is_master = |inode: &&Inode| inode.attr.flags & ATTR_SHARD == 0 && inode.attr.nlink > 0;
+        inodes.find(is_master)
     }
 
     fn shard_of(&self, master: &Inode, fid: Fid) -> Inode {
