@@ -97,6 +97,7 @@ fn objects(up: &Up, ost: &str) -> Vec<PathBuf> {
 fn damage_of_two_mdts_is_found_and_repaired() {
     let mut up = Up::with(Scratch::new("fsck"), None, &["--mdts", "2"]);
     let mount = up.mount().to_path_buf();
+    quiet(&up, &["lfs", "setdirstripe", "-d"], "."); // the test says where directories are
     fs::create_dir_all(up.at("dir/sub")).expect("mkdir");
     quiet(&up, &["lfs", "mkdir", "-i", "1"], "far");
     quiet(&up, &["lfs", "mkdir", "-c", "2"], "wide");
