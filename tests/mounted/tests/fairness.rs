@@ -150,6 +150,7 @@ fn crrn_gives_every_client_its_share() {
     let unequal: Vec<usize> = (0..CLIENTS).map(|client| 5 + client).collect();
     let mut lone = vec![11; CLIENTS];
     lone[0] = 1;
+    field.set("llite.*.page_cache", "0"); // otherwise each file is read from its OST once
     field.set("ost.OSS.ost_io.nrs_policies", "fifo");
     let fill = field.window(false, &[15; CLIENTS]); // every file is there for the reads
     print("all alike, fifo, write", &fill, variation(&fill.mib));
