@@ -7,6 +7,7 @@
 use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::Request;
+use wire::attr::ATTR_SHARD;
 use wire::body::RenameReq;
 use wire::updates::{Key, Named, Place};
 
@@ -146,7 +147,7 @@ fn check_permission(
     if let Some(replaced) = replaced {
         op.check_sticky(new_dir, replaced)?;
     }
-    if old_dir.fid() != new_dir.fid() {
+    if shown(old_dir) != shown(new_dir) {
         // ".." of a directory that moves is written.
         if moved.attr.is_dir() {
             op.access(moved, W)?;
@@ -158,6 +159,11 @@ fn check_permission(
         }
     }
     Ok(())
+}
+
+/// The directory that callers see: shards of one are no directories of their own.
+fn shown(dir: &Inode) -> Fid {
+    if dir.attr.flags & ATTR_SHARD == 0 { dir.fid() } else { dir.parent }
 }
 
 fn place(at: &At<'_>) -> Place {
