@@ -8,7 +8,7 @@ mod moves;
 mod placed;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
 use env::{CptTable, Env};
 use env_sim::{Cut, NodeHandle, Sim, SimConfig};
-use layout::dir::{self, Stripes};
+use layout::dir;
 use mdt::fsck::{self, Image};
 use mdt::{Bugs, GrantMode, Mdt, MdtConfig};
 use osd::MetaStore;
@@ -389,10 +389,7 @@ fn a_path_goes_on_at_the_mdt_of_a_directory_above() {
     let file = world.create(sub, "f");
     assert_eq!(paths(file), format!("/{}/d/sub/f\0", Fid::ROOT));
     let big = world.mkdir(Fid::ROOT, "big", &[0, 1]).expect("made").fid();
-    let body = FidReq { fid: big.into(), ..FidReq::default() };
-    let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
-    let stripes = Stripes::decode(&world.send(0, 0, call).expect("a striping").buf(1));
-    let shards = stripes.expect("well formed").shards;
+    let shards = world.stripes(big).expect("a striping").shards;
     let files = [world.create(shards[0], "x"), world.create(shards[1], "y")];
     assert_eq!(files.map(paths), ["big/x\0".to_owned(), format!("/{big}/y\0")]);
 }
@@ -418,10 +415,7 @@ fn a_striped_directory_has_shards_that_follow_it() {
     let world = World::new(5);
     let dir = world.mkdir(Fid::ROOT, "d", &[1, 0, 2]).expect("made");
     assert_eq!((dir.fid().mdt_index(), dir.flags & ATTR_STRIPED), (1, ATTR_STRIPED));
-    let body = FidReq { fid: dir.fid().into(), ..FidReq::default() };
-    let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
-    let stripes = world.send(1, 1, call).expect("a striping").buf(1);
-    let stripes = Stripes::decode(&stripes).expect("well formed");
+    let stripes = world.stripes(dir.fid()).expect("a striping");
     let mdts: Vec<u32> = stripes.shards.iter().map(|shard| shard.mdt_index()).collect();
     assert_eq!(mdts, [1, 0, 2]);
     for shard in &stripes.shards {
@@ -448,6 +442,28 @@ fn a_striped_directory_has_shards_that_follow_it() {
     for fid in stripes.shards.iter().chain([&dir.fid()]) {
         assert_eq!(world.attr(*fid).err(), Some(Errno::ESTALE), "{fid}");
     }
+    world.check();
+}
+
+/// The shards are one directory: what moves between them keeps its parent.
+#[test]
+fn a_directory_of_another_user_is_renamed_within_a_striped_one() {
+    let world = World::new(14);
+    let call = make(Fid::ROOT, "d", S_IFDIR | 0o777, &[0, 1]);
+    let dir = world.send(0, 0, call).expect("made").body::<AttrRep>().attr.fid();
+    let stripes = world.stripes(dir).expect("a striping");
+    let mut at = "a0".to_owned();
+    world.mkdir(stripes.home(at.as_bytes()), &at, &[0]).expect("made");
+    let mut shards = BTreeSet::new();
+    for number in 1..9 {
+        let to = format!("a{number}");
+        let [from, home] = [&at, &to].map(|name| stripes.home(name.as_bytes()));
+        let call = placed::by_user(rename((from, &at), (home, &to)));
+        world.send(0, from.mdt_index(), call).expect("the directory is everybody's");
+        shards.insert(home);
+        at = to;
+    }
+    assert_eq!(shards.len(), 2, "it has moved between them");
     world.check();
 }
 

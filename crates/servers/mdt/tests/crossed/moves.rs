@@ -34,7 +34,8 @@ impl World {
         self.send(0, dir.mdt_index(), restripe(dir, on)).map(drop)
     }
 
-    fn stripes(&self, dir: Fid) -> Option<Stripes> {
+    /// The shards of a directory, if it is striped.
+    pub(super) fn stripes(&self, dir: Fid) -> Option<Stripes> {
         let body = FidReq { fid: dir.into(), ..FidReq::default() };
         let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lmv")]);
         match self.send(0, dir.mdt_index(), call) {

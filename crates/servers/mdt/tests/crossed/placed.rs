@@ -1,7 +1,5 @@
 //! The MDTs of new directories: in turn, by an MDT's state, and by the caller's right to choose.
 
-use std::collections::BTreeSet;
-
 use params::ParamTree;
 use types::Creds;
 
@@ -35,7 +33,7 @@ fn set_default(dir: Fid, asked: &dir::Asked) -> Call {
     Call::new(Opcode::MdtSetxattr, bufs)
 }
 
-fn by_user(call: Call) -> Call {
+pub(super) fn by_user(call: Call) -> Call {
     Call { creds: Creds { uid: 7, gid: 7, groups: vec![70] }, ..call }
 }
 
