@@ -139,6 +139,7 @@ impl Client {
             }
             _ => Fid::ZERO,
         };
+        listing.goes_on(cookie);
         let (mut number, mut inside) = cookie::inside(cookie);
         while let Some(place) = listing.place(number) {
             let found = self.list_place(ctx, dir, (place, inside, bytes_max), is_leased).await;

@@ -31,6 +31,8 @@ struct Pass {
     is_spread: bool,
     /// Positions of names, by their hashes.
     seen: FixedMap<u64, u64>,
+    /// The same of the last page, of which the reader may not have taken all.
+    page: Vec<(u64, u64)>,
 }
 
 impl Listing {
@@ -53,7 +55,7 @@ impl Listing {
     /// A pass begins: names are in these places. `may_spread`: the file system has several MDTs.
     pub(super) fn begin(&self, places: Vec<Fid>, may_spread: bool) {
         let is_spread = may_spread || places != [self.dir];
-        *self.pass.borrow_mut() = Pass { places, is_spread, seen: FixedMap::default() };
+        *self.pass.borrow_mut() = Pass { places, is_spread, ..Pass::default() };
     }
 
     pub(super) fn is_spread(&self) -> bool {
@@ -91,6 +93,17 @@ impl Listing {
         }
     }
 
+    /// The reader goes on behind this position: it has not taken names behind it, which may be in a
+    /// later place by now.
+    pub(super) fn goes_on(&self, cookie: u64) {
+        let Pass { page, seen, .. } = &mut *self.pass.borrow_mut();
+        for (hash, position) in page.drain(..).filter(|(_, position)| *position > cookie) {
+            if seen.get(&hash) == Some(&position) {
+                seen.remove(&hash);
+            }
+        }
+    }
+
     /// Whether a name at this position is to be returned: no earlier place has had it.
     pub(super) fn is_due(&self, name: &[u8], position: u64) -> bool {
         let mut pass = self.pass.borrow_mut();
@@ -102,6 +115,7 @@ impl Listing {
         }
         if pass.seen.len() < LISTED_MAX || pass.seen.contains_key(&hash) {
             pass.seen.insert(hash, position);
+            pass.page.push((hash, position));
         }
         true
     }
@@ -134,6 +148,17 @@ mod tests {
         assert!(listing.is_due(b"b", at(0, 7)), "a reader that goes back reads it again");
         listing.begin(vec![fid(2), fid(3)], true);
         assert!(listing.is_due(b"a", at(1, 9)), "another pass");
+    }
+
+    #[test]
+    fn a_name_that_was_not_taken_is_listed_in_a_later_place() {
+        let listing = Listing::new(fid(1));
+        listing.begin(vec![fid(1), fid(2)], true);
+        let at = |place: usize, hash: u64| cookie::outside(place, hash << 16);
+        assert!(listing.is_due(b"taken", at(0, 5)) && listing.is_due(b"left", at(0, 7)));
+        listing.goes_on(at(0, 5)); // the page was too long for the reader
+        assert!(listing.is_due(b"left", at(1, 3)), "it has moved meanwhile");
+        assert!(!listing.is_due(b"taken", at(1, 4)));
     }
 
     #[test]
