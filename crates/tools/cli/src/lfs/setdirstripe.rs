@@ -60,13 +60,14 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, command: &str) -> Result<(), Failed> {
     let wrong = |text: String| Failed::new(Errno::EINVAL.raw(), format!("{command}: {text}"));
     let asked = args.parts.asked(args.default).map_err(wrong)?;
+    restripe::check(args, command).map_err(wrong)?;
     let mut first = First::default();
     for path in &args.paths {
         let done = match (args.delete, args.default) {
             (true, _) => remove(path, command),
             (_, true) => set(path, &asked, command),
             _ if restripe::is_meant(path, args, command) => {
-                restripe::run(path, &asked, args.wait, command)
+                restripe::run(path, args, &asked, command)
             }
             _ => make(path, args, &asked, command),
         };

@@ -77,6 +77,11 @@ enum Index {
 }
 
 impl Parts {
+    /// A count or a list of MDTs is given: it says where names are.
+    pub(super) fn spreads(&self) -> bool {
+        self.count.is_some() || matches!(&self.index, Some(Index::These(mdts)) if mdts.len() > 1)
+    }
+
     /// As the servers are asked.
     pub(super) fn asked(&self, is_default: bool) -> Result<Asked, String> {
         let listed = match &self.index {

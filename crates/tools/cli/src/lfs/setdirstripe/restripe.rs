@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ctl::progress::{Progress, Unit};
-use layout::dir::{Asked, COUNT_ALL};
+use layout::dir::{Asked, BY_SPACE, COUNT_ALL};
 use types::Errno;
 
 use super::{Absent, Args, check_dir, check_mdts, failure};
@@ -13,15 +13,33 @@ use crate::{Failed, lmv, mountpoint};
 /// Between questions how far it is.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
 
-/// Whether the command is about a directory that exists. `lfs mkdir` makes new ones only.
+/// Whether the command is about the names of a directory that exists: a count or a list of MDTs is
+/// given. `lfs mkdir` makes new ones only.
 pub(super) fn is_meant(path: &Path, args: &Args, command: &str) -> bool {
-    let is_mkdir = command.ends_with("mkdir");
-    args.wait || (!is_mkdir && std::fs::metadata(path).is_ok_and(|found| found.is_dir()))
+    let may_be = !command.ends_with("mkdir") && args.parts.spreads();
+    may_be && (args.wait || std::fs::metadata(path).is_ok_and(|found| found.is_dir()))
+}
+
+/// What makes no sense for names that move, in words.
+pub(super) fn check(args: &Args, command: &str) -> Result<(), String> {
+    let moves = !command.ends_with("mkdir") && args.parts.spreads();
+    match args.wait && !moves {
+        true => Err("--wait is for names that move: lfs setdirstripe -c N --wait DIR".to_owned()),
+        false => Ok(()),
+    }
 }
 
 /// Begins to move names, and waits for the end if that is wanted.
-pub(super) fn run(path: &Path, asked: &Asked, waits: bool, command: &str) -> Result<(), Failed> {
+pub(super) fn run(path: &Path, args: &Args, asked: &Asked, command: &str) -> Result<(), Failed> {
+    let waits = args.wait;
     check_dir(path, command)?;
+    if args.mode.is_some() || (!asked.is_striped() && asked.index != BY_SPACE) {
+        let text = format!(
+            "{command}: '{}' exists and stays on its MDT with its permissions: only its names move (-c N)",
+            path.display()
+        );
+        return Err(Failed::new(Errno::EEXIST.raw(), text));
+    }
     let mount = mountpoint::of(Some(path), command)?;
     check_mdts(&mount, asked, Absent::MayNot, command)?;
     let flags = rustix::fs::XattrFlags::empty();
