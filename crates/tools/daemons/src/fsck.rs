@@ -150,6 +150,9 @@ async fn stopped(options: &Options, stores: &Stores, progress: &Progress) -> Res
         let (images, osts) = stores.read(progress).await?;
         let system = System::new(&images, &osts);
         complete(&system, stores.fsname)?;
+        if let Some(why) = system.stands_against_repair().filter(|_| options.repair) {
+            bail!("no repair: {why} (without --repair all breaches are shown)");
+        }
         progress.begin("compare", TARGETS);
         let now = fsck::check(&system);
         let report = first.get_or_insert_with(|| Report::new(stores.fsname, &system, &now));

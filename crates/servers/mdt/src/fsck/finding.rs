@@ -111,8 +111,8 @@ impl Rule {
             Rule::StripedFlag | Rule::WrongType | Rule::SeveralNames => 4,
             Rule::UnknownName => 5,
             Rule::LostName => 6,
-            Rule::Unrooted => 7,
-            Rule::WrongParent | Rule::UnlistedShard => 8,
+            Rule::WrongParent | Rule::UnlistedShard => 7,
+            Rule::Unrooted => 8, // a wrong parent alone makes no circle
             Rule::WrongShard => 9,
             Rule::LayoutFlag => 10,
             Rule::OrphanRecord => 11,

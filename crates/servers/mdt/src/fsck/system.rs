@@ -70,6 +70,30 @@ impl<'a> System<'a> {
         layouts.flat_map(|layout| layout.osts()).filter(|ost| !is_here(*ost)).collect()
     }
 
+    /// Why a repair would do more harm than good, in words. It would take for lost what is only not
+    /// known here.
+    #[must_use]
+    pub fn stands_against_repair(&self) -> Option<String> {
+        let lacks_osts = self.absent_osts();
+        if !lacks_osts.is_empty() {
+            let list: Vec<String> = lacks_osts.iter().map(|ost| format!("{ost:#06x}")).collect();
+            let list = list.join(", ");
+            return Some(format!("files have objects on targets that are not named here: {list}"));
+        }
+        self.images.iter().find_map(|image| {
+            let mdt = image.index;
+            let moves = image.stripes.iter().find(|(_, stripes)| stripes.leaving.is_some());
+            match (image.broken.first(), &image.hash_key, moves) {
+                (Some(broken), ..) => Some(format!("a record of MDT {mdt} cannot be read: {broken}")),
+                (_, None, _) => Some(format!("MDT {mdt} has lost the key of its names")),
+                (.., Some((dir, _))) => Some(format!(
+                    "names of directory {dir} move to other shards: start the file system until they have moved"
+                )),
+                _ => None,
+            }
+        })
+    }
+
     /// Clients that the next start waits for.
     #[must_use]
     pub fn clients(&self) -> usize {

@@ -138,6 +138,24 @@ impl Stores {
 }
 
 #[test]
+fn what_is_only_not_known_stands_against_a_repair() {
+    let against = |world: &World, osts: &[OstImage]| {
+        let images = world.stores.images();
+        System::new(&images, osts).stands_against_repair().unwrap_or_default()
+    };
+    let mut world = World::rich();
+    assert_eq!(against(&world, &world.osts), "");
+    assert!(against(&world, &world.osts[..1]).contains("not named here: 0x0001"));
+    let shards = vec![fid(1, 7), fid(2, 7)];
+    let leaving = Some(layout::dir::Leaving { hash: 2, shards: vec![fid(0, 1)] });
+    let stripes = Stripes { hash: 2, version: 2, master: 0, shards, leaving };
+    world.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
+    assert!(against(&world, &world.osts).contains("move to other shards"));
+    world.stores.0[0].put(Table::Inodes, fid(0, 1).to_key(), b"no inode".to_vec());
+    assert!(against(&world, &world.osts).starts_with("a record of MDT 0 cannot be read"));
+}
+
+#[test]
 fn sound_file_systems_need_no_mend() {
     assert_eq!(World::sound().mended(), "");
     assert_eq!(World::rich().mended(), "");
