@@ -36,6 +36,7 @@ pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         "mkdir -i 0 each",
         "setdirstripe -D -c 1 -i -1 --max-inherit-rr 3 each",
         "mkdir -i 0 near",
+        "setdirstripe -D -c 1 -i 0 near",
         "mkdir -i 1 far",
     ];
     for line in lines {
