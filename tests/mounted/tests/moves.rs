@@ -157,6 +157,7 @@ fn a_directory_is_split_and_merged_under_load_and_an_mdt_dies_meanwhile() {
     }
     fs::remove_dir_all(&dir).expect("removed");
     up.stop();
+    up.fsck();
 }
 
 #[test]
@@ -177,4 +178,5 @@ fn a_directory_that_grows_is_split_by_itself() {
     mounted::until("it is plain again", || good(&dir, "lfs getdirstripe -c .") == "0\n");
     assert_eq!(kept(&dir).len(), 10);
     up.stop();
+    up.fsck();
 }

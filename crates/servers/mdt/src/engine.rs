@@ -38,7 +38,7 @@ use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
 use crate::state::{Effect, State};
-use crate::tx::{Finished, Settled, Tx};
+use crate::tx::{Finished, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
@@ -152,13 +152,7 @@ impl Engine {
         if !unfinished.is_empty() {
             return Ok(Attempted::Half(unfinished));
         }
-        let is_unsettled = |settled: &Settled| match settled {
-            Settled::Name(key) => guard.crossed.reserved.hinders(caller.crossing.id, &[*key], &[]),
-            Settled::Names(dir) => guard.crossed.reserved.has_names_of(*dir),
-        };
-        let is_half =
-            matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx);
-        if is_half || tx.settled.iter().any(is_unsettled) {
+        if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx) {
             (guard.files, guard.objects) = drawn_before;
             return Ok(Attempted::Held(Vec::new()));
         }
@@ -304,11 +298,11 @@ impl Engine {
                 set.put(Table::Replies, key, value);
             }
         }
+        if let Some(record) = &record {
+            set.put(Table::Updates, record.id.to_key(), stored(record)?);
+        }
         let sealed = record.as_ref().map(|record| seal::sealed(state.hash_key, record));
         reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
-        if let Some(record) = &record {
-            set.put(Table::Updates, record.id.to_key(), updates::encode(record));
-        }
         let renames = caller.request.opcode() == Opcode::MdtRename; // as many names as before
         if (renames || !grows(&set)) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
@@ -445,7 +439,7 @@ impl Engine {
         let Finished { mut set, effects, changes, .. } = done;
         if let Some(record) = record {
             if !self.config.bugs.part_without_record() {
-                set.put(Table::Updates, record.id.to_key(), updates::encode(record));
+                set.put(Table::Updates, record.id.to_key(), stored(record)?);
             }
             if record.id.mdt == state.crossed.here && !record.reply.0.is_empty() {
                 set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
@@ -637,6 +631,16 @@ struct Change {
     transno: Transno,
     committed: bool,
     record: Option<Record>,
+}
+
+/// A record as it is stored and sent. One that no MDT could read is refused before anything is
+/// applied.
+fn stored(record: &Record) -> Decided<Vec<u8>> {
+    let encoded = updates::encode(record);
+    match encoded.len() <= updates::RECORD_BYTES_MAX {
+        true => Ok(encoded),
+        false => Err(Errno::E2BIG.into()),
+    }
 }
 
 /// The sealed record that a replay brings back.

@@ -77,13 +77,15 @@ impl Moves {
     }
 
     /// It has so many names in so many bytes. It is counted again when half of what is missing to
-    /// `most` names has come, or half of the names have gone.
+    /// `most` names has come, or half of the names have gone. One that has them and is not split is
+    /// counted again when it has grown by half.
     pub(crate) fn looked(&mut self, dir: Fid, names: u64, bytes: u64, most: u64) {
         if self.watched.len() >= WATCHED_MAX {
             self.watched.clear();
         }
         let of_name = (bytes / names.max(1)).max(1);
-        let missing = (most.saturating_sub(names) / 2).max(1);
+        let missing = if names < most { most - names } else { names };
+        let missing = (missing / 2).max(1);
         let high = bytes.saturating_add(missing.saturating_mul(of_name));
         self.watched.insert(dir, (bytes / 2, high));
     }
@@ -140,6 +142,11 @@ mod tests {
         };
         assert!(!is_due(199, true) && is_due(200, true));
         assert!(!is_due(51, false) && is_due(50, false));
+        moves.looked(dir, 40, 400, 30); // it stays as it is
+        moves.resized(dir, 599, true);
+        assert_eq!(moves.next_look(), None);
+        moves.resized(dir, 600, true);
+        assert_eq!(moves.next_look(), Some((dir, true)));
     }
 
     #[test]

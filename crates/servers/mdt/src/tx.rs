@@ -28,15 +28,6 @@ pub(crate) struct Entry {
     pub(crate) record: DirentRecord,
 }
 
-/// What must not be about to come from another shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
-    /// A name.
-    Name(ShareKey),
-    /// Any name of a directory.
-    Names(Fid),
-}
-
 /// What stays the same for all operations of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Here {
@@ -57,9 +48,6 @@ pub(crate) struct Tx<'a> {
     absent: Option<&'a BTreeSet<Place>>,
     /// Names that may be in shards which names leave: they are to move first.
     pub(crate) pulls: BTreeSet<Place>,
-    /// Names, and directories with all their names, that must not be about to come from another
-    /// shard: what is read of them is told at once, without a place in history.
-    pub(crate) settled: Vec<Settled>,
     /// Facts that were missing.
     pub(crate) missing: BTreeSet<Want>,
     /// All changes of names, at this MDT and at others, in order.
@@ -94,7 +82,6 @@ impl<'a> Tx<'a> {
             facts: None,
             absent: None,
             pulls: BTreeSet::new(),
-            settled: Vec::new(),
             missing: BTreeSet::new(),
             updates: Vec::new(),
             needs_record: false,
@@ -122,14 +109,10 @@ impl<'a> Tx<'a> {
         Tx { absent: Some(absent), ..self }
     }
 
-    /// A name that is not in `dir` must not be in the shard that it leaves either: it moves first,
-    /// if it is there.
-    pub(crate) fn left(&mut self, dir: Fid, place: Place) -> Decided<()> {
+    /// A name that is not in its shard must not be in the one that it leaves either: it moves
+    /// first, if it is there.
+    pub(crate) fn left(&mut self, place: Place) -> Decided<()> {
         if self.absent.is_some_and(|absent| absent.contains(&place)) {
-            let hash = self.first_cookie(&place.name) >> 16;
-            if self.is_here(dir) {
-                self.settled.push(Settled::Name(ShareKey::Entry(dir, hash)));
-            }
             return Ok(());
         }
         self.pulls.insert(place);

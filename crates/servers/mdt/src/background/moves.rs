@@ -35,6 +35,10 @@ enum Step {
 pub(crate) async fn run(mdt: Rc<Mdt>) {
     let wanted = mdt.engine.state.borrow().moves.wanted.clone();
     while !mdt.is_stopped() {
+        if mdt.exports.is_recovering() {
+            mdt.env.sleep(MOVES_LOOK).await; // replays know directories as they were
+            continue;
+        }
         while let Some((dir, has_grown)) = next_look(&mdt) {
             if let Err(errno) = look(&mdt, dir, has_grown).await {
                 tracing::debug!(target: "mdt", %dir, %errno, "a directory is not split or merged");
@@ -47,7 +51,7 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
         }
         let mut is_idle = true;
         for (dir, _) in dirs {
-            if mdt.exports.is_recovering() || mdt.is_stopped() {
+            if mdt.is_stopped() {
                 break;
             }
             match step(&mdt, dir).await {
@@ -73,11 +77,12 @@ async fn look(mdt: &Rc<Mdt>, dir: Fid, has_grown: bool) -> Result<(), Errno> {
     let names = names_in(mdt, dir).await?;
     let split = mdt.engine.state.borrow().split;
     let begins = match has_grown {
-        _ if !split.is_on => false,
-        true => names >= split.count && mdt.run_own(|op| moves::split(op, dir)).await?,
-        false => mdt.run_own(|op| moves::merge(op, dir, names)).await?,
+        _ if !split.is_on => Ok(false),
+        true if names < split.count => Ok(false),
+        true => mdt.run_own(|op| moves::split(op, dir)).await,
+        false => mdt.run_own(|op| moves::merge(op, dir, names)).await,
     };
-    if begins {
+    if begins == Ok(true) {
         planted::reached("mdt: a directory was split or merged by itself");
         tracing::info!(target: "mdt", %dir, names, "names of the directory move, because there are many or few");
     }
@@ -87,7 +92,7 @@ async fn look(mdt: &Rc<Mdt>, dir: Fid, has_grown: bool) -> Result<(), Errno> {
     });
     let bytes = bytes.await?;
     mdt.engine.state.borrow_mut().moves.looked(dir, names, bytes, split.count);
-    Ok(())
+    begins.map(drop)
 }
 
 async fn step(mdt: &Rc<Mdt>, dir: Fid) -> Result<Step, Errno> {

@@ -229,10 +229,11 @@ impl Coordinator {
                     if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
                         return Err(Errno::ESTALE);
                     }
-                    let opcode = incoming.map(|incoming| incoming.request.opcode());
-                    let is_mkdir = opcode == Some(Opcode::MdtCreate);
-                    if is_mkdir && self.mdt.env.now() >= started + PREPARE_WAIT {
-                        return Err(Errno::ENODEV);
+                    let is_late = self.mdt.env.now() >= started + PREPARE_WAIT;
+                    match incoming.map(|incoming| incoming.request.opcode()) {
+                        Some(Opcode::MdtCreate) if is_late => return Err(Errno::ENODEV),
+                        None if is_late => return Err(Errno::EAGAIN), // others of its own go on
+                        _ => {}
                     }
                 }
                 Err(error) => return Err(error.errno()),

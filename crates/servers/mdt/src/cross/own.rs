@@ -13,7 +13,7 @@ use wire::{Opcode, Reply};
 
 use super::{Coordinator, Delivery};
 use crate::engine::{OwnAttempt, OwnCaller};
-use crate::limits::{HELD_DOUBLINGS, HELD_WAIT, PREPARE_PATIENCE};
+use crate::limits::{DELIVER_PAUSE, HELD_DOUBLINGS, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
 use crate::op::{Op, moves};
 use crate::recalls::Changing;
 use crate::target::Mdt;
@@ -22,7 +22,8 @@ impl Mdt {
     /// Decides and executes an operation of this MDT's own, everywhere.
     ///
     /// # Errors
-    /// What the decision refuses. EAGAIN: other operations stood in the way again and again.
+    /// What the decision refuses. EAGAIN: other operations stood in the way for too long, or an
+    /// MDT that it needs is away.
     pub(crate) async fn run_own<T>(
         self: &Rc<Self>,
         decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
@@ -45,7 +46,7 @@ impl Mdt {
         changing: &Changing,
         coordinator: &mut Coordinator,
     ) -> Result<(T, Option<Rc<Delivery>>), Errno> {
-        let mut rounds = 0_u32;
+        let (mut rounds, until) = (0_u32, self.env.now() + PREPARE_WAIT);
         loop {
             if self.is_stopped() {
                 return Err(Errno::ESHUTDOWN);
@@ -77,6 +78,7 @@ impl Mdt {
                     self.recalls.waits.set(self.recalls.waits.get() + 1);
                     changing.ready().await;
                 }
+                OwnAttempt::Held if self.env.now() >= until => return Err(Errno::EAGAIN),
                 OwnAttempt::Held => {
                     coordinator.begin_again();
                     let freed = self.guests.freed.notified();
@@ -101,24 +103,25 @@ impl Mdt {
         incoming: Option<&Incoming>,
     ) -> Result<bool, Errno> {
         let of = place.dir.mdt_index();
-        if of == self.engine.config.index {
-            return Ok(Box::pin(self.push_name(place)).await?.was_there);
-        }
         let endpoint = self.osts.clone().ok_or(Errno::ENODEV)?;
-        if !endpoint.mdts().contains(&of) {
+        let is_here = of == self.engine.config.index;
+        if !is_here && !endpoint.mdts().contains(&of) {
             return Err(Errno::ENODEV);
         }
         let body = Move { dir: place.dir, name: place.name.clone() };
         loop {
-            match ask(&endpoint, &body).await {
+            let moved = match is_here {
+                true => Box::pin(self.push_name(place)).await.map_err(CallError::Errno),
+                false => ask(&endpoint, &body).await,
+            };
+            match moved {
                 Ok(moved) => return Ok(moved.was_there),
-                Err(CallError::TimedOut | CallError::Evicted) => {
-                    if self.is_stopped() {
-                        std::future::pending::<()>().await; // the next run answers
-                    }
+                Err(_) if self.is_stopped() => std::future::pending::<()>().await, // the next run answers
+                Err(CallError::TimedOut | CallError::Evicted | CallError::Errno(Errno::EAGAIN)) => {
                     if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
                         return Err(Errno::ESTALE);
                     }
+                    self.env.sleep(DELIVER_PAUSE).await;
                 }
                 Err(error) => return Err(error.errno()),
             }

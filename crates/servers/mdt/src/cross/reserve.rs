@@ -58,12 +58,6 @@ impl Reserved {
         is_changed || (changes && held.seen_by.iter().any(|holder| Some(*holder) != by))
     }
 
-    /// Whether an operation changes a name of `dir`.
-    pub(crate) fn has_names_of(&self, dir: Fid) -> bool {
-        let all = ShareKey::Entry(dir, 0)..=ShareKey::Entry(dir, u64::MAX);
-        self.keys.range(all).any(|(_, held)| held.by.is_some())
-    }
-
     /// Reserves keys for an operation, all or none; says whether it did.
     pub(crate) fn reserve(&mut self, op: OpId, claims: &[Claim]) -> bool {
         if claims.iter().any(|(key, changes)| self.stands_against(Some(op), key, *changes)) {
@@ -135,16 +129,6 @@ mod tests {
 
     fn key(number: u32) -> ShareKey {
         ShareKey::Inode(Fid::new(9, number))
-    }
-
-    #[test]
-    fn names_that_an_operation_changes_are_found_by_their_directory() {
-        let (mut reserved, dir) = (Reserved::default(), Fid::new(9, 1));
-        assert!(reserved.reserve(op(1), &[(ShareKey::Entry(dir, 7), true)]));
-        assert!(reserved.reserve(op(2), &[(ShareKey::Entry(Fid::new(9, 2), 7), false)]));
-        assert!(reserved.has_names_of(dir) && !reserved.has_names_of(Fid::new(9, 2)));
-        reserved.release(op(1));
-        assert!(!reserved.has_names_of(dir));
     }
 
     #[test]

@@ -174,13 +174,13 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
 }
 
 /// The MDTs that there are, and those that take new directories by choice.
-struct Open {
-    all: Vec<u32>,
-    mdts: Vec<u32>,
+pub(super) struct Open {
+    pub(super) all: Vec<u32>,
+    pub(super) mdts: Vec<u32>,
 }
 
 impl Open {
-    fn of(op: &Op<'_, '_>) -> Open {
+    pub(super) fn of(op: &Op<'_, '_>) -> Open {
         let here = op.tx.mdt();
         let mut all = (op.mdts)();
         if !all.contains(&here) {
@@ -197,7 +197,7 @@ impl Open {
         Open { mdts: all.iter().copied().filter(is_open).collect(), all }
     }
 
-    fn has(&self, mdt: u32) -> bool {
+    pub(super) fn has(&self, mdt: u32) -> bool {
         self.mdts.contains(&mdt)
     }
 }
@@ -209,7 +209,7 @@ fn named(wanted: &Asked) -> impl Iterator<Item = u32> {
 }
 
 /// Whether the caller may have what it asks for.
-fn check_asked(op: &Op<'_, '_>, wanted: &Asked, open: &Open) -> Decided<()> {
+pub(super) fn check_asked(op: &Op<'_, '_>, wanted: &Asked, open: &Open) -> Decided<()> {
     check_may_choose(op)?;
     let (here, dirs) = (op.tx.mdt(), &op.state.dirs);
     let is_remote = named(wanted).any(|mdt| mdt != here);

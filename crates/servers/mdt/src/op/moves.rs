@@ -12,14 +12,16 @@
 
 use std::collections::BTreeSet;
 
-use layout::dir::{Asked, BY_SPACE, HASH_FIXED, HASH_KIND, HASH_SPLIT, Leaving, Standing, Stripes};
+use layout::dir::{
+    Asked, BY_SPACE, HASH_FIXED, HASH_KIND, HASH_SPLIT, Leaving, SHARDS_MAX, Standing, Stripes,
+};
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED};
 use wire::updates::{Key, Named, Place, Update};
 
-use super::dirs;
+use super::dirs::{self, Open};
 use crate::cross::peer::LMV;
 use crate::keys;
 use crate::limits::SPLIT_TO_MERGE;
@@ -58,7 +60,7 @@ impl Op<'_, '_> {
         };
         let found = self.tx.entry(dir.fid(), name)?;
         if let (None, Some(old)) = (&found, old) {
-            self.tx.left(dir.fid(), Place { dir: old, name: name.to_vec() })?;
+            self.tx.left(Place { dir: old, name: name.to_vec() })?;
         }
         Ok(found)
     }
@@ -142,7 +144,8 @@ fn set_flag(flags: &mut u32, flag: u32, is_set: bool) {
 /// Answers a request to stripe a directory that exists.
 ///
 /// # Errors
-/// EBUSY: its names move already. ENODEV: an MDT does not exist. EPERM: not the owner.
+/// EBUSY: its names move already. ENODEV: an MDT does not exist. EREMOTEIO: it takes nothing new.
+/// EPERM: not the owner, or not allowed to choose MDTs. E2BIG: too many shards.
 pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided<Answer> {
     if !dir.attr.is_dir() {
         return Err(Errno::ENOTDIR.into());
@@ -152,6 +155,7 @@ pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided
     }
     if op.replay.is_none() {
         let asked = Asked::decode(value).map_err(|error| error.errno())?;
+        dirs::check_asked(op, &asked, &Open::of(op))?;
         start(op, &dir, &asked, HASH_FIXED)?;
     }
     let dir = op.tx.inode(dir.fid())?;
@@ -170,11 +174,15 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
     if before.as_ref().is_some_and(|stripes| stripes.leaving.is_some()) {
         return Err(Errno::EBUSY.into());
     }
-    let mdts = (op.mdts)();
-    let first = if asked.index == BY_SPACE { here } else { asked.index as u32 };
-    let wanted = dirs::shard_mdts(asked, first, &mdts);
-    if wanted.iter().any(|mdt| *mdt != here && !mdts.contains(mdt)) {
+    let open = Open::of(op);
+    let any = open.mdts.first().copied().filter(|_| !open.has(here)).unwrap_or(here);
+    let first = if asked.index == BY_SPACE { any } else { asked.index as u32 };
+    let wanted = dirs::shard_mdts(asked, first, &open.mdts);
+    if wanted.iter().any(|mdt| !open.all.contains(mdt)) {
         return Err(Errno::ENODEV.into());
+    }
+    if wanted.contains(&here) && !open.has(here) {
+        return Err(Errno::EREMOTEIO.into());
     }
     let (old, old_hash) = match &before {
         Some(stripes) => (stripes.shards.clone(), stripes.hash),
@@ -189,6 +197,9 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
     };
     if is_same {
         return Ok(false);
+    }
+    if old.len() + wanted.len() > SHARDS_MAX {
+        return Err(Errno::E2BIG.into()); // a listing passes all of them
     }
     op.decides_on(fid);
     for (number, mdt) in (1..).zip(&wanted) {
@@ -224,8 +235,11 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
 /// whether it does. A directory that was striped by a user stays as it is.
 pub(crate) fn split(op: &mut Op<'_, '_>, grown: Fid) -> Decided<bool> {
     let Some((dir, stripes)) = split_by_itself(op, grown)? else { return Ok(false) };
+    if !op.state.dirs.striped {
+        return Ok(false);
+    }
     let now = stripes.map_or(0, |stripes| stripes.shards.len()) as u32;
-    let count = (now + op.state.split.delta).min((op.mdts)().len() as u32);
+    let count = (now + op.state.split.delta).min(Open::of(op).mdts.len() as u32);
     if count <= now.max(1) {
         return Ok(false);
     }

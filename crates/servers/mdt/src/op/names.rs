@@ -8,7 +8,7 @@
 
 use osd::Table;
 use target::{Decided, OpError};
-use types::{Errno, Fid};
+use types::{Errno, Fid, NAME_BYTES_MAX};
 use wire::attr::{ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED};
 use wire::updates::{Made, Named, Place, Record, Update};
 
@@ -79,15 +79,17 @@ impl Op<'_, '_> {
         Ok(())
     }
 
-    /// A directory that has many names may be split by itself, and a shard that has few merged. No
-    /// name has less than a byte.
+    /// A directory that has many names may be split by itself, and a shard that has few merged. A
+    /// name has a byte at least, and [`NAME_BYTES_MAX`] at most.
     fn watch(&mut self, dir: Fid, has_grown: bool) {
         let split = self.state.split;
         let Some(inode) = self.tx.seen(dir).filter(|_| split.is_on) else { return };
         let (bytes, flags) = (inode.attr.size, inode.attr.flags);
         let is_far = match has_grown {
             true => bytes >= split.count && flags & ATTR_STRIPED == 0,
-            false => bytes < split.count && flags & ATTR_SHARD != 0,
+            false => {
+                bytes < split.count.saturating_mul(NAME_BYTES_MAX as u64) && flags & ATTR_SHARD != 0
+            }
         };
         if is_far && !inode.has(INODE_MOVES) {
             self.tx.effects.push(Effect::Resized { dir, bytes, has_grown });

@@ -12,7 +12,7 @@ use crate::limits::{READDIR_BYTES_MAX, READDIR_ENTRIES_MAX};
 use crate::op::{Answer, Listed, Op, PageAnswer, lease};
 use crate::perm::{R, X};
 use crate::record::{DirentRecord, INODE_MOVES, Inode};
-use crate::tx::{Entry, Settled};
+use crate::tx::Entry;
 
 /// Bit of the request: without attributes.
 const BARE: u32 = 1;
@@ -38,10 +38,6 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
         wanted => (wanted as usize).min(READDIR_ENTRIES_MAX),
     };
     let bytes_max = page_bytes(&body);
-    if dir.has(INODE_MOVES) {
-        // a name that has left another shard, whose page was read before, is to be seen here
-        op.tx.settled.push(Settled::Names(dir.fid()));
-    }
     let (found, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
     assert!(found.len() <= entries_max, "a page holds what was asked for");
     let mut entries = Vec::with_capacity(found.len());

@@ -9,10 +9,10 @@ use mdt::Bugs;
 use mdt::fsck;
 use types::{Errno, Fid, Span, SplitMix64};
 use wire::attr::{ATTR_STRIPED, S_IFREG};
-use wire::body::{AttrRep, FidReq, ReaddirReq, SetxattrReq};
-use wire::{Opcode, dirent, encode_body};
+use wire::body::{AttrRep, FidReq, ReaddirReq, SetattrFlags, SetattrReq, SetxattrReq};
+use wire::{Attr, Opcode, dirent, encode_body};
 
-use super::{CRASHES, MDTS, World, bytes, link, make, mkdir, rename, shows, unlink};
+use super::{CRASHES, MDTS, World, bytes, link, make, mkdir, placed, rename, shows, unlink};
 
 /// Attempts to reach a name whose shard changes.
 const TRIES: u32 = 400;
@@ -23,6 +23,10 @@ fn restripe(dir: Fid, on: &[u32]) -> Call {
         [] => dir::Asked::default(),
         _ => dir::Asked { count, mdts, ..dir::Asked::default() },
     };
+    wanted(dir, &asked)
+}
+
+fn wanted(dir: Fid, asked: &dir::Asked) -> Call {
     let body = SetxattrReq { fid: dir.into(), ..SetxattrReq::default() };
     let bufs = vec![encode_body(&body), bytes("lustre.lmv"), asked.encode().into()];
     Call::new(Opcode::MdtSetxattr, bufs)
@@ -116,6 +120,34 @@ fn files(world: &World, dir: Fid, count: u32) -> BTreeMap<String, Fid> {
 fn files_from(world: &World, dir: Fid, first: u32, end: u32) -> BTreeMap<String, Fid> {
     let name = |number| format!("file.{number}");
     (first..end).map(|number| (name(number), world.make_file(dir, &name(number)))).collect()
+}
+
+#[test]
+fn only_those_who_may_choose_mdts_move_names_and_to_open_ones() {
+    let world = World::new(23);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let everywhere = dir::Asked { count: dir::COUNT_ALL, ..dir::Asked::default() };
+    let attr = Attr { uid: 7, ..world.attr(dir).expect("there") }.with_fid(dir);
+    let body = SetattrReq { attr, valid: SetattrFlags::UID, ..SetattrReq::default() };
+    world.send(0, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)])).expect("given");
+    let by_owner = world.send(0, 1, placed::by_user(wanted(dir, &everywhere)));
+    assert_eq!(by_owner.err(), Some(Errno::EPERM), "it is not only the directory that counts");
+    let many = dir::Asked {
+        count: dir::SHARDS_MAX as u32,
+        hash: dir::HASH_CRUSH2 | dir::HASH_OVERSTRIPED,
+        ..dir::Asked::default()
+    };
+    assert_eq!(world.send(0, 1, wanted(dir, &many)).err(), Some(Errno::E2BIG));
+    placed::set_param(&world, 1, "enable_striped_dir", "0");
+    assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EPERM));
+    placed::set_param(&world, 1, "enable_striped_dir", "1");
+    placed::set_param(&world, 1, "no_create", "1");
+    assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EREMOTEIO));
+    world.send(0, 1, wanted(dir, &everywhere)).expect("begun");
+    let shards = world.stripes(dir).expect("striped").shards;
+    let on: Vec<u32> = shards.iter().map(|shard| shard.mdt_index()).collect();
+    assert_eq!(on, [0, 2], "the one that is closed is left out");
+    world.check();
 }
 
 #[test]

@@ -6,7 +6,7 @@ use types::Creds;
 use super::*;
 
 /// Sets a parameter of a running MDT.
-fn set_param(world: &World, mdt: u32, name: &str, value: &str) {
+pub(super) fn set_param(world: &World, mdt: u32, name: &str, value: &str) {
     let tree = ParamTree::new();
     let place = target::Place {
         kind: "mdt",
