@@ -133,6 +133,10 @@ pub(crate) const MOVE_PAUSE: Span = Span::millis(1);
 /// How often directories whose names move are looked at, while nothing can be moved here.
 pub(crate) const MOVES_LOOK: Span = Span::millis(200);
 
+/// Names that cannot move are tried again after [`MOVES_LOOK`], then more and more rarely, and at
+/// last this often: they are damaged.
+pub(crate) const MOVES_STUCK: Span = Span::secs(60);
+
 /// A directory that was split by itself becomes plain again when it has fewer names than this part
 /// of what splits it. It must grow a lot before it is split again.
 pub(crate) const SPLIT_TO_MERGE: u64 = 4;

@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     pub(crate) left: Option<u64>,
     /// Names that have moved in this run.
     pub(crate) moved: u64,
-    /// The same of shards of a directory on other MDTs, as they said last: left and moved.
+    /// The same of the other old shards of a directory, as far as is known: left and moved.
     pub(crate) elsewhere: (u64, u64),
 }
 
@@ -108,7 +108,14 @@ impl Moves {
         }
     }
 
-    /// Other MDTs say how many names of shards of `dir` are left, and how many have moved.
+    /// Names that are left in these shards, and that have moved, as far as they were counted.
+    pub(crate) fn sum<'a>(&self, shards: impl Iterator<Item = &'a Fid>) -> (u64, u64) {
+        shards.filter_map(|shard| self.of(*shard)).fold((0, 0), |(left, moved), one| {
+            (left.saturating_add(one.left.unwrap_or(0)), moved.saturating_add(one.moved))
+        })
+    }
+
+    /// So many names of the other old shards of `dir` are left, and so many have moved.
     pub(crate) fn heard(&mut self, dir: Fid, left: u64, moved: u64) {
         if let Some(progress) = self.dirs.get_mut(&dir) {
             progress.elsewhere = (left, moved);
@@ -164,6 +171,7 @@ mod tests {
         moves.heard(dir, 7, 9);
         let progress = Progress { left: Some(0), moved: 11, elsewhere: (7, 9) };
         assert_eq!(moves.of(dir), Some(progress));
+        assert_eq!(moves.sum([dir, Fid::new(9, 2)].iter()), (0, 11));
         moves.set(dir, false);
         assert_eq!(moves.all(), []);
     }

@@ -11,14 +11,16 @@ use crate::objects;
 /// Has the MGS forget `target`, and says what that means.
 ///
 /// # Errors
-/// The target has objects, and `force` is not set. A target that nobody can ask counts as empty,
-/// because it is gone. No MGS is here, or it refuses.
+/// The target has objects, or cannot be asked for them, and `force` is not set. No MGS is here, or
+/// it refuses.
 pub fn run(target: &str, force: bool) -> Result<()> {
-    if !force && let Ok(count @ 1..) = objects::count_some(target) {
-        bail!(
-            "{target} is not empty: it has {count} or more objects. Move files away with `lfs migrate`; \
-             objects of removed files go within seconds. --force forgets it, and its files return EIO"
-        );
+    const NOT_HERE: &str =
+        "forget runs on the machine that serves the MGS, and no MGS is served here";
+    if everywhere::daemons().is_empty() {
+        bail!(NOT_HERE);
+    }
+    if !force && objects::is_ost(target) {
+        refuse_used(target)?;
     }
     let question = Ask::Forget { target: target.to_owned() };
     for daemon in everywhere::daemons() {
@@ -37,5 +39,20 @@ pub fn run(target: &str, force: bool) -> Result<()> {
             Ok(_) => {}
         }
     }
-    bail!("forget runs on the machine that serves the MGS, and no MGS is served here")
+    bail!(NOT_HERE)
+}
+
+/// A slow OST is not an empty one: the administrator says which of them are gone.
+fn refuse_used(target: &str) -> Result<()> {
+    match objects::count_some(target) {
+        Ok(0) => Ok(()),
+        Ok(count) => bail!(
+            "{target} is not empty: it has {count} or more objects. Move files away with `lfs migrate`; \
+             objects of removed files go within seconds. --force forgets it, and its files return EIO"
+        ),
+        Err(error) => bail!(
+            "{target} cannot be asked whether it has objects: {error}. Start it; if it is gone for good, --force \
+             forgets it, and its files return EIO"
+        ),
+    }
 }

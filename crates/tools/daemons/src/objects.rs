@@ -85,6 +85,11 @@ pub(crate) fn not_here(name: &str) -> String {
     format!("no server on this machine serves {name}: run the command where it is served")
 }
 
+/// Whether it is the name of an OST.
+pub(crate) fn is_ost(name: &str) -> bool {
+    ost_named(name).is_ok()
+}
+
 fn ost_named(name: &str) -> Result<TargetId> {
     let target: TargetId = name.parse()?;
     ensure!(target.kind == TargetKind::Ost, "{name} is not an OST: name one, as testfs-OST0000");

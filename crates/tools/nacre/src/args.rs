@@ -330,20 +330,21 @@ struct Serve {
 #[command(after_help = "\
 Runs on the machine that serves the MGS. The target gets no new files, and no client waits for it.
 Reads and writes of its objects return EIO at once, by the permanent parameter TARGET.osc.active=0.
-A target that answers and still has objects is refused: empty it with `lfs migrate`, or use --force.
+A target that has objects is refused: empty it with `lfs migrate`, or use --force. So is one that
+does not answer, because it may only be slow: use --force if it is gone for good.
 Its storage is not touched. A target that is started again registers again, and `nacre lctl
 conf_param -d TARGET.osc.active` puts it back into use. Its index is free for another storage.
 
 Examples:
   nacre forget testfs-OST0003
-  nacre forget --force testfs-OST0003    although it has objects
+  nacre forget --force testfs-OST0003    although it has objects, or is gone for good
 
 Exit status: 0 it is forgotten, durably; 1 failure, reported on stderr.")]
 struct Forget {
     /// Its name, as `lctl dl` shows it.
     #[arg(value_name = "TARGET")]
     target: String,
-    /// Forget it although it has objects: their files return EIO.
+    /// Forget it although it has objects, or cannot be asked: files with objects there return EIO.
     #[arg(short, long)]
     force: bool,
 }

@@ -11,29 +11,51 @@ use std::rc::Rc;
 use layout::dir::Stripes;
 use osd::{Table, View};
 use target::Decided;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Instant, Span};
 use wire::updates::Move;
 
 use crate::cross::own;
 use crate::cross::peer::LMV;
 use crate::keys;
-use crate::limits::{COUNT_SLICE, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_LOOK};
+use crate::limits::{COUNT_SLICE, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_LOOK, MOVES_STUCK};
 use crate::op::moves;
 use crate::record::{DirentRecord, Inode};
 use crate::target::Mdt;
 
-/// What one look at a directory came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Names have moved, and there may be more.
-    Moved,
-    /// There is nothing to do here for now.
-    Idle,
+/// How far one pass over the names of a directory is.
+#[derive(Clone, Debug, Default)]
+struct Pass {
+    /// Where the names begin that it has not tried.
+    from: Option<Vec<u8>>,
+    /// A name could not move, because of another operation or a damage.
+    is_stuck: bool,
+    /// Pause after the last pass in which one could not: longer each time.
+    pause: Span,
+    /// Nothing is done before.
+    not_before: Instant,
+}
+
+impl Pass {
+    /// Where a scan of the names goes on.
+    fn from(&self, dir: Fid) -> Vec<u8> {
+        self.from.clone().unwrap_or_else(|| dir.to_key().to_vec())
+    }
+
+    /// All names were tried: how long to wait before the next pass over those that are left.
+    fn end(&mut self) -> Option<Span> {
+        self.from = None;
+        self.pause = match std::mem::take(&mut self.is_stuck) {
+            true => Span(self.pause.0.saturating_mul(2)).clamp(MOVES_LOOK, MOVES_STUCK),
+            false => Span::ZERO,
+        };
+        (self.pause > Span::ZERO).then_some(self.pause)
+    }
 }
 
 /// Moves names for as long as the instance runs.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
     let wanted = mdt.engine.state.borrow().moves.wanted.clone();
+    let mut passes = BTreeMap::<Fid, Pass>::new();
     while !mdt.is_stopped() {
         if mdt.exports.is_recovering() {
             mdt.env.sleep(MOVES_LOOK).await; // replays know directories as they were
@@ -45,22 +67,29 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
             }
         }
         let dirs = mdt.engine.state.borrow().moves.all();
+        passes.retain(|dir, _| dirs.iter().any(|(moving, _)| moving == dir));
         if dirs.is_empty() {
             wanted.notified().await;
             continue;
         }
         let mut is_idle = true;
         for (dir, _) in dirs {
+            let pass = passes.entry(dir).or_default();
             if mdt.is_stopped() {
                 break;
             }
-            match step(&mdt, dir).await {
-                Ok(Step::Moved) => is_idle = false,
-                Ok(Step::Idle) => {}
+            if mdt.env.now() < pass.not_before {
+                continue;
+            }
+            let pause = match step(&mdt, dir, pass).await {
+                Ok(pause) => pause,
                 Err(errno) => {
                     tracing::debug!(target: "mdt", %dir, %errno, "names of a directory move later");
+                    Some(MOVES_LOOK)
                 }
-            }
+            };
+            is_idle &= pause.is_some();
+            pass.not_before = mdt.env.now() + pause.unwrap_or_default();
         }
         if is_idle {
             mdt.env.sleep(MOVES_LOOK).await;
@@ -95,17 +124,26 @@ async fn look(mdt: &Rc<Mdt>, dir: Fid, has_grown: bool) -> Result<(), Errno> {
     begins.map(drop)
 }
 
-async fn step(mdt: &Rc<Mdt>, dir: Fid) -> Result<Step, Errno> {
+/// Moves some names of a directory. Returns after how long to look again, if names may be left that
+/// can move at once: none.
+async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, Errno> {
     let stripes = mdt.persist(|| stored(&*mdt.engine.store.meta().running()?, dir)).await?;
     let Some(stripes) = stripes.filter(|stripes| stripes.leaving.is_some()) else {
-        return Ok(Step::Idle);
+        return Ok(Some(MOVES_LOOK));
     };
     if stripes.is_left(dir) {
         count(mdt, dir).await?;
-        let names = mdt.persist(|| first_names(&*mdt.engine.store.meta().running()?, dir)).await?;
+        let from = pass.from(dir);
+        let look = || first_names(&*mdt.engine.store.meta().running()?, dir, &from);
+        let (names, next) = mdt.persist(look).await?;
         if !names.is_empty() {
-            push(mdt, dir, &stripes, names).await?;
-            return Ok(Step::Moved);
+            let is_lasting = pass.pause == MOVES_STUCK;
+            pass.is_stuck |= push(mdt, dir, &stripes, names, is_lasting).await?;
+            pass.from = Some(next);
+            return Ok(None);
+        }
+        if pass.from.is_some() {
+            return Ok(pass.end()); // once more, because names may be left behind
         }
         let moves = &mut mdt.engine.state.borrow_mut().moves;
         let moved = moves.of(dir).unwrap_or_default().moved;
@@ -119,44 +157,86 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid) -> Result<Step, Errno> {
         tracing::info!(target: "mdt", %dir, "all names of the directory have moved");
         planted::reached("mdt: all names of a directory have moved to other shards");
     }
-    Ok(Step::Idle)
+    Ok(Some(MOVES_LOOK))
 }
 
-/// Names by their new shards, one operation for each shard.
+/// Names by their new shards, one operation for each shard. Returns whether a name stays, because
+/// it leads nowhere or is in its new shard already.
 async fn push(
     mdt: &Rc<Mdt>,
     dir: Fid,
     stripes: &Stripes,
     names: Vec<Vec<u8>>,
-) -> Result<(), Errno> {
+    is_lasting: bool,
+) -> Result<bool, Errno> {
     let mut by_home = BTreeMap::<Fid, Vec<Vec<u8>>>::new();
     for name in names {
         by_home.entry(stripes.home(&name)).or_default().push(name);
     }
-    let mut failed = Ok(());
+    let (mut failed, mut is_stuck) = (None, false);
     for names in by_home.into_values() {
         let began = mdt.env.now();
-        if let Err(errno) = mdt.push(dir, &names).await {
-            failed = Err(errno); // another shard may take its names
+        match mdt.push(dir, &names).await {
+            Ok(_) => {}
+            Err(errno) if is_of_name(errno) => {
+                is_stuck |= push_each(mdt, dir, &names, is_lasting).await?;
+            }
+            Err(errno) => failed = Some(errno), // another shard may take its names
         }
         mdt.env.sleep((mdt.env.now() - began).max(MOVE_PAUSE)).await;
     }
-    failed
+    failed.map_or(Ok(is_stuck), Err)
 }
 
-/// Whether no old shard has a name, as far as their MDTs say.
+/// Moves names one by one, so that one which cannot move holds up no other. `is_lasting`: it could
+/// not for a long time, and is logged.
+async fn push_each(
+    mdt: &Rc<Mdt>,
+    dir: Fid,
+    names: &[Vec<u8>],
+    is_lasting: bool,
+) -> Result<bool, Errno> {
+    let mut is_stuck = false;
+    for name in names {
+        match mdt.push(dir, std::slice::from_ref(name)).await {
+            Err(errno) if is_of_name(errno) => {
+                is_stuck = true;
+                let name = String::from_utf8_lossy(name);
+                if is_lasting {
+                    tracing::error!(
+                        target: "mdt", %dir, ?name, %errno,
+                        "a name cannot move to its new shard: run nacre fsck"
+                    );
+                }
+            }
+            pushed => drop(pushed?),
+        }
+    }
+    Ok(is_stuck)
+}
+
+/// Whether a name cannot move because of what it leads to, or what is in its new shard. No MDT is
+/// away.
+fn is_of_name(errno: Errno) -> bool {
+    [Errno::ENOENT, Errno::ESTALE, Errno::EIO].contains(&errno)
+}
+
+/// Whether no old shard on another MDT has a name, as far as their MDTs say.
 async fn is_empty_elsewhere(mdt: &Rc<Mdt>, dir: Fid, stripes: &Stripes) -> Result<bool, Errno> {
     let here = mdt.engine.config.index;
-    let old = stripes.leaving.iter().flat_map(|leaving| &leaving.shards);
+    let old = || stripes.leaving.iter().flat_map(|leaving| &leaving.shards);
     let (mut left, mut moved) = (0_u64, 0_u64);
-    for shard in old.filter(|shard| shard.mdt_index() != here) {
+    for shard in old().filter(|shard| shard.mdt_index() != here) {
         let endpoint = mdt.osts.clone().ok_or(Errno::ENODEV)?;
         let body = Move { dir: *shard, name: Vec::new() };
         let one = own::ask(&endpoint, &body).await.map_err(|error| error.errno())?;
         left = left.saturating_add(one.left);
         moved = moved.saturating_add(one.moved);
     }
-    mdt.engine.state.borrow_mut().moves.heard(dir, left, moved);
+    let beside = old().filter(|shard| shard.mdt_index() == here && **shard != dir);
+    let moves = &mut mdt.engine.state.borrow_mut().moves;
+    let (left_here, moved_here) = moves.sum(beside);
+    moves.heard(dir, left.saturating_add(left_here), moved.saturating_add(moved_here));
     Ok(left == 0 || mdt.engine.config.bugs.forget_old_shard())
 }
 
@@ -175,13 +255,15 @@ fn stored(view: &dyn View, dir: Fid) -> Decided<Option<Stripes>> {
     Ok(value.and_then(|value| Stripes::decode(&value).ok()))
 }
 
-fn first_names(view: &dyn View, dir: Fid) -> Decided<Vec<Vec<u8>>> {
-    let (prefix, mut names) = (dir.to_key(), Vec::new());
-    view.scan_within((Table::Dirents, &prefix), &prefix, &mut |_, value| {
+/// Some names from a key on, and where those behind them begin.
+fn first_names(view: &dyn View, dir: Fid, from: &[u8]) -> Decided<(Vec<Vec<u8>>, Vec<u8>)> {
+    let (prefix, mut names, mut next) = (dir.to_key(), Vec::new(), from.to_vec());
+    view.scan_within((Table::Dirents, &prefix), from, &mut |key, value| {
         names.extend(DirentRecord::decode(value).map(|record| record.name));
+        next = [key, &[0]].concat();
         names.len() < MOVE_NAMES_MAX
     })?;
-    Ok(names)
+    Ok((names, next))
 }
 
 /// Counts the names of a directory once.

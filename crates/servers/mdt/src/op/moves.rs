@@ -330,8 +330,7 @@ pub(crate) fn push(op: &mut Op<'_, '_>, from: Fid, names: &[Vec<u8>]) -> Decided
     for (name, entry) in &there {
         let inode = op.tx.inode(entry.record.fid)?;
         if op.tx.entry(to, name)?.is_some() {
-            tracing::error!(target: "mdt", %from, %to, "a name is in two shards: check the file system");
-            return Err(Errno::EIO.into());
+            return Err(Errno::EIO.into()); // in two shards; the caller logs it
         }
         let (old, new) = (At { dir: from, name }, At { dir: to, name });
         op.leave(old, entry);

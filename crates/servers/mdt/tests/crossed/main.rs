@@ -90,7 +90,16 @@ impl World {
     }
 
     fn with_bugs(seed: u64, bugs: Bugs) -> World {
-        let sim = Sim::new(seed, SimConfig::default());
+        World::of(Sim::new(seed, SimConfig::default()), bugs)
+    }
+
+    /// A world in which errors may be logged.
+    fn damaged(seed: u64) -> World {
+        let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
+        World::of(Sim::new(seed, config), Bugs::default())
+    }
+
+    fn of(sim: Sim, bugs: Bugs) -> World {
         let server = |mdt: u32| Server {
             node: sim.node(&format!("mdt{mdt}"), addr(mdt).nid),
             disk: MemDisk::default(),

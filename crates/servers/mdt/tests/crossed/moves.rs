@@ -1,5 +1,6 @@
 //! Names that move between the shards of a directory, while it is used and while MDTs die.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -7,6 +8,8 @@ use endpoint::Call;
 use layout::dir::{self, Stripes};
 use mdt::Bugs;
 use mdt::fsck;
+use osd::mem::MemMeta;
+use osd::{MetaStore, Table, WriteSet};
 use types::{Errno, Fid, Span, SplitMix64};
 use wire::attr::{ATTR_STRIPED, S_IFREG};
 use wire::body::{AttrRep, FidReq, ReaddirReq, SetattrFlags, SetattrReq, SetxattrReq};
@@ -191,6 +194,46 @@ fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
 }
 
 #[test]
+fn a_damaged_name_holds_up_no_other_one() {
+    let world = World::damaged(24);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let all = files(&world, dir, 150);
+    world.settle();
+    let lost = all["file.7"];
+    let with_store = |change: &dyn Fn(&MemMeta)| {
+        world.images(); // every store is ready
+        let running = world.servers[1].running.borrow();
+        change(&running.as_ref().expect("runs").1);
+    };
+    let key = lost.to_key();
+    let record = RefCell::new(None);
+    with_store(&|meta| {
+        let found = meta.running().expect("ready").get(Table::Inodes, &key).expect("readable");
+        *record.borrow_mut() = found;
+        let mut set = WriteSet::new();
+        set.delete(Table::Inodes, key);
+        meta.apply(&set).expect("room");
+    });
+    world.restripe(dir, &[0, 2]).expect("begun");
+    world.sim.run_for(Span::secs(10));
+    assert_eq!(world.names(dir).into_keys().collect::<Vec<_>>(), ["file.7"]);
+    assert_eq!(world.sim.errors(), Vec::<String>::new(), "the file may just go");
+    world.sim.run_for(Span::secs(170));
+    assert!(world.stripes(dir).expect("striped").leaving.is_some(), "a name is left");
+    let errors = world.sim.errors();
+    assert!(matches!(&errors[..], [one] if one.contains("name=\"file.7\"")), "{errors:?}");
+    with_store(&|meta| {
+        let mut set = WriteSet::new();
+        set.put(Table::Inodes, key, record.take().expect("there"));
+        meta.apply(&set).expect("room");
+    });
+    world.sim.run_for(Span::secs(60)); // it is tried again once a minute
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    world.check();
+}
+
+#[test]
 fn names_are_used_while_they_move() {
     let world = World::new(21);
     let dir = world.mkdir(Fid::ROOT, "d", &[]).expect("made").fid();
@@ -364,7 +407,7 @@ fn broken_rules_of_moves_show() {
 
 #[test]
 fn clients_ask_for_no_moves() {
-    let world = World::new(24);
+    let world = World::damaged(24);
     let dir = Fid::ROOT;
     let body = wire::updates::encode(&wire::updates::Move { dir, name: b"a".to_vec() });
     let asked = Call::new(Opcode::MdtMove, vec![Bytes::new(), body.into()]);

@@ -6,10 +6,10 @@ mod list;
 mod parts;
 mod yaml;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use ctl::{Ask, Reply, Space};
-use layout::Template;
 use types::Errno;
 
 use self::parts::Named;
@@ -132,11 +132,10 @@ impl Wish {
 
     /// The servers would refuse an OST or a pool that does not exist, without saying which.
     pub(super) fn check(&self, path: &Path, command: &str) -> Result<(), Failed> {
-        for Named { template, pool: named } in &self.stripings {
-            check_osts(path, template, command)?;
-            pool::check(path, template, named)?;
-        }
-        Ok(())
+        check_osts(path, &self.stripings, command)?;
+        self.stripings
+            .iter()
+            .try_for_each(|Named { template, pool: named }| pool::check(path, template, named))
     }
 }
 
@@ -170,10 +169,19 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
     }
 }
 
-/// The OSTs that a striping names exist, and take new files.
-fn check_osts(path: &Path, template: &Template, command: &str) -> Result<(), Failed> {
-    let start = u32::try_from(template.start).ok();
-    let named: Vec<u32> = template.osts.iter().copied().chain(start).collect();
+/// The OSTs that stripings name.
+fn osts_named(stripings: &[Named]) -> BTreeSet<u32> {
+    let of = |Named { template, .. }: &Named| {
+        let start = u32::try_from(template.start).ok();
+        template.osts.iter().copied().chain(start).collect::<Vec<_>>()
+    };
+    stripings.iter().flat_map(of).collect()
+}
+
+/// The OSTs that stripings name exist, and take new files. One question, because an OST that is
+/// away takes seconds to be given up.
+fn check_osts(path: &Path, stripings: &[Named], command: &str) -> Result<(), Failed> {
+    let named = osts_named(stripings);
     if named.is_empty() {
         return Ok(());
     }
@@ -261,6 +269,16 @@ pub(super) fn umask() -> u32 {
 mod tests {
     use super::*;
     use crate::testing::parse;
+
+    #[test]
+    fn all_osts_of_all_components_are_asked_for_at_once() {
+        let of = |start, osts: &[u32]| Named {
+            template: layout::Template { start, osts: osts.to_vec(), ..Default::default() },
+            pool: String::new(),
+        };
+        let named = osts_named(&[of(-1, &[]), of(2, &[]), of(1, &[1, 2, 7])]);
+        assert_eq!(named, BTreeSet::from([1, 2, 7]));
+    }
 
     #[test]
     fn a_default_is_removed_whole() {
