@@ -304,7 +304,8 @@ impl Engine {
         let sealed = record.as_ref().map(|record| seal::sealed(state.hash_key, record));
         reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
         let renames = caller.request.opcode() == Opcode::MdtRename; // as many names as before
-        if (renames || !grows(&set)) && !self.config.bugs.keep_no_reserve() {
+        let has_place = caller.replay || renames; // a replay had its place before the crash
+        if (has_place || !grows(&set)) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
         }
         if transno > state.last_transno {

@@ -252,6 +252,15 @@ impl Mdt {
         Ok(())
     }
 
+    /// Whether all is durable that was applied, and known to be: a commit may take along what was
+    /// applied after it was asked for.
+    fn is_durable(&self) -> bool {
+        let state = self.engine.state.borrow();
+        self.engine.store.meta().dirty_bytes() == 0
+            && self.exports.last_committed() >= state.last_transno
+            && self.engine.destroys_durable.get() >= state.destroy_next
+    }
+
     fn start_recalls(self: &Rc<Self>) {
         let (recalls, mdt) = (self.recalls.clone(), Rc::downgrade(self));
         let is_stopped = move || mdt.upgrade().is_none_or(|mdt| mdt.is_stopped());
@@ -263,7 +272,7 @@ impl Mdt {
             if mdt.is_stopped() {
                 return false;
             }
-            mdt.engine.store.meta().dirty_bytes() == 0 || mdt.commit().await.is_ok()
+            mdt.is_durable() || mdt.commit().await.is_ok()
         };
         let engine = &self.engine;
         let task = engine.pace.start(&self.env, "mdt_commit", Rc::downgrade(self), commit);

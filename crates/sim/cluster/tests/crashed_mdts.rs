@@ -71,3 +71,14 @@ fn peers_hear_that_operations_are_done_before_an_mdt_forgets_them() {
 fn a_full_mdt_exchanges_names_with_another_one() {
     pass(&Scenario::mdts(), &[61, 335]);
 }
+
+#[test]
+fn a_replay_finds_room_although_the_mdt_is_full() {
+    pass(&Scenario::mdts(), &[951]);
+}
+
+/// The commit that makes the removal durable began before it.
+#[test]
+fn objects_go_although_the_mdt_has_nothing_else_to_do() {
+    pass(&Scenario::mdts(), &[784]);
+}
