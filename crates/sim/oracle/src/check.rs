@@ -67,7 +67,11 @@ pub fn explains(
         (Expect::Fails(errors), Err(error)) => {
             // it has gone between the walk to it and the call
             let is_gone = error.errno() == Errno::ESTALE && errors.contains(&Errno::ENOENT);
-            let is_one = is_gone || errors.contains(&error.errno());
+            // between the two, the directory that it leads to has moved below what it moves
+            let is_below = matches!(op, Op::Rename { .. })
+                && error.errno() == Errno::EINVAL
+                && errors.contains(&Errno::ENOENT);
+            let is_one = is_gone || is_below || errors.contains(&error.errno());
             if is_one { Ok(()) } else { Err(format!("failed with '{error}', expected {errors:?}")) }
         }
         (_, Ok(_)) => Ok(()),

@@ -20,7 +20,7 @@ use client::Client;
 use env_sim::NodeHandle;
 use oracle::{Answer, Model, Op, Placing, Runner, explains, mkdir_at, read_summary, test_ctx};
 use osd::mem::Deed;
-use types::{Fid, Span};
+use types::{Errno, Fid, Span};
 
 use super::Stage;
 use crate::fsck;
@@ -272,16 +272,13 @@ impl Stage<'_> {
         let found = found.into_iter().map(|(path, (line, _))| (path, line)).collect();
         let (first, second) = (first.borrow(), second.borrow());
         let (one, other) = ((op, first.as_ref()), (rival, second.as_ref()));
-        let mut orders = vec![vec![one, other], vec![other, one]];
-        if one.1.is_none() {
-            orders.push(vec![other]);
-        }
         let mut why = Vec::new();
-        let is_explained = orders.iter().any(|order| {
+        let is_explained = orders(one, other, cell.is_dead).iter().any(|(order, is_lost)| {
             let mut model = cell.before.clone();
             let told = order.iter().try_for_each(|(op, answer)| explains(&mut model, op, *answer));
-            let explained = told.is_ok() && model.summary() == found;
-            why.push(told.err().unwrap_or_else(|| format!("{:?}", model.summary())));
+            let left = if *is_lost { &cell.before } else { &model };
+            let explained = told.is_ok() && left.summary() == found;
+            why.push(told.err().unwrap_or_else(|| format!("{:?}", left.summary())));
             explained
         });
         if !is_explained {
@@ -300,4 +297,33 @@ impl Stage<'_> {
             client.rmdir(&test_ctx(), Fid::ROOT, name.as_bytes()).await
         })
     }
+}
+
+/// A call with its answer, if it has one.
+type Called<'a> = (&'a Op, Option<&'a Result<Answer, client::Error>>);
+
+/// Orders of the two calls, and whether all of it is lost at the end:
+/// - a call whose caller died may not have happened. It may also be lost with an MDT after it was
+///   executed, and after the other call was refused because of it;
+/// - a call is refused with ESTALE, and changes nothing, if its directory goes after the walk.
+fn orders<'a>(one: Called<'a>, other: Called<'a>, is_dead: bool) -> Vec<(Vec<Called<'a>>, bool)> {
+    let is_stale = |(_, answer): &Called<'_>| {
+        answer.is_some_and(|answer| {
+            answer.as_ref().is_err_and(|error| error.errno() == Errno::ESTALE)
+        })
+    };
+    let mut orders = vec![(vec![one, other], false), (vec![other, one], false)];
+    if is_dead {
+        orders.push((vec![other], false));
+        if other.1.is_some_and(Result::is_err) {
+            orders.push((vec![one, other], true));
+        }
+    }
+    if is_stale(&one) {
+        orders.push((vec![other], false));
+    }
+    if is_stale(&other) {
+        orders.push((vec![one], false));
+    }
+    orders
 }
