@@ -59,6 +59,12 @@ impl Node {
                     exports.recovery.borrow_mut().handle_connected(client, self.env.now());
                 }
                 exports.attach(&session, &peer, request.header.xid);
+                if session.noted_silent.get() {
+                    // a target that dies within the second would wait too short for this client
+                    let record = session.record(false);
+                    Rc::clone(&served.target).note_clients(vec![record], true).await;
+                    session.noted_silent.set(false);
+                }
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
                 self.welcome(&served, &peer, &request, &session, outcome);
                 self.pump_recovery(exports);

@@ -98,7 +98,7 @@ impl Node {
             return;
         }
         let records = unnoted.iter().map(|(session, silent)| session.record(*silent)).collect();
-        Rc::clone(&served.target).note_clients(records).await;
+        Rc::clone(&served.target).note_clients(records, false).await;
         for (session, silent) in unnoted {
             session.noted_silent.set(silent);
         }

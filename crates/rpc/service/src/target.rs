@@ -44,8 +44,12 @@ pub trait Target: 'static {
         record: ClientRecord,
     ) -> LocalFuture<'static, Result<(), Errno>>;
     /// Keeps what these records say of their clients' silence, where their sessions go on: durable
-    /// with the next commit.
-    fn note_clients(self: Rc<Self>, _records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+    /// with the next commit, which it waits for if `commits`.
+    fn note_clients(
+        self: Rc<Self>,
+        _records: Vec<ClientRecord>,
+        _commits: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async {})
     }
     /// Drops what the sessions hold, forgets their client records and their reply records durably,

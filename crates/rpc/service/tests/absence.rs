@@ -163,6 +163,22 @@ fn a_server_that_stood_still_holds_it_against_nobody() {
     assert!(idle.remote(TARGET).is_leased());
 }
 
+#[test]
+fn a_client_that_came_back_is_not_called_silent_after_a_crash() {
+    let world = World::new(15);
+    let (node, idle) = world.idle(1, false);
+    world.sim.run_for(Span::secs(1));
+    world.sim.partition(&node, &world.server, Cut::BothWays);
+    world.sim.reset_links(&node, &world.server);
+    world.sim.run_for(Span::secs(3));
+    world.toy().commit();
+    assert!(world.disk.clients()[0].silent, "its link went");
+    world.sim.heal_all();
+    let is_back = || idle.remote(TARGET).is_connected();
+    assert!(world.sim.run_until(Span::secs(20), is_back));
+    assert!(!world.disk.clients()[0].silent, "nothing else was committed since");
+}
+
 impl World {
     fn restart(&self) {
         self.server.kill_as(false);

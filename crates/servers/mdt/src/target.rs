@@ -545,13 +545,19 @@ impl Target for Mdt {
         })
     }
 
-    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+    fn note_clients(
+        self: Rc<Self>,
+        records: Vec<ClientRecord>,
+        commits: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             let note = || {
                 let set = target::note(&*self.engine.store.meta().running()?, &records)?;
                 Ok(self.engine.apply_own(&set)?)
             };
-            if let Err(errno) = self.persist(note).await {
+            let noted = self.persist(note).await;
+            let noted = if commits && noted.is_ok() { self.commit().await } else { noted };
+            if let Err(errno) = noted {
                 tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
             }
         })

@@ -220,17 +220,22 @@ impl Target for Ost {
         })
     }
 
-    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+    fn note_clients(
+        self: Rc<Self>,
+        records: Vec<ClientRecord>,
+        commits: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
             let note = || {
                 let set = target::note(&*self.store.meta().running()?, &records)?;
                 Ok(self.store.meta().apply(&set)?)
             };
-            match self.persist(note).await {
-                Ok(()) => self.changed(0),
-                Err(errno) => {
-                    tracing::warn!(target_id = %self.id(), %errno, "records of clients do not say who is silent");
-                }
+            let mut noted = self.persist(note).await.map(|()| self.changed(0));
+            if commits && noted.is_ok() {
+                noted = self.store.commit().await.map_err(|error| error.errno());
+            }
+            if let Err(errno) = noted {
+                tracing::warn!(target_id = %self.id(), %errno, "records of clients do not say who is silent");
             }
         })
     }

@@ -304,11 +304,16 @@ impl Target for Toy {
         })
     }
 
-    fn note_clients(self: Rc<Self>, records: Vec<ClientRecord>) -> LocalFuture<'static, ()> {
+    fn note_clients(
+        self: Rc<Self>,
+        records: Vec<ClientRecord>,
+        commits: bool,
+    ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            let mut image = self.running.borrow_mut();
-            for record in records {
-                image.clients.insert(record.key(), record.encode());
+            let records = records.iter().map(|record| (record.key(), record.encode()));
+            self.running.borrow_mut().clients.extend(records);
+            if commits {
+                self.commit();
             }
         })
     }
