@@ -98,7 +98,7 @@ impl Inner {
             return (tries < limits::SHARD_TRIES).then_some(now);
         }
         if !is_striped {
-            return None;
+            return (tries == 0).then_some(now); // it may have been split, and merged again
         }
         // a new shard that its MDT does not have yet is on its way
         let mut is_on_its_way = false;
