@@ -78,6 +78,12 @@ pub const LOCK_POLL: Span = Span::millis(20);
 /// frame.
 pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
+/// Files of one getattr of many, as MDTs bound it. The reply holds those that fit.
+pub const GETATTRS_MAX: usize = 1_024;
+
+/// Such requests that one call keeps in flight.
+pub const GETATTRS_IN_FLIGHT: usize = 8;
+
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
 pub const BATCH_RPCS_MAX: usize = 32;
 

@@ -86,6 +86,8 @@ impl Client {
             elsewhere: Elsewhere::default(),
             order: Order::default(),
             losses: Losses::default(),
+            asked: RefCell::default(),
+            glimpse_batch: Cell::new(limits::GLIMPSE_BATCH_MAX),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),

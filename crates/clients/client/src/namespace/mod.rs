@@ -6,6 +6,7 @@ pub(crate) mod elsewhere;
 mod listing;
 mod lookup;
 mod make;
+mod many;
 mod open;
 pub(crate) mod order;
 mod remove;
