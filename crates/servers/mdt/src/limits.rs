@@ -19,6 +19,10 @@ pub(crate) const GETATTRS_MAX: usize = READDIR_ENTRIES_MAX;
 /// Bytes of the answer, but for one file.
 pub(crate) const GETATTRS_BYTES_MAX: usize = READDIR_BYTES_MAX;
 
+/// How long a writer may take to tell the sizes of its files, before their objects are asked:
+/// longer than a queue at a busy client, and shorter than a reader notices.
+pub(crate) const WRITER_PATIENCE: Span = Span::millis(500);
+
 /// Name of an extended attribute (XATTR_NAME_MAX).
 pub(crate) const XATTR_NAME_BYTES_MAX: usize = 255;
 

@@ -97,30 +97,70 @@ fn expected() -> BTreeMap<String, u64> {
     (0..FILES).map(|number| (format!("file{number}"), number)).collect()
 }
 
-#[test]
-fn sizes_of_files_being_written_are_asked_for_together() {
-    let world = World::new(1);
-    let dir = world.run(0, async |client| {
+/// A directory with files that the first client has open.
+fn written(world: &World) -> Fid {
+    world.run(0, async |client| {
         let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
         fill(client, dir).await?;
         Ok(dir)
-    });
+    })
+}
+
+#[test]
+fn sizes_of_files_being_written_are_asked_of_their_writer() {
+    let world = World::new(1);
+    let dir = written(&world);
     let (found, sent) = world.list(dir);
     assert_eq!(found, expected());
-    let of = |opcode| sent.get(&opcode).copied().unwrap_or(0);
-    assert_eq!((of(Opcode::MdtReaddir), of(Opcode::MdtGetattrs)), (1, 1));
-    assert_eq!((of(Opcode::MdtGetattr), of(Opcode::MdtLookup)), (0, 0));
-    assert!(of(Opcode::OstGlimpse) <= 8, "one for each OST: {sent:?}");
+    assert_eq!(sent, BTreeMap::from([(Opcode::MdtReaddir, 1), (Opcode::MdtGetattrs, 1)]));
+    let som = |name: &'static [u8]| {
+        world.run(1, async move |client| {
+            let fid = client.lookup(&Ctx::root(), dir, name).await?.fid();
+            client.getxattr(&Ctx::root(), fid, b"lustre.som").await
+        })
+    };
+    assert_eq!((som(b"file30")[0], som(b"file30")[8]), (1, 30), "exact");
+    assert_eq!(som(b"file3")[0], 2, "it is being written");
+}
+
+#[test]
+fn objects_are_asked_where_several_clients_write() {
+    let world = World::new(1);
+    let dir = written(&world);
+    let (size, sent) = world.run(1, async move |client| {
+        let me = Ctx::root();
+        let attr = client.lookup(&me, dir, b"file7").await?;
+        let file = client.open(&me, attr.fid(), flags::O_RDWR).await?;
+        file.write(100, b"x"[..].into()).await?;
+        let before = client.requests();
+        let mut page = client.readdir(&me, dir, 0, 1 << 20).await?;
+        client.complete_page(&me, &mut page).await?;
+        let after = client.requests();
+        file.close().await?;
+        let found = page.entries.iter().find(|entry| entry.name == b"file7");
+        let glimpses = |requests: &BTreeMap<Opcode, u64>| {
+            requests.get(&Opcode::OstGlimpse).copied().unwrap_or(0)
+        };
+        Ok((found.map(|entry| entry.attr.size), glimpses(&after) - glimpses(&before)))
+    });
+    assert_eq!(size, Some(101));
+    assert!((1..=8).contains(&sent), "the objects of one file: {sent}");
+}
+
+#[test]
+fn objects_are_asked_where_the_writer_is_silent() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.clients[0].0.freeze();
+    let (found, sent) = world.list(dir);
+    assert_eq!(found, expected());
+    assert!(sent[&Opcode::OstGlimpse] <= 8, "one for each OST: {sent:?}");
 }
 
 #[test]
 fn one_object_a_glimpse_is_the_old_way() {
     let world = World::new(1);
-    let dir = world.run(0, async |client| {
-        let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
-        fill(client, dir).await?;
-        Ok(dir)
-    });
+    let dir = written(&world);
     world.clients[1].1.set_glimpse_batch(1);
     let (found, sent) = world.list(dir);
     assert_eq!(found, expected());
@@ -167,11 +207,7 @@ impl Kernel for Forgetful {
 #[test]
 fn names_that_were_looked_up_together_are_answered_until_a_change() {
     let world = World::new(1);
-    let dir = world.run(0, async |client| {
-        let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
-        fill(client, dir).await?;
-        Ok(dir)
-    });
+    let dir = written(&world);
     world.cluster.sim.run_for(Span::secs(2));
     world.clients[1].1.serve_kernel(std::rc::Rc::new(Forgetful));
     let names = |range: std::ops::Range<u64>| range.map(|number| format!("file{number}").into());

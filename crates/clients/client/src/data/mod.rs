@@ -18,6 +18,7 @@ mod set_id;
 mod sync;
 mod truncate;
 mod write;
+mod writer;
 
 use std::rc::Rc;
 

@@ -31,6 +31,8 @@ use crate::{Ctx, DirPage, Error, Result, limits};
 
 /// Bit of the request: layouts of files whose size is not known come along.
 const LAYOUTS: u32 = 1;
+/// Bit of the request: sizes are asked of the clients that write.
+const SIZES: u32 = 2;
 
 /// What an MDT says of each file that was asked for, or why it says nothing.
 type Stats = Vec<Result<Stat>>;
@@ -85,23 +87,35 @@ impl Client {
     /// # Errors
     /// ENOTDIR, EACCES; those of an MDT. A name that is not there is none.
     pub async fn look_ahead(&self, ctx: &Ctx, dir: Fid, names: &[Vec<u8>]) -> Result<usize> {
-        let mut by_holder: BTreeMap<Fid, Vec<Vec<u8>>> = BTreeMap::new();
-        for name in names {
-            check_name(name, Opcode::MdtGetattrs.name())?;
-            let holder = self.0.holder(ctx, dir, name).await?;
-            by_holder.entry(holder).or_default().push(name.clone());
-        }
-        let asks = by_holder.into_iter().map(|(holder, names)| {
-            let ask: LocalFuture<'_, Result<usize>> =
-                Box::pin(async move { self.0.look_up_all(ctx, holder, &names).await });
-            ask
-        });
-        let found = try_join(asks.collect(), limits::GETATTRS_IN_FLIGHT).await?;
-        Ok(found.into_iter().sum())
+        let stats = self.0.look_ahead(ctx, dir, names, 0).await?;
+        Ok(stats.iter().filter(|stat| stat.is_ok()).count())
     }
 }
 
 impl Inner {
+    /// The same, and what the MDTs say of each, in no order.
+    async fn look_ahead(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        dir: Fid,
+        names: &[Vec<u8>],
+        flags: u32,
+    ) -> Result<Stats> {
+        let mut by_holder: BTreeMap<Fid, Vec<Vec<u8>>> = BTreeMap::new();
+        for name in names {
+            check_name(name, Opcode::MdtGetattrs.name())?;
+            let holder = self.holder(ctx, dir, name).await?;
+            by_holder.entry(holder).or_default().push(name.clone());
+        }
+        let asks = by_holder.into_iter().map(|(holder, names)| {
+            let ask: LocalFuture<'_, Result<Stats>> =
+                Box::pin(async move { self.look_up_all(ctx, holder, &names, flags).await });
+            ask
+        });
+        let found = try_join(asks.collect(), limits::GETATTRS_IN_FLIGHT).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
     /// What the MDTs say of files, in the order given, with the layouts of those whose size is not
     /// known. What they grant is kept.
     pub(crate) async fn stat_many(self: &Rc<Self>, ctx: &Ctx, fids: &[Fid]) -> Result<Stats> {
@@ -134,7 +148,9 @@ impl Inner {
             let files: Vec<WireFid> = rest.iter().copied().map(WireFid::from).collect();
             let asking = self.grants.at(mdt.index).asking();
             let files = Bytes::copy_from_slice(files.as_bytes());
-            let asked = Asked { mdt, parent: Fid::ZERO, files, count: rest.len(), flags: LAYOUTS };
+            let (parent, count) = (Fid::ZERO, rest.len());
+            let flags = LAYOUTS | if self.glimpse_batch.get() > 1 { SIZES } else { 0 };
+            let asked = Asked { mdt, parent, files, count, flags };
             let (records, as_of) = self.ask_many(ctx, asked).await?;
             for (fid, record) in rest.iter().zip(records) {
                 let stat = self.stat_in(mdt, &record, as_of).map_err(|error| error.about(*fid));
@@ -160,21 +176,19 @@ impl Inner {
         Ok(())
     }
 
-    /// Files of names in one directory or shard, request after request until all are told. Returns
-    /// how many there are.
+    /// Files of names in one directory or shard, request after request until all are told.
     async fn look_up_all(
         self: &Rc<Self>,
         ctx: &Ctx,
         holder: Fid,
         names: &[Vec<u8>],
-    ) -> Result<usize> {
-        let (mut told, mut found) = (0, 0);
-        while told < names.len() {
-            let stats = self.look_up_many(ctx, holder, &names[told..]).await?;
-            told += stats.len();
-            found += stats.iter().filter(|stat| stat.is_ok()).count();
+        flags: u32,
+    ) -> Result<Stats> {
+        let mut told = Stats::new();
+        while told.len() < names.len() {
+            told.extend(self.look_up_many(ctx, holder, &names[told.len()..], flags).await?);
         }
-        Ok(found)
+        Ok(told)
     }
 
     /// The same as far as one request tells them, at least one. What is granted is kept.
@@ -183,6 +197,7 @@ impl Inner {
         ctx: &Ctx,
         holder: Fid,
         names: &[Vec<u8>],
+        flags: u32,
     ) -> Result<Stats> {
         let mdt = mdt_of(holder);
         let names = &names[..names.len().min(limits::GETATTRS_MAX)];
@@ -190,7 +205,7 @@ impl Inner {
         let files: Vec<u8> =
             names.iter().flat_map(|name| name.iter().copied().chain([0])).collect();
         let (parent, count) = (holder, names.len());
-        let asked = Asked { mdt, parent, files: files.into(), count, flags: 0 };
+        let asked = Asked { mdt, parent, files: files.into(), count, flags };
         let (records, as_of) = self.ask_many(ctx, asked).await?;
         let mut stats = Stats::with_capacity(records.len());
         for (name, record) in names.iter().zip(&records) {
