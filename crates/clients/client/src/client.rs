@@ -25,6 +25,7 @@ use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
 use crate::namespace::striped::Striped;
+use crate::statahead::Statahead;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -77,6 +78,8 @@ pub(crate) struct Inner {
     pub(crate) losses: Losses,
     /// Requests on behalf of callers since the mount.
     pub(crate) asked: RefCell<BTreeMap<Opcode, u64>>,
+    /// Names that are asked for ahead of their use.
+    pub(crate) statahead: Statahead,
     /// Objects of one glimpse at most.
     pub(crate) glimpse_batch: Cell<usize>,
     pub(crate) background: RefCell<Vec<Task>>,

@@ -238,3 +238,46 @@ fn names_that_were_looked_up_together_are_answered_until_a_change() {
     });
     assert_eq!(gone, 0, "another client has replaced it");
 }
+
+/// Looks all closed files up, in order. Returns the requests that the client sent.
+fn look_up_in_order(world: &World, dir: Fid) -> BTreeMap<Opcode, u64> {
+    let before = world.clients[1].1.requests();
+    world.run(1, async move |client| {
+        for number in OPEN..FILES {
+            let name = format!("file{number}");
+            let glance = client.lookup_glance(&Ctx::root(), dir, name.as_bytes()).await?;
+            assert!(glance.size_known && glance.attr.size == number);
+        }
+        Ok(())
+    });
+    let mut sent = world.clients[1].1.requests();
+    before.into_iter().for_each(|(opcode, count)| *sent.entry(opcode).or_default() -= count);
+    sent.retain(|_, count| *count > 0);
+    sent
+}
+
+#[test]
+fn names_with_a_number_are_asked_ahead() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(2));
+    let client = &world.clients[1].1;
+    client.serve_kernel(std::rc::Rc::new(Forgetful));
+    let sent = look_up_in_order(&world, dir);
+    assert_eq!(sent[&Opcode::MdtLookup], 4, "{sent:?}");
+    assert!(sent[&Opcode::MdtGetattrs] <= 6, "{sent:?}");
+    let stats = client.statahead_stats();
+    assert_eq!((stats.total, stats.wrong, stats.hit_total), (1, 0, FILES - OPEN - 4));
+    assert_eq!((stats.miss_total, stats.agl_total), (0, 0));
+}
+
+#[test]
+fn nothing_is_asked_ahead_where_that_is_switched_off() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(2));
+    world.clients[1].1.serve_kernel(std::rc::Rc::new(Forgetful));
+    world.clients[1].1.set_statahead_max(0);
+    let sent = look_up_in_order(&world, dir);
+    assert_eq!(sent, BTreeMap::from([(Opcode::MdtLookup, FILES - OPEN)]));
+}

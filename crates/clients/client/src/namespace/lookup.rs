@@ -29,7 +29,12 @@ impl Client {
     /// # Errors
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
-        if let Some((attr, lease)) = self.0.named(parent, name) {
+        let mut known = self.0.named(parent, name);
+        if self.0.look_ahead_of(ctx, parent, name, known.is_some()) && known.is_none() {
+            self.0.arrived(parent, name).await;
+            known = self.0.named(parent, name);
+        }
+        if let Some((attr, lease)) = known {
             return Ok(Glance { attr, lease, size_known: true });
         }
         let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);

@@ -116,6 +116,48 @@ impl Inner {
         Ok(found.into_iter().flatten().collect())
     }
 
+    /// Asks for names ahead of their use. Returns the files that there are, with `layouts` those of
+    /// dirty ones.
+    pub(crate) async fn ask_ahead(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        (dir, names): (Fid, &[Vec<u8>]),
+        layouts: bool,
+    ) -> Result<Vec<Stat>> {
+        let flags = if layouts { LAYOUTS } else { 0 };
+        let stats = self.look_ahead(ctx, dir, names, flags).await?;
+        Ok(stats.into_iter().flatten().collect())
+    }
+
+    /// Asks the objects of dirty files that look as if their writer has gone, so that the MDT knows
+    /// their size again. Returns how many files these are.
+    pub(crate) async fn settle_quiet(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        stats: Vec<Stat>,
+    ) -> Result<usize> {
+        let now = self.env.wall().sec;
+        let is_quiet = |stat: &Stat| {
+            let last = stat.attr.mtime().sec.max(stat.attr.ctime().sec);
+            crate::needs_glimpse(&stat.attr) && last + limits::QUIET_SECS <= now
+        };
+        let quiet = stats.into_iter().filter(is_quiet);
+        let asked: Vec<(Stat, Question)> = quiet
+            .filter_map(|stat| stat.layout.as_ref().map(Question::all).map(|all| (stat, all)))
+            .collect();
+        let (mut stats, questions): (Vec<Stat>, Vec<Question>) = asked.into_iter().unzip();
+        let objects = self.glimpse(ctx, &questions).await?;
+        for ((stat, question), objects) in stats.iter_mut().zip(&questions).zip(objects) {
+            let layout = &question.layout;
+            let settled = settle(&mut stat.attr, stat.mtime_set, stat.stripes, layout, &objects);
+            (stat.stripes, stat.lost) = (stat.stripes | settled.there, settled.lost != 0);
+            if !settled.is_old_layout {
+                self.offer_size(ctx, stat);
+            }
+        }
+        Ok(stats.len())
+    }
+
     /// What the MDTs say of files, in the order given, with the layouts of those whose size is not
     /// known. What they grant is kept.
     pub(crate) async fn stat_many(self: &Rc<Self>, ctx: &Ctx, fids: &[Fid]) -> Result<Stats> {
