@@ -83,7 +83,7 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use grants::{Kernel, Lease, Lru};
 pub use lost::Heard;
-pub use namespace::Listing;
+pub use namespace::{Listing, Looked, Objects};
 pub use statahead::StataheadStats;
 pub use unconfirmed::Unconfirmed;
 pub use wire::body::StatfsState;
