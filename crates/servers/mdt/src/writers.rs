@@ -69,7 +69,7 @@ impl Mdt {
                 Ok(answer) => match grants::answered::<GrantSize>(&answer) {
                     Ok(sizes) => self.take_sizes(client, &files, &sizes, &mut records),
                     Err(error) => {
-                        tracing::warn!(target: "mdt", %client, %error, "sizes that a client told cannot be understood")
+                        tracing::warn!(target: "mdt", %client, %error, "sizes from a client cannot be understood")
                     }
                 },
                 Err(error) => {

@@ -36,7 +36,7 @@ pub struct Options {
     /// OSTs that it serves; 0: the MGT and an MDT.
     #[arg(long, default_value_t = 0)]
     pub count: u32,
-    /// Where each OST is, in the order of their indexes: what an MDT is told.
+    /// Where each OST is, in the order of their indexes: what an MDT needs to know.
     #[arg(long, value_delimiter = ',')]
     pub osts: Vec<NidAddr>,
     /// Microseconds by which everything that this process sends arrives later.

@@ -6,7 +6,7 @@ use types::Fid;
 use wire::body::{GrantSize, GrantWord};
 
 use crate::client::Inner;
-use crate::size::{self, WriteView};
+use crate::size;
 
 impl Inner {
     /// The sizes of files that the MDT asks for, in its order. A size is not known while a change
@@ -26,10 +26,7 @@ impl Inner {
         if !inode.under_way.is_empty() {
             return None;
         }
-        let view = inode.with_view(|view| view.clone()).filter(WriteView::may_state)?;
-        if !view.unknown(&layout).is_empty() {
-            return None;
-        }
+        let view = inode.with_view(|view| view.clone()).filter(|view| view.is_whole(&layout))?;
         let objects = view.complete(&layout, &BTreeMap::new());
         if inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
             return None; // an object is missing

@@ -29,8 +29,8 @@ impl Client {
         self.0.look_up_once(ctx, parent, name).await.map(|(stat, _)| Looked(stat))
     }
 
-    /// The same with the word of all its objects, in one request each ([`Client::set_glimpse_batch`]
-    /// is 1).
+    /// The same with the word of all its objects, in one request each where
+    /// [`Client::set_glimpse_batch`] was 1.
     ///
     /// # Errors
     /// Those of an OST.

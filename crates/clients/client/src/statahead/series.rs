@@ -117,8 +117,8 @@ pub(super) struct AllSeries {
 }
 
 impl AllSeries {
-    /// A name of a directory is looked up. One that is known, and was not asked ahead, is part of no
-    /// series. `window_max`: names asked ahead at most.
+    /// A name of a directory is looked up. One that is known, and was not asked ahead, is part of
+    /// no series. `window_max`: names asked ahead at most.
     pub(super) fn looked_up(
         &mut self,
         (dir, name): (Fid, &[u8]),
