@@ -30,15 +30,18 @@ impl Client {
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
         let mut known = self.0.named(parent, name);
-        if self.0.look_ahead_of(ctx, parent, name, known.is_some()) && known.is_none() {
+        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
+        let is_absent =
+            known.is_none() && self.0.known_holder(parent, name).is_some_and(has_no_name);
+        let is_known = known.is_some() || is_absent;
+        if self.0.look_ahead_of(ctx, parent, name, is_known) && !is_known {
             self.0.arrived(parent, name).await;
             known = self.0.named(parent, name);
         }
         if let Some((attr, lease)) = known {
             return Ok(Glance { attr, lease, size_known: true });
         }
-        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
-        if self.0.known_holder(parent, name).is_some_and(has_no_name) {
+        if is_absent {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
         }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;

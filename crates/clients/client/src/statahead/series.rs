@@ -171,7 +171,9 @@ impl AllSeries {
         }
         series.under_way = None;
         if found * 2 < ahead.names.len() {
-            series.end = Some(ahead.numbers.end); // most are not there: the series ends
+            // most are not there: the series ends, or its names are about to be made
+            series.end = Some(ahead.numbers.end);
+            (series.run, series.window) = (0, WINDOW_MIN);
         }
     }
 
@@ -383,6 +385,20 @@ mod tests {
         assert!(all.looked_up((DIR, b"f5"), false, 128, at(0)).waits, "its answer is on its way");
         all.answered(&ahead, 0);
         assert_eq!(all.looked_up((DIR, b"f5"), false, 128, at(0)), Step::default());
+    }
+
+    #[test]
+    fn few_names_are_asked_for_where_names_are_being_made() {
+        let mut all = AllSeries::default();
+        for number in 0..1_000 {
+            let name = format!("new.{number}");
+            let step = all.looked_up((DIR, name.as_bytes()), false, 128, at(0));
+            if let Some(ahead) = step.ahead {
+                all.answered(&ahead, 0);
+            }
+        }
+        let asked = all.stats.fname_total;
+        assert!((1..=600).contains(&asked), "two names of each four or more: {asked}");
     }
 
     #[test]
