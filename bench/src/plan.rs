@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, fio, fuse, layouts, mdts, metadata, neighbours, processes, rpc, scheduler, tests,
+    data, fio, fuse, layouts, listing, mdts, metadata, neighbours, processes, rpc, scheduler, tests,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -80,6 +80,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "directories over four MDTs beside a directory of one MDT",
         quick: false,
         run: mdts::spread,
+    },
+    Part {
+        name: "listing",
+        about: "attributes of a directory's files against their stripes, beside older ways",
+        quick: false,
+        run: listing::stripes,
     },
     Part {
         name: "random",

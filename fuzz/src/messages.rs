@@ -128,6 +128,10 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         | Opcode::MdtListxattr
         | Opcode::MdtFid2path
         | Opcode::MdtSync => vec![encode_body(&body::FidReq { fid, ..Default::default() })],
+        Opcode::MdtGetattrs => {
+            let body = body::GetattrsReq { count: 1, flags: 1, ..Default::default() };
+            vec![encode_body(&body), encode_body::<body::WireFid>(&fid)]
+        }
         Opcode::MdtGetxattr | Opcode::MdtRemovexattr => {
             vec![encode_body(&body::FidReq { fid, ..Default::default() }), text(b"user.a")]
         }

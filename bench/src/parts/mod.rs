@@ -5,6 +5,7 @@ mod figures;
 pub(crate) mod fio;
 pub(crate) mod fuse;
 pub(crate) mod layouts;
+pub(crate) mod listing;
 pub(crate) mod mdts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;

@@ -11,6 +11,7 @@ use anyhow::Result;
 use serde_json::json;
 
 use crate::machine::Machine;
+use crate::parts::listing;
 use crate::row::{PartResult, Row};
 
 /// Writes `figures.json`, `figures.md` and a plot per group into `dir`.
@@ -35,8 +36,17 @@ pub(crate) fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
             fs::write(dir.join(format!("{name}.svg")), plot::ratios(title, &rows)?)?;
         }
     }
+    let listings = results.iter().filter(|result| result.part == "listing");
+    let rows: Vec<&Row> = listings.flat_map(|result| &result.rows).collect();
+    let lines = listing::lines(&rows);
+    if !lines.is_empty() {
+        let svg = plot::lines(LISTING_TITLE, ("stripes", "us a file"), &lines)?;
+        fs::write(dir.join("listing.svg"), svg)?;
+    }
     Ok(())
 }
+
+const LISTING_TITLE: &str = "Listing: time of a file against its stripes";
 
 /// File, title, and the parts that one plot shows.
 const GROUPS: &[(&str, &str, &[&str])] = &[

@@ -9,6 +9,7 @@ use crate::row::{Bound, Row, Spread};
 const WIDTH: u32 = 900;
 const ROW_HEIGHT: u32 = 26;
 const HEAD_HEIGHT: u32 = 70;
+const LINES_HEIGHT: u32 = 520;
 /// Room for the names of rows.
 const NAME_WIDTH: u32 = 330;
 const BAR: RGBColor = RGBColor(64, 120, 160);
@@ -73,6 +74,56 @@ fn draw(
     Ok(())
 }
 
+/// An SVG of lines over logarithmic axes; x begins at 1.
+pub(super) fn lines(
+    title: &str,
+    axes: (&str, &str),
+    lines: &[(String, Vec<(f64, f64)>)],
+) -> Result<String> {
+    let mut svg = String::new();
+    draw_lines(&mut svg, title, axes, lines).map_err(|error| anyhow!("{error}"))?;
+    Ok(svg)
+}
+
+fn draw_lines(
+    svg: &mut String,
+    title: &str,
+    (across, along): (&str, &str),
+    lines: &[(String, Vec<(f64, f64)>)],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let area = SVGBackend::with_string(svg, (WIDTH, LINES_HEIGHT)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let points = || lines.iter().flat_map(|line| &line.1).filter(|point| point.0 >= 1.0);
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(2.0, f64::max);
+    let least = points().map(|point| point.1).fold(f64::MAX, f64::min).max(0.01);
+    let right = most(|point| point.0);
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 18))
+        .margin(8)
+        .x_label_area_size(40)
+        .y_label_area_size(70)
+        .build_cartesian_2d(
+            (1.0..right).log_scale(),
+            (least / 2.0..2.0 * most(|point| point.1)).log_scale(),
+        )?;
+    chart.configure_mesh().x_desc(across).y_desc(along).draw()?;
+    for (number, (name, line)) in lines.iter().enumerate() {
+        let color = Palette99::pick(number).to_rgba();
+        let shown = line.iter().copied().filter(|point| point.0 >= 1.0);
+        chart
+            .draw_series(LineSeries::new(shown, color.stroke_width(2)))?
+            .label(name)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
+    }
+    chart
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
 fn bound(row: &Row) -> Option<f64> {
     match row.bound {
         Some(Bound::Ratio(least)) => Some(least),
@@ -92,5 +143,15 @@ mod tests {
         assert!(svg.starts_with("<svg") && svg.contains("Title"));
         assert!(svg.contains("mdtest-own: create"));
         assert_eq!(svg.matches("#C83C28").count(), 1, "one bound");
+    }
+
+    #[test]
+    fn every_line_has_its_name() {
+        let line = |name: &str, us| (name.to_owned(), vec![(0.0, 3.0), (1.0, us), (32.0, us)]);
+        let all = [line("clean: old", 900.0), line("clean: new", 5.0)];
+        let svg = lines("Title", ("stripes", "us"), &all).expect("it is drawn");
+        for text in ["Title", "stripes", "clean: old", "clean: new"] {
+            assert!(svg.contains(text), "{text}");
+        }
     }
 }

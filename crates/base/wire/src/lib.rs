@@ -26,6 +26,7 @@ pub mod lst;
 mod message;
 mod opcode;
 mod parts;
+pub mod stats;
 pub mod updates;
 mod values;
 

@@ -175,6 +175,8 @@ opcodes! {
     MdtUpdateOf = 60, "out_update_of", mdt repeats;
     /// From MDT to MDT: a name that leaves a shard there is to move now.
     MdtMove = 61, "out_move", mdt repeats;
+    /// Attributes of many files, by FIDs or by names in one directory.
+    MdtGetattrs = 62, "mds_batch", mdt repeats;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats;

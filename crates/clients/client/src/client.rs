@@ -25,6 +25,7 @@ use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
 use crate::namespace::striped::Striped;
+use crate::statahead::Statahead;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
 /// A mounted file system. Cheap to clone; belongs to one executor thread.
@@ -75,6 +76,12 @@ pub(crate) struct Inner {
     pub(crate) order: Order,
     /// Acknowledged work that is lost.
     pub(crate) losses: Losses,
+    /// Requests on behalf of callers since the mount.
+    pub(crate) asked: RefCell<BTreeMap<Opcode, u64>>,
+    /// Names that are asked for ahead of their use.
+    pub(crate) statahead: Statahead,
+    /// Objects of one glimpse at most.
+    pub(crate) glimpse_batch: Cell<usize>,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 
@@ -100,6 +107,23 @@ impl Client {
     /// Keeps access times in another way from now on.
     pub fn set_access_times(&self, access_times: AccessTimes) {
         self.0.access_times.set(access_times);
+    }
+
+    /// Requests that calls have sent since the mount, by operation.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<Opcode, u64> {
+        self.0.asked.borrow().clone()
+    }
+
+    /// Objects that one glimpse asks for at most.
+    #[must_use]
+    pub fn glimpse_batch(&self) -> usize {
+        self.0.glimpse_batch.get()
+    }
+
+    /// Sets that, within 1 and [`limits::GLIMPSE_BATCH_MAX`]. With 1, each object is a request.
+    pub fn set_glimpse_batch(&self, objects: usize) {
+        self.0.glimpse_batch.set(objects.clamp(1, limits::GLIMPSE_BATCH_MAX));
     }
 
     /// Identity of the file system: of the storage that its root is on; zero where an older MGS
@@ -259,6 +283,7 @@ impl Inner {
         let give_up = call.patience.map(|patience| self.env.now() + patience);
         let text_busy_until = self.env.now() + limits::TEXT_BUSY_WAIT;
         loop {
+            *self.asked.borrow_mut().entry(call.opcode).or_default() += 1;
             match self.remote(target).call(call.clone()).await {
                 Err(CallError::Errno(Errno::EINPROGRESS))
                     if give_up.is_none_or(|until| self.env.now() < until) =>
@@ -314,7 +339,11 @@ impl Inner {
         reply: &Reply,
         stage: &'static str,
     ) -> Result<Stat> {
-        let mut stat = Stat::of(reply, stage)?;
+        Ok(self.checked(mdt, Stat::of(reply, stage)?))
+    }
+
+    /// What an MDT tells of a file, as far as it may.
+    pub(crate) fn checked(&self, mdt: TargetId, mut stat: Stat) -> Stat {
         if mdt_of(stat.attr.fid()) != mdt {
             stat.lease = Gift::None;
         }
@@ -322,7 +351,7 @@ impl Inner {
         if !stat.disposition.contains(Disposition::REMOTE) {
             self.note(&stat.attr);
         }
-        Ok(stat)
+        stat
     }
 
     /// The MDTs that a session was begun with, and the first one.

@@ -314,20 +314,21 @@ pub(crate) struct Stat {
 }
 
 impl Stat {
-    /// From an `AttrRep` and the layout record behind it.
-    pub(crate) fn of(reply: &Reply, stage: &'static str) -> Result<Stat> {
-        let body: AttrRep = reply.body();
+    /// From an `AttrRep` and a layout record, as of a change.
+    pub(crate) fn told(
+        body: &AttrRep,
+        layout: &[u8],
+        as_of: Transno,
+        stage: &'static str,
+    ) -> Result<Stat> {
         let broken = |error| {
             tracing::warn!("{stage}: the MDT sent a broken layout: {error}");
             Error::local(Errno::EPROTO, stage).about(body.attr.fid())
         };
-        let layout = match Striping::decode(body.attr.fid(), &reply.buf(1)).map_err(broken)? {
+        let layout = match Striping::decode(body.attr.fid(), layout).map_err(broken)? {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
-        let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
-        let is_open = reply.header.opcode == Opcode::MdtOpen as u16;
-        let third = reply.bufs.get(2).filter(|buf| !buf.starts_with(&wire::updates::RECORD_MAGIC));
         let stripes =
             layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
         Ok(Stat {
@@ -343,13 +344,28 @@ impl Stat {
             name_lease: Gift::of(body.name_lease_ms),
             is_cached: body.disposition.contains(Disposition::CACHE),
             grant: Number(body.grant),
-            as_of: Transno(reply.header.as_of),
+            as_of,
+            touched: None,
+            dir: None,
+            bytes: None,
+        })
+    }
+
+    /// From an `AttrRep`, the layout record behind it, and what else comes along.
+    pub(crate) fn of(reply: &Reply, stage: &'static str) -> Result<Stat> {
+        let as_of = Transno(reply.header.as_of);
+        let stat = Stat::told(&reply.body(), &reply.buf(1), as_of, stage)?;
+        let is_rename = reply.header.opcode == Opcode::MdtRename as u16;
+        let is_open = reply.header.opcode == Opcode::MdtOpen as u16;
+        let third = reply.bufs.get(2).filter(|buf| !buf.starts_with(&wire::updates::RECORD_MAGIC));
+        Ok(Stat {
             touched: third.filter(|_| is_rename).map(|fids| fids_of(fids)),
             dir: third.filter(|_| !is_rename && !is_open).map(|dir| {
                 let DirRep { attr, lease_ms, .. } = decode_body(dir);
                 (attr, Gift::of(lease_ms))
             }),
             bytes: third.filter(|_| is_open).cloned(),
+            ..stat
         })
     }
 }

@@ -78,6 +78,18 @@ pub const LOCK_POLL: Span = Span::millis(20);
 /// frame.
 pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
+/// Files of one getattr of many, as MDTs bound it. The reply holds those that fit.
+pub const GETATTRS_MAX: usize = 1_024;
+
+/// Such requests that one call keeps in flight.
+pub const GETATTRS_IN_FLIGHT: usize = 8;
+
+/// Names of a series that are asked ahead at most, unless set otherwise. Lustre: 128.
+pub const STATAHEAD_DEFAULT: u32 = 128;
+
+/// And at most of all. Lustre: 2,048; here one request.
+pub const STATAHEAD_MAX: u32 = GETATTRS_MAX as u32;
+
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
 pub const BATCH_RPCS_MAX: usize = 32;
 

@@ -21,6 +21,7 @@ use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
 use crate::namespace::striped::Striped;
+use crate::statahead::Statahead;
 use crate::{Ctx, Error, MountConfig, Result};
 
 impl Client {
@@ -86,6 +87,9 @@ impl Client {
             elsewhere: Elsewhere::default(),
             order: Order::default(),
             losses: Losses::default(),
+            asked: RefCell::default(),
+            statahead: Statahead::default(),
+            glimpse_batch: Cell::new(limits::GLIMPSE_BATCH_MAX),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),

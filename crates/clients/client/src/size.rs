@@ -109,12 +109,22 @@ pub(crate) struct WriteView {
     generation: u64,
     /// This client has begun to change the contents.
     touched: bool,
+    /// A truncate has begun and not ended well: objects are not what the handles know.
+    is_cut: bool,
 }
 
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, touched: false }
+        WriteView {
+            fresh,
+            epoch,
+            mixed: false,
+            stripes: Vec::new(),
+            generation: 0,
+            touched: false,
+            is_cut: false,
+        }
     }
 
     /// Another handle was opened for write by this client.
@@ -160,7 +170,7 @@ impl WriteView {
     /// A truncate begins: what is in flight says nothing any more.
     pub(crate) fn truncate_begins(&mut self) {
         self.generation += 1;
-        self.touched = true;
+        (self.touched, self.is_cut) = (true, true);
         self.stripes.iter_mut().for_each(|stripe| *stripe = Stripe::Stale);
     }
 
@@ -168,6 +178,7 @@ impl WriteView {
     pub(crate) fn truncated(&mut self, objects: &[OstAttr], generation: u64) {
         if generation == self.generation {
             self.stripes = objects.iter().map(|object| Stripe::Known(*object)).collect();
+            self.is_cut = false;
         }
     }
 
@@ -187,6 +198,11 @@ impl WriteView {
     /// Whether stating the size makes sense.
     pub(crate) fn may_state(&self) -> bool {
         !self.mixed
+    }
+
+    /// Whether the size is known without a question, also before the last handle is closed.
+    pub(crate) fn is_whole(&self, layout: &FileLayout) -> bool {
+        self.may_state() && !self.is_cut && self.unknown(layout).is_empty()
     }
 
     /// Epoch under which the size is known.
@@ -374,6 +390,20 @@ mod tests {
         assert_eq!(view.unknown(&layout(1)), [0]);
         view.wrote(0, object(200, 2), view.generation());
         assert_eq!(view.unknown(&layout(1)), [0], "the old write may have come in between");
+    }
+
+    #[test]
+    fn the_size_of_a_file_that_is_being_cut_is_not_known() {
+        let mut view = WriteView::new(true, 3);
+        assert!(view.is_whole(&layout(2)), "it is empty");
+        view.truncate_begins();
+        view.note_epoch(4);
+        assert!(!view.is_whole(&layout(2)), "an object may be longer already");
+        view.truncated(&[object(5, 1), OstAttr::default()], view.generation());
+        assert!(view.is_whole(&layout(2)));
+        view.opened();
+        assert!(!view.is_whole(&layout(2)));
+        assert!(!WriteView::new(false, 3).is_whole(&layout(1)), "older objects are not known");
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Extended attributes. The MDT stores all of them. `lustre.lov` and `trusted.lov` are views of the
 //! layout in Lustre's binary form ([`layout::lov`]). `lustre.lmv` and `lustre.dmv` are those of a
 //! directory's striping and of its default for new subdirectories ([`layout::dir`]).
+//! `lustre.som` is what the MDT knows of a file's size.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 use types::{Errno, Fid};
-use wire::Opcode;
 use wire::body::{FidReq, LayoutReq, SetxattrReq};
+use wire::{Attr, Opcode};
 
 use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
@@ -25,10 +26,25 @@ pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 pub(crate) const LMV: &[u8] = b"lustre.lmv";
 /// The default of a directory for new subdirectories.
 pub(crate) const DMV: &[u8] = b"lustre.dmv";
+/// What the MDT knows of a file's size (Lustre: `trusted.som`).
+const SOM: &[u8] = b"lustre.som";
+/// Its flags: the size is exact; it was before the file was opened for writing.
+const SOM_STRICT: u16 = 1;
+const SOM_STALE: u16 = 2;
 /// Longest name of an attribute (XATTR_NAME_MAX).
 const XATTR_NAME_BYTES_MAX: usize = 255;
 /// Longest value (XATTR_SIZE_MAX).
 const XATTR_VALUE_BYTES_MAX: usize = 64 << 10;
+
+/// Flags, six bytes of zeros, size and blocks, little-endian.
+fn som(attr: &Attr) -> Result<Bytes> {
+    if !attr.is_file() {
+        return Err(Error::local(Errno::ENODATA, "getxattr").about(attr.fid()));
+    }
+    let flags = if crate::needs_glimpse(attr) { SOM_STALE } else { SOM_STRICT };
+    let words = [u64::from(flags), attr.size, attr.blocks];
+    Ok(words.map(u64::to_le_bytes).concat().into())
+}
 
 impl Client {
     /// Value of an attribute.
@@ -39,6 +55,9 @@ impl Client {
         check(name, "getxattr")?;
         if self.0.grants.of(fid).is_absent(fid, name) {
             return Err(Error::local(Errno::ENODATA, "getxattr").about(fid));
+        }
+        if name == SOM {
+            return som(&self.0.stat(ctx, fid, 0).await?.attr);
         }
         let call = self.0.call(ctx, Opcode::MdtGetxattr, &fid_req(fid)).name(name);
         Ok(self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))

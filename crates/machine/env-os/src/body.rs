@@ -11,7 +11,7 @@ use types::{Instant, Net, Nid, NidAddr, Timespec};
 use crate::executor::{now, spawn};
 use crate::lnd::Lnd;
 use crate::rng::Rng;
-use crate::{lo, tcp};
+use crate::{delay, lo, tcp};
 
 pub(crate) struct OsBody {
     config: Rc<Lnd>,
@@ -61,15 +61,18 @@ impl EnvBody for OsBody {
     fn connect(&self, from: Option<Nid>, to: NidAddr) -> LocalFuture<'static, io::Result<Link>> {
         let config = Rc::clone(&self.config);
         if self.is_lo(to) {
-            return Box::pin(std::future::ready(lo::connect(&config, from, to)));
+            let link = lo::connect(&config, from, to);
+            let link = link.and_then(|link| delay::delayed(&config, link));
+            return Box::pin(std::future::ready(link));
         }
-        Box::pin(async move { tcp::connect(&config, from, to).await })
+        Box::pin(async move { delay::delayed(&config, tcp::connect(&config, from, to).await?) })
     }
 
     fn listen(&self, at: NidAddr) -> LocalFuture<'static, io::Result<Listener>> {
         let config = Rc::clone(&self.config);
         let listener =
             if self.is_lo(at) { lo::listen(&config, at) } else { tcp::listen(&config, at) };
+        let listener = listener.map(|listener| delay::listener(&config, listener));
         Box::pin(std::future::ready(listener))
     }
 

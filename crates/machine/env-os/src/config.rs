@@ -46,6 +46,9 @@ pub struct OsConfig {
     pub lnet: Lnet,
     /// Addresses of any network that are inside this process: links to them take `lo`.
     pub lo_alias: Vec<NidAddr>,
+    /// What links send arrives so much later, as over a longer way: for measurements. Zero: at
+    /// once.
+    pub delay: Span,
     /// Counts what the executor's links carry; starts at zero.
     pub traffic: Traffic,
 }
@@ -78,6 +81,7 @@ impl Default for OsConfig {
             link_cpts: Vec::new(),
             lnet: Lnet::default(),
             lo_alias: Vec::new(),
+            delay: Span::ZERO,
             traffic: Traffic::default(),
         }
     }

@@ -8,11 +8,15 @@
 //!
 //! A task that panics ends the process: a broken invariant must not leave half a node running.
 
-#![expect(unsafe_code, reason = "no crate here sets a memory policy (`bind`)")]
+#![expect(
+    unsafe_code,
+    reason = "no crate here sets a memory policy (`bind`) or lets a timer be polled (`delay`)"
+)]
 
 mod bind;
 mod body;
 mod config;
+mod delay;
 mod executor;
 mod gauge;
 mod idle;

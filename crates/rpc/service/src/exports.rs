@@ -298,7 +298,9 @@ impl Exports {
         self.sessions.borrow().get(&id).cloned()
     }
 
-    pub(crate) fn session_of(&self, client: ClientId) -> Option<Rc<Session>> {
+    /// The session of a client, if it has one.
+    #[must_use]
+    pub fn session_of(&self, client: ClientId) -> Option<Rc<Session>> {
         let id = self.by_client.borrow().get(&client).copied()?;
         self.session(id)
     }

@@ -209,7 +209,8 @@ impl Engine {
         if opcode.modifies() || self.config.bugs.show_halves() {
             return Vec::new();
         }
-        let all_names = matches!(opcode, Opcode::MdtGetattr | Opcode::MdtReaddir);
+        let all_names =
+            matches!(opcode, Opcode::MdtGetattr | Opcode::MdtGetattrs | Opcode::MdtReaddir);
         let inodes = || tx.looked_at().filter(|inode| all_names && inode.attr.is_dir());
         let dirs = inodes().map(Inode::fid);
         let keys = tx.looked_at().map(|inode| ShareKey::Inode(inode.fid()));

@@ -38,6 +38,7 @@ mod target;
 mod tests;
 mod tx;
 mod unnamed;
+mod writers;
 
 pub use self::target::{Counts, Mdt};
 pub use anew::{HighestIds, ids_anew, size_anew};

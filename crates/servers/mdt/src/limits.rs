@@ -13,6 +13,16 @@ pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
 /// Bytes of one readdir reply.
 pub(crate) const READDIR_BYTES_MAX: usize = 1 << 20;
 
+/// Files of one getattr of many: as many as one readdir lists, so that it takes about as long.
+pub(crate) const GETATTRS_MAX: usize = READDIR_ENTRIES_MAX;
+
+/// Bytes of the answer, but for one file.
+pub(crate) const GETATTRS_BYTES_MAX: usize = READDIR_BYTES_MAX;
+
+/// How long a writer may take to tell the sizes of its files, before their objects are asked:
+/// longer than a queue at a busy client, and shorter than a reader notices.
+pub(crate) const WRITER_PATIENCE: Span = Span::millis(500);
+
 /// Name of an extended attribute (XATTR_NAME_MAX).
 pub(crate) const XATTR_NAME_BYTES_MAX: usize = 255;
 
@@ -64,6 +74,8 @@ pub(crate) const FID2PATH_BYTES_MAX: usize = 256 << 10;
 pub(crate) const FILE_BYTES_MAX: u64 = i64::MAX as u64;
 
 const _: () = assert!(READDIR_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
+const _: () =
+    assert!(GETATTRS_BYTES_MAX + wire::stats::LAYOUT_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(XATTR_VALUE_BYTES_MAX < wire::BULK_BYTES_MAX as usize);
 const _: () = assert!(16 + XATTR_NAME_BYTES_MAX <= osd::KEY_BYTES_MAX);
 

@@ -161,6 +161,14 @@ impl Opens {
         self.files.get(&fid).is_some_and(|file| file.writers.has_other(client))
     }
 
+    /// The client with the one handle for writing, if there was no other since there were none: its
+    /// word counts at a close, and so it counts before.
+    pub(crate) fn only_writer(&self, fid: Fid) -> Option<ClientId> {
+        let file = self.files.get(&fid)?;
+        let is_alone = file.writers.count == 1 && !file.mixed;
+        if is_alone { file.writers.only } else { None }
+    }
+
     /// Whether a client other than this one runs the file.
     pub(crate) fn another_runs(&self, fid: Fid, client: ClientId) -> bool {
         self.files.get(&fid).is_some_and(|file| file.runners.has_other(client))

@@ -290,6 +290,7 @@ impl Mdt {
         let mut reply = outcome.unwrap_or_else(|errno| Reply::error(&request.header, errno));
         reply.header.as_of = as_of.get().0;
         self.read_on_open(&incoming, &mut reply).await;
+        self.ask_writers(&incoming, &mut reply).await;
         self.tally.count(request, &reply);
         self.engine.store.failure().unless_over(reply).await
     }

@@ -5,6 +5,7 @@ mod df;
 mod find;
 mod getdirstripe;
 mod getname;
+mod getsom;
 mod getstripe;
 mod ids;
 mod migrate;
@@ -75,6 +76,9 @@ enum Command {
     /// Show which client of which file system a mount is.
     #[command(after_help = "Example:\n  lfs getname /mnt/nacre")]
     Getname(getname::Args),
+    /// Print what the MDT knows of the size of files.
+    #[command(after_help = "Example:\n  lfs getsom /mnt/nacre/file")]
+    Getsom(getsom::Args),
     /// Ask servers whether they answer.
     Check(check::Args),
 }
@@ -96,6 +100,7 @@ pub fn run(args: Args) -> Result<(), Failed> {
         Command::PoolList(args) => pool::list(&args),
         Command::Find(args) => find::run(&args),
         Command::Getname(args) => getname::run(&args),
+        Command::Getsom(args) => getsom::run(&args),
         Command::Check(args) => check::run(&args),
     }
 }

@@ -26,6 +26,7 @@ pub mod import_meta;
 mod log;
 pub mod lst;
 pub mod machine;
+pub mod memory;
 pub mod mount;
 pub mod names;
 pub mod objects;

@@ -82,6 +82,9 @@ enum Command {
     /// The console of a self-test session, as `lst new_session` starts it.
     #[command(hide = true)]
     LstConsole(LstConsole),
+    /// Serve targets in memory, for `nacre bench ls`.
+    #[command(hide = true)]
+    ServeMemory(daemons::memory::Options),
     /// Measure rates, with drivers that need no MPI.
     #[command(
         subcommand,
@@ -151,6 +154,8 @@ enum Bench {
     Ior(bench::ior::IorArgs),
     /// The same for one stream, with dd's words.
     Dd(bench::ior::DdArgs),
+    /// What the attributes of a directory's files cost, against their stripe count.
+    Ls(bench::ls::LsArgs),
 }
 
 /// Options of `nacre up`.
@@ -544,6 +549,8 @@ impl Nacre {
             Command::Mount(args) => args.run().map(|()| 0),
             Command::MountGuard => daemons::mount::guard().map(|()| 0),
             Command::Umount(args) => daemons::umount::run(&args.options()).map(|()| 0),
+            Command::ServeMemory(options) => daemons::memory::run(options).map(|()| 0),
+            Command::Bench(Bench::Ls(args)) => bench::ls::run(&args).map(|()| 0),
             Command::Bench(Bench::Mdtest(args)) => bench::mdtest::run(&args).map(|()| 0),
             Command::Bench(Bench::Lnet(args)) => bench::lnet::run(args).map(|()| 0),
             Command::Bench(Bench::Fusedev(args)) => bench::fusedev::run(&args).map(|()| 0),

@@ -15,7 +15,6 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lfs", "changelog", "there are no changelogs"),
     ("lfs", "data_version", "a file has no data version; compare its times and its checksum"),
     ("lfs", "swap_layouts", "use lfs migrate"),
-    ("lfs", "getsom", "the MDT keeps no size of its own; use stat"),
     ("lfs", "ladvise", "servers take no advice"),
     ("lfs", "rmfid", "use lfs fid2path, and rm"),
     ("lfs", "pcc", "there is no persistent client cache"),

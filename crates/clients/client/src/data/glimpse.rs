@@ -53,7 +53,7 @@ impl Inner {
         let mut asks: Vec<LocalFuture<'_, Result<Vec<OstAttr>>>> = Vec::new();
         let mut order = Vec::new();
         for ((ost, mdt), objects) in &by_ost {
-            for batch in objects.chunks(limits::GLIMPSE_BATCH_MAX) {
+            for batch in objects.chunks(self.glimpse_batch.get()) {
                 order.push(batch);
                 asks.push(Box::pin(self.glimpse_ost(ctx, (*ost, *mdt), questions, batch)));
             }

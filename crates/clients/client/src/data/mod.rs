@@ -18,6 +18,7 @@ mod set_id;
 mod sync;
 mod truncate;
 mod write;
+mod writer;
 
 use std::rc::Rc;
 
@@ -32,7 +33,7 @@ pub use append::Appending;
 pub(crate) use append::append;
 pub(crate) use close::close;
 pub(crate) use copy::copy;
-pub(crate) use glimpse::{Question, settle};
+pub(crate) use glimpse::{Objects as Told, Question, settle};
 pub use migrate::Migration;
 pub use on_open::OnOpenStats;
 pub(crate) use on_open::{FILE_BYTES_MAX, OnOpen};

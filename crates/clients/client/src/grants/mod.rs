@@ -328,12 +328,22 @@ pub(crate) struct Asking {
 impl Asking {
     /// How long the answer holds.
     pub(crate) fn told(self, stat: &Stat) -> Lease {
+        self.told_one(stat)
+    }
+
+    /// The same of one of several files that the answer tells.
+    pub(crate) fn told_one(&self, stat: &Stat) -> Lease {
         let now = self.grants.env.now();
         self.grants.known().told(self.question, self.since, stat, now)
     }
 
     /// The same of a name in a directory.
     pub(crate) fn told_name(self, dir: Fid, name: &[u8], stat: &Stat) -> Lease {
+        self.told_one_name(dir, name, stat)
+    }
+
+    /// The same of one of several names that the answer tells.
+    pub(crate) fn told_one_name(&self, dir: Fid, name: &[u8], stat: &Stat) -> Lease {
         let (now, fid) = (self.grants.env.now(), stat.attr.fid());
         let mut known = self.grants.known();
         let lease = known.told(self.question, self.since, stat, now);

@@ -174,8 +174,15 @@ impl Inner {
         mdt: TargetId,
         callback: Callback,
     ) -> LocalFuture<'static, Result<CallbackAnswer, Errno>> {
-        let Callback::Recall(words) = callback else {
-            return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));
+        let words = match callback {
+            Callback::Recall(words) => words,
+            Callback::Glimpse(words) => {
+                let sizes = self.told_sizes(&words);
+                return Box::pin(std::future::ready(Ok(CallbackAnswer::Sizes(sizes))));
+            }
+            Callback::Complete(_) => {
+                return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));
+            }
         };
         planted::reached("client: a grant was called back");
         let grants = self.grants.at(mdt.index);

@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use env::LocalFuture;
 use types::{Errno, Fid};
 use wire::body::{Disposition, FidReq, LookupReq};
 use wire::{Attr, Opcode};
@@ -10,10 +9,8 @@ use wire::{Attr, Opcode};
 use super::check_name;
 use super::shards::check_seen;
 use crate::client::{Client, Inner, mdt_of};
-use crate::data::{Question, settle};
 use crate::file::File;
 use crate::inode::Stat;
-use crate::join::join_bounded;
 use crate::{Ctx, Error, Glance, Lease, Result, Striping, limits};
 
 impl Client {
@@ -32,11 +29,19 @@ impl Client {
     /// # Errors
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
-        if let Some((attr, lease)) = self.0.named(parent, name) {
+        let mut known = self.0.named(parent, name);
+        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
+        let is_absent =
+            known.is_none() && self.0.known_holder(parent, name).is_some_and(has_no_name);
+        let is_known = known.is_some() || is_absent;
+        if self.0.look_ahead_of(ctx, parent, name, is_known) && !is_known {
+            self.0.arrived(parent, name).await;
+            known = self.0.named(parent, name);
+        }
+        if let Some((attr, lease)) = known {
             return Ok(Glance { attr, lease, size_known: true });
         }
-        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
-        if self.0.known_holder(parent, name).is_some_and(has_no_name) {
+        if is_absent {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
         }
         let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
@@ -100,56 +105,6 @@ impl Client {
         }
         let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
         Ok(self.0.glance(&mut stat, lease))
-    }
-
-    /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the
-    /// cost of one request per OST for all objects together. A file that is gone meanwhile keeps
-    /// what it had.
-    ///
-    /// # Errors
-    /// Those of an MDT or OST, which the error names.
-    pub async fn getattr_many(&self, ctx: &Ctx, attrs: &mut [Attr]) -> Result<()> {
-        let dirty: Vec<_> =
-            (0..attrs.len()).filter(|index| crate::needs_glimpse(&attrs[*index])).collect();
-        let stats = dirty.iter().map(|index| {
-            let fid = attrs[*index].fid();
-            let stat: LocalFuture<'_, Result<Stat>> =
-                Box::pin(async move { self.0.stat(ctx, fid, 0).await });
-            stat
-        });
-        let stats = join_bounded(stats.collect(), limits::BATCH_RPCS_MAX).await;
-        let mut asked = Vec::new();
-        let mut questions = Vec::new();
-        for (index, stat) in dirty.into_iter().zip(stats) {
-            match stat {
-                Ok(stat) => {
-                    attrs[index] = stat.attr;
-                    if let Some(layout) =
-                        stat.layout.clone().filter(|_| crate::needs_glimpse(&stat.attr))
-                    {
-                        asked.push((index, stat));
-                        questions.push(Question::all(&layout));
-                    }
-                }
-                Err(error) if error.errno() == Errno::ENOENT => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if self.0.config.bugs.forget_glimpse() {
-            return Ok(());
-        }
-        let found = self.0.glimpse(ctx, &questions).await?;
-        for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(found) {
-            let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
-            let attr = &mut attrs[index];
-            if settle(attr, mtime_set, must_exist, &question.layout, &objects).is_old_layout {
-                match self.getattr(ctx, attr.fid(), None).await {
-                    Ok(now) => *attr = now,
-                    Err(error) => tracing::debug!(%error, "a listed file went"),
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Layout of a file, or default of a directory.

@@ -6,16 +6,19 @@ pub(crate) mod elsewhere;
 mod listing;
 mod lookup;
 mod make;
+mod many;
 mod open;
 pub(crate) mod order;
 mod remove;
 mod rename;
+mod separate;
 pub(crate) mod shards;
 pub(crate) mod striped;
 
 pub(crate) use attr::Change;
 pub(crate) use dir::split_nul;
 pub use listing::Listing;
+pub use separate::{Looked, Objects};
 
 use types::{Errno, NAME_BYTES_MAX};
 

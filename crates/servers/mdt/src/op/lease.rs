@@ -11,11 +11,12 @@ use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{Disposition, WireFid};
+use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
 use zerocopy::IntoBytes;
 
-use super::{Answer, AttrAnswer, Caller, caching};
+use super::{Answer, AttrAnswer, Caller, Told, caching};
 use crate::engine::OwnCaller;
 use crate::grants::{ATTRS, Gift, Grants};
 use crate::on_open;
@@ -33,6 +34,9 @@ pub(crate) enum Scope {
     Attributes,
     /// The same, and one on the names of this directory.
     Name(fn(&Request) -> Fid),
+    /// Grants one on each file that it tells, and where they are named in a directory, on the names
+    /// of this directory.
+    Each(fn(&Request) -> Option<Fid>),
     /// Grants one on each entry that it lists, and one on the names of this directory, where they
     /// are wanted.
     Lists(fn(&Request) -> Option<Fid>),
@@ -121,6 +125,7 @@ impl Subject {
             Scope::Name(parent) | Scope::Makes(parent) => (true, Some(parent(request))),
             Scope::Removes(parent) => (false, Some(parent(request))),
             Scope::Lists(dir) => (false, dir(request)),
+            Scope::Each(dir) => (true, dir(request)),
             Scope::Opens => (on_open::room(request) > 0 || caching::is_wanted(request), None),
             Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
         };
@@ -156,6 +161,15 @@ fn plan_timed(
             }
         }
         (plan.lease, plan.name_lease) = (dir_lease, dir_lease);
+    } else if let Answer::Many(many) = answer {
+        for told in many.files.iter_mut().filter(|told| told.record.errno == 0) {
+            let Told { record: StatRecord { rep, .. }, is_offered, parent } = told;
+            let quiet = rep.attr.is_dir() || !grants.is_contended(*parent, clock);
+            let gift = if quiet && *is_offered { lease(rep.attr.fid()) } else { Gift::None };
+            (rep.lease_ms, rep.name_lease_ms) = (gift.to_ms(), dir_lease.to_ms());
+            plan.lease = if gift.is_some() { gift } else { plan.lease };
+        }
+        plan.name_lease = dir_lease;
     } else if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
         // On a file only where nobody was after its directory too: files are many, and a client
         // that takes over what another has just made would wait for each.
@@ -190,6 +204,17 @@ fn plan_called(
             listed.entry.leased = gift == Gift::Called;
         }
         (plan.lease, plan.name_lease) = (Gift::Called, Gift::Called);
+        return;
+    }
+    if let Answer::Many(many) = answer {
+        for told in many.files.iter_mut().filter(|told| told.record.errno == 0) {
+            let rep = &mut told.record.rep;
+            let (fid, is_named) = (rep.attr.fid(), subject.dir.is_some());
+            let gift = if told.is_offered { give(fid, ATTRS) } else { Gift::None };
+            let name_gift = if is_named { give(fid, Bits::LOOKUP) } else { Gift::None };
+            (rep.lease_ms, rep.name_lease_ms) = (gift.to_ms(), name_gift.to_ms());
+        }
+        plan.lease = Gift::Called;
         return;
     }
     if let (true, Answer::Attr(answer)) = (subject.tells, answer) {

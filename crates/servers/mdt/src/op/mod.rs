@@ -12,6 +12,7 @@ mod create;
 pub(crate) mod dirs;
 mod fid2path;
 mod getattr;
+mod getattrs;
 mod grants;
 pub(crate) mod hurried;
 pub(crate) mod lease;
@@ -42,8 +43,9 @@ use service::spec::{LDLM_CANCELD, MDT, MDT_OUT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
-use wire::body::{AttrRep, Disposition, ReaddirRep, SetattrFlags, SetattrReq};
+use wire::body::{AttrRep, Disposition, GetattrsRep, ReaddirRep, SetattrFlags, SetattrReq};
 use wire::dirent::{self, Dirent};
+use wire::stats::{self, StatRecord};
 use wire::updates::OpId;
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
@@ -111,6 +113,8 @@ pub(crate) enum Answer {
     Attr(AttrAnswer),
     /// Entries of a directory.
     Page(PageAnswer),
+    /// Attributes of many files.
+    Many(ManyAnswer),
     Bufs(Vec<Bytes>),
 }
 
@@ -135,6 +139,20 @@ pub(crate) struct PageAnswer {
     pub(crate) at_end: bool,
     /// Bits of [`ReaddirRep::at_end`] about the striping of the directory.
     pub(crate) striping: u32,
+    pub(crate) parent: Fid,
+}
+
+/// Attributes of many files, and why there are none of some.
+pub(crate) struct ManyAnswer {
+    pub(crate) files: Vec<Told>,
+}
+
+/// One of them.
+pub(crate) struct Told {
+    pub(crate) record: StatRecord,
+    /// The attributes are the whole truth.
+    pub(crate) is_offered: bool,
+    /// Directory that it was made in, or moved to.
     pub(crate) parent: Fid,
 }
 
@@ -230,6 +248,7 @@ impl Answer {
                 vec![encode_body(&body), Bytes::from(answer.layout)]
             }
             Answer::Page(answer) => answer.into_bufs(extras),
+            Answer::Many(answer) => answer.into_bufs(extras),
         }
     }
 
@@ -237,7 +256,7 @@ impl Answer {
     pub(crate) fn fid(&self) -> Option<Fid> {
         match self {
             Answer::Attr(answer) => Some(answer.attr.fid()),
-            Answer::Bufs(_) | Answer::Page(_) => None,
+            Answer::Bufs(_) | Answer::Page(_) | Answer::Many(_) => None,
         }
     }
 }
@@ -255,6 +274,22 @@ impl PageAnswer {
             grant: extras.number,
         };
         vec![encode_body(&head), page.into()]
+    }
+}
+
+impl ManyAnswer {
+    fn into_bufs(mut self, extras: Extras) -> Vec<Bytes> {
+        let mut records = Vec::new();
+        for told in &mut self.files {
+            told.record.rep.grant = extras.number;
+            stats::push(&mut records, &told.record);
+        }
+        let head = GetattrsRep {
+            count: self.files.len() as u32,
+            grant: extras.number,
+            ..GetattrsRep::default()
+        };
+        vec![encode_body(&head), records.into()]
     }
 }
 
@@ -322,6 +357,7 @@ operations! {
     MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen);
     MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"), Scope::Lists(readdir::leased);
     MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain;
+    MdtGetattrs => Decide(getattrs::getattrs), MDT_READPAGE, Name("getattr"), Scope::Each(getattrs::parent);
     MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain;
     MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept;
     MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain;
@@ -358,6 +394,7 @@ const _: () = {
 pub(crate) fn answer_bytes(request: &Request) -> u64 {
     let bytes = match request.opcode() {
         Opcode::MdtReaddir => readdir::page_bytes(&request.body()),
+        Opcode::MdtGetattrs => getattrs::bytes_max(&request.body()),
         Opcode::MdtGetxattr => XATTR_VALUE_BYTES_MAX,
         Opcode::MdtListxattr => XATTR_LIST_BYTES_MAX,
         Opcode::MdtFid2path => FID2PATH_BYTES_MAX,

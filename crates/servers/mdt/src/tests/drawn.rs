@@ -7,11 +7,13 @@ use bytes::Bytes;
 use types::Fid;
 use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GrantAck, GrantBits, GrantWord,
-    GrantsFlags, LayoutReq, LinkReq, LockFlags, LockReq, LookupReq, OpenReq, ReaddirRep,
-    ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GetattrsRep, GetattrsReq,
+    GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq, LockFlags, LockReq, LookupReq,
+    OpenReq, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    WireFid,
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body, grants};
+use zerocopy::IntoBytes;
 
 /// Bytes of a program, about 12 a request.
 pub(super) const PROGRAM_BYTES_MAX: usize = 600;
@@ -126,6 +128,7 @@ impl Known {
                 let body = ReaddirReq { fid, cookie, bytes_max, entries_max, flags, reserved: 0 };
                 vec![encode_body(&body)]
             }
+            Opcode::MdtGetattrs => self.getattrs(fid, choices),
             Opcode::MdtSetxattr => {
                 let (xattr, flags) = (choices.of(&XATTRS), choices.half() & 3);
                 let body = SetxattrReq { fid: fid.into(), flags, ..Default::default() };
@@ -150,6 +153,24 @@ impl Known {
         };
         damage(&mut bufs, choices);
         Request::new(opcode, bufs)
+    }
+
+    /// By FIDs, or by names.
+    fn getattrs(&self, fid: Fid, choices: &mut Choices<'_>) -> Vec<Bytes> {
+        let by_name = choices.byte() < 128;
+        let parent = if by_name { fid } else { Fid::ZERO };
+        let body = GetattrsReq {
+            parent: parent.into(),
+            count: u32::from(choices.byte() % 4),
+            flags: choices.half(),
+            bytes_max: choices.half(),
+            reserved: 0,
+        };
+        let files = match by_name {
+            true => [name(choices), Bytes::from_static(b"\0"), name(choices)].concat(),
+            false => [fid, self.fid(choices)].map(WireFid::from).as_bytes().to_vec(),
+        };
+        vec![encode_body(&body), files.into()]
     }
 
     fn create(&self, parent: Fid, choices: &mut Choices<'_>) -> Vec<Bytes> {
@@ -238,6 +259,12 @@ impl Known {
                 let body: ReaddirRep = reply.body();
                 let entries = wire::dirent::decode(&reply.buf(1)).expect("a page of entries");
                 assert_eq!(entries.len(), body.count as usize);
+            }
+            Opcode::MdtGetattrs => {
+                let body: GetattrsRep = reply.body();
+                let count = body.count as usize;
+                let records = wire::stats::decode(&reply.buf(1), count).expect("our own bytes");
+                assert_eq!(records.len(), count);
             }
             Opcode::MdtCreate | Opcode::MdtOpen => {
                 let body: AttrRep = reply.body();

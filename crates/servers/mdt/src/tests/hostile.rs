@@ -22,7 +22,7 @@ use crate::boot::{Seed, boot};
 const STEPS_MAX: usize = 60;
 
 /// Those that are decided in one transaction.
-const OPCODES: [Opcode; 17] = [
+const OPCODES: [Opcode; 18] = [
     Opcode::MdtCreate,
     Opcode::MdtLookup,
     Opcode::MdtOpen,
@@ -39,6 +39,7 @@ const OPCODES: [Opcode; 17] = [
     Opcode::MdtRemovexattr,
     Opcode::MdtFid2path,
     Opcode::MdtGetattr,
+    Opcode::MdtGetattrs,
     Opcode::MdtLayout,
 ];
 /// The target, and what its clients have learned of it.
@@ -121,7 +122,7 @@ fn handlers() {
 fn every_operation_succeeds_in_some_program() {
     let mut chance = SplitMix64::new(1);
     let mut done = BTreeSet::new();
-    for _ in 0..300 {
+    for _ in 0..600 {
         let program: Vec<u8> = (0..PROGRAM_BYTES_MAX).map(|_| chance.bits() as u8).collect();
         done.append(&mut run(&program).done);
     }

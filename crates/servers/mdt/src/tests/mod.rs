@@ -7,6 +7,7 @@ mod connected;
 mod damaged;
 mod drawn;
 mod forged;
+mod getattrs;
 mod hostile;
 mod leases;
 mod model;

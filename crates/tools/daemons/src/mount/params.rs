@@ -77,6 +77,7 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     );
     on_open(params, client, &llite);
     page_cache(params, client, &llite);
+    statahead(params, client, &llite);
     connectors(params, client, instance);
 }
 
@@ -109,6 +110,48 @@ fn page_cache(params: &ParamTree, client: &Client, llite: &str) {
         move || u8::from(read.page_cache()).to_string(),
         move |value| {
             write.set_page_cache(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
+}
+
+/// What is asked for ahead of its use, and how sizes are asked for.
+fn statahead(params: &ParamTree, client: &Client, llite: &str) {
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.statahead_max"),
+        move || read.statahead_max().to_string(),
+        move |value| {
+            let names = ::params::parse_within(value, 0, client::limits::STATAHEAD_MAX)?;
+            write.set_statahead_max(names);
+            Ok(())
+        },
+    );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.statahead_agl"),
+        move || u8::from(read.statahead_agl()).to_string(),
+        move |value| {
+            write.set_statahead_agl(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.statahead_stats"),
+        move || read.statahead_stats().to_string(),
+        move |_| {
+            write.clear_statahead_stats();
+            Ok(())
+        },
+    );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.glimpse_batch"),
+        move || read.glimpse_batch().to_string(),
+        move |value| {
+            let objects = ::params::parse_within(value, 1, client::limits::GLIMPSE_BATCH_MAX)?;
+            write.set_glimpse_batch(objects);
             Ok(())
         },
     );

@@ -1,0 +1,46 @@
+//! What this client knows of the size of files that it writes, for those that ask the MDT.
+
+use std::collections::BTreeMap;
+
+use types::Fid;
+use wire::body::{GrantSize, GrantWord};
+
+use crate::client::Inner;
+use crate::size;
+
+impl Inner {
+    /// The sizes of files that the MDT asks for, in its order. A size is not known while a change
+    /// is under way, because others may have seen a part of it, nor where this client would have to
+    /// ask the objects itself.
+    pub(crate) fn told_sizes(&self, words: &[GrantWord]) -> Vec<GrantSize> {
+        let size = |word: &GrantWord| {
+            let known = self.size_of_written(word.fid.into());
+            GrantSize { fid: word.fid, ..known.unwrap_or_default() }
+        };
+        words.iter().map(size).collect()
+    }
+
+    fn size_of_written(&self, fid: Fid) -> Option<GrantSize> {
+        let inode = self.inodes.get(fid)?;
+        let layout = inode.layout()?;
+        if !inode.under_way.is_empty() {
+            return None;
+        }
+        let view = inode.with_view(|view| view.clone()).filter(|view| view.is_whole(&layout))?;
+        let objects = view.complete(&layout, &BTreeMap::new());
+        if inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
+            return None; // an object is missing
+        }
+        let extents = size::add_up(&layout, &objects);
+        let mtime = extents.mtime.unwrap_or_default();
+        Some(GrantSize {
+            known: 1,
+            size: extents.size,
+            blocks: extents.blocks,
+            mtime: mtime.sec,
+            mtime_nsec: mtime.nsec,
+            write_epoch: view.epoch(),
+            ..GrantSize::default()
+        })
+    }
+}

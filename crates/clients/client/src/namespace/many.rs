@@ -1,0 +1,359 @@
+//! getattr of many files at once.
+//!
+//! ```text
+//!  files --by MDT--> one request for up to 1,024 of them --> attributes, sizes, grants
+//!  dirty ones --by OST--> one request for up to 1,024 objects --> their sizes
+//! ```
+//! A reply holds the first files that fit, and the client asks for the others again. A file that is
+//! gone is an error of its own.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::CallError;
+use env::LocalFuture;
+use types::{Errno, Fid, TargetId, Transno};
+use wire::attr::ATTR_STRIPED;
+use wire::body::{GetattrsRep, GetattrsReq, WireFid};
+use wire::stats::{self, StatRecord};
+use wire::{Attr, Opcode};
+use zerocopy::IntoBytes;
+
+use super::check_name;
+use super::lookup::is_gone;
+use crate::client::{Client, Inner, mdt_of};
+use crate::data::{Question, settle};
+use crate::grants::Asking;
+use crate::inode::Stat;
+use crate::join::try_join;
+use crate::{Ctx, DirPage, Error, Result, limits};
+
+/// Bit of the request: layouts of files whose size is not known come along.
+const LAYOUTS: u32 = 1;
+/// Bit of the request: sizes are asked of the clients that write.
+const SIZES: u32 = 2;
+
+/// What an MDT says of each file that was asked for, or why it says nothing.
+type Stats = Vec<Result<Stat>>;
+
+impl Client {
+    /// Fills in the sizes of the dirty ones among `attrs`, as [`Client::readdir`] gave them, at the
+    /// cost of one request per MDT and OST for all of them together. A file that is gone meanwhile
+    /// keeps what it had.
+    ///
+    /// # Errors
+    /// Those of an MDT or OST, which the error names.
+    pub async fn getattr_many(&self, ctx: &Ctx, attrs: &mut [Attr]) -> Result<()> {
+        let is_asked = |attr: &&mut Attr| crate::needs_glimpse(attr);
+        let mut asked: Vec<&mut Attr> = attrs.iter_mut().filter(is_asked).collect();
+        let fids: Vec<Fid> = asked.iter().map(|attr| attr.fid()).collect();
+        let stats = self.0.stat_many(ctx, &fids).await?;
+        let found = self.0.resolve_many(ctx, stats).await?;
+        for (attr, found) in asked.iter_mut().zip(found) {
+            if let Some(found) = found {
+                **attr = found;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes a page: attributes of the entries that came without, because their files are at
+    /// other MDTs, and the sizes of dirty ones. A file that is gone meanwhile stays as it was.
+    ///
+    /// # Errors
+    /// Those of an MDT or OST, which the error names.
+    pub async fn complete_page(&self, ctx: &Ctx, page: &mut DirPage) -> Result<()> {
+        let is_asked = |has_attr: bool, attr: &Attr| !has_attr || crate::needs_glimpse(attr);
+        let asked = page.entries.iter_mut();
+        let mut asked: Vec<_> =
+            asked.filter(|entry| is_asked(entry.has_attr, &entry.attr)).collect();
+        let fids: Vec<Fid> = asked.iter().map(|entry| entry.attr.fid()).collect();
+        let stats = self.0.stat_many(ctx, &fids).await?;
+        let found = self.0.resolve_many(ctx, stats).await?;
+        for (entry, found) in asked.iter_mut().zip(found) {
+            if let Some(found) = found {
+                (entry.attr, entry.has_attr) = (found, true);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Asks for names of a directory together, and keeps what is granted of them: a later look-up
+    /// for a kernel is then no request. Returns how many of the names there are.
+    ///
+    /// # Errors
+    /// ENOTDIR, EACCES; those of an MDT. A name that is not there is none.
+    pub async fn look_ahead(&self, ctx: &Ctx, dir: Fid, names: &[Vec<u8>]) -> Result<usize> {
+        let stats = self.0.look_ahead(ctx, dir, names, 0).await?;
+        Ok(stats.iter().filter(|stat| stat.is_ok()).count())
+    }
+}
+
+impl Inner {
+    /// The same, and what the MDTs say of each, in no order.
+    async fn look_ahead(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        dir: Fid,
+        names: &[Vec<u8>],
+        flags: u32,
+    ) -> Result<Stats> {
+        let mut by_holder: BTreeMap<Fid, Vec<Vec<u8>>> = BTreeMap::new();
+        for name in names {
+            check_name(name, Opcode::MdtGetattrs.name())?;
+            let holder = self.holder(ctx, dir, name).await?;
+            by_holder.entry(holder).or_default().push(name.clone());
+        }
+        let asks = by_holder.into_iter().map(|(holder, names)| {
+            let ask: LocalFuture<'_, Result<Stats>> =
+                Box::pin(async move { self.look_up_all(ctx, holder, &names, flags).await });
+            ask
+        });
+        let found = try_join(asks.collect(), limits::GETATTRS_IN_FLIGHT).await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Asks for names ahead of their use. Returns the files that there are, with `layouts` those of
+    /// dirty ones.
+    pub(crate) async fn ask_ahead(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        (dir, names): (Fid, &[Vec<u8>]),
+        layouts: bool,
+    ) -> Result<Vec<Stat>> {
+        let flags = if layouts { LAYOUTS } else { 0 };
+        let stats = self.look_ahead(ctx, dir, names, flags).await?;
+        Ok(stats.into_iter().flatten().collect())
+    }
+
+    /// Asks the objects of dirty files that look as if their writer has gone, so that the MDT knows
+    /// their size again. Returns how many files these are.
+    pub(crate) async fn settle_quiet(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        stats: Vec<Stat>,
+    ) -> Result<usize> {
+        let now = self.env.wall().sec;
+        let is_quiet = |stat: &Stat| {
+            let last = stat.attr.mtime().sec.max(stat.attr.ctime().sec);
+            crate::needs_glimpse(&stat.attr) && last + limits::QUIET_SECS <= now
+        };
+        let quiet = stats.into_iter().filter(is_quiet);
+        let asked: Vec<(Stat, Question)> = quiet
+            .filter_map(|stat| stat.layout.as_ref().map(Question::all).map(|all| (stat, all)))
+            .collect();
+        let (mut stats, questions): (Vec<Stat>, Vec<Question>) = asked.into_iter().unzip();
+        let objects = self.glimpse(ctx, &questions).await?;
+        for ((stat, question), objects) in stats.iter_mut().zip(&questions).zip(objects) {
+            let layout = &question.layout;
+            let settled = settle(&mut stat.attr, stat.mtime_set, stat.stripes, layout, &objects);
+            (stat.stripes, stat.lost) = (stat.stripes | settled.there, settled.lost != 0);
+            if !settled.is_old_layout {
+                self.offer_size(ctx, stat);
+            }
+        }
+        Ok(stats.len())
+    }
+
+    /// What the MDTs say of files, in the order given, with the layouts of those whose size is not
+    /// known. What they grant is kept.
+    pub(crate) async fn stat_many(self: &Rc<Self>, ctx: &Ctx, fids: &[Fid]) -> Result<Stats> {
+        let mut by_mdt: BTreeMap<TargetId, Vec<usize>> = BTreeMap::new();
+        for (index, fid) in fids.iter().enumerate() {
+            by_mdt.entry(mdt_of(*fid)).or_default().push(index);
+        }
+        let mut asks: Vec<LocalFuture<'_, Result<Stats>>> = Vec::new();
+        let mut order = Vec::new();
+        for (mdt, files) in &by_mdt {
+            for part in files.chunks(limits::GETATTRS_MAX) {
+                let part_fids = part.iter().map(|index| fids[*index]).collect();
+                asks.push(Box::pin(self.stat_part(ctx, *mdt, part_fids)));
+                order.extend(part.iter().copied());
+            }
+        }
+        let answers = try_join(asks, limits::GETATTRS_IN_FLIGHT).await?;
+        let mut found: Vec<Option<Result<Stat>>> = fids.iter().map(|_| None).collect();
+        for (index, stat) in order.into_iter().zip(answers.into_iter().flatten()) {
+            found[index] = Some(stat);
+        }
+        Ok(found.into_iter().map(|stat| stat.expect("each file is in one part")).collect())
+    }
+
+    /// The files of one MDT, request after request until all are told.
+    async fn stat_part(self: &Rc<Self>, ctx: &Ctx, mdt: TargetId, fids: Vec<Fid>) -> Result<Stats> {
+        let mut stats = Stats::with_capacity(fids.len());
+        while stats.len() < fids.len() {
+            let rest = &fids[stats.len()..];
+            let files: Vec<WireFid> = rest.iter().copied().map(WireFid::from).collect();
+            let asking = self.grants.at(mdt.index).asking();
+            let files = Bytes::copy_from_slice(files.as_bytes());
+            let (parent, count) = (Fid::ZERO, rest.len());
+            let flags = LAYOUTS | if self.glimpse_batch.get() > 1 { SIZES } else { 0 };
+            let asked = Asked { mdt, parent, files, count, flags };
+            let (records, as_of) = self.ask_many(ctx, asked).await?;
+            for (fid, record) in rest.iter().zip(records) {
+                let stat = self.stat_in(mdt, &record, as_of).map_err(|error| error.about(*fid));
+                if let Ok(stat) = &stat {
+                    self.take_one(&asking, *fid, stat)?;
+                }
+                stats.push(stat);
+            }
+        }
+        self.shed_grants(mdt.index);
+        Ok(stats)
+    }
+
+    /// Takes what is granted of one of several files.
+    fn take_one(&self, asking: &Asking, fid: Fid, stat: &Stat) -> Result<()> {
+        if stat.attr.fid() != fid {
+            return Err(Error::local(Errno::EPROTO, Opcode::MdtGetattrs.name()).about(fid));
+        }
+        if let Some(inode) = self.inodes.get(fid).filter(|_| stat.layout.is_some()) {
+            inode.see(stat);
+        }
+        asking.told_one(stat);
+        Ok(())
+    }
+
+    /// Files of names in one directory or shard, request after request until all are told.
+    async fn look_up_all(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        holder: Fid,
+        names: &[Vec<u8>],
+        flags: u32,
+    ) -> Result<Stats> {
+        let mut told = Stats::new();
+        while told.len() < names.len() {
+            told.extend(self.look_up_many(ctx, holder, &names[told.len()..], flags).await?);
+        }
+        Ok(told)
+    }
+
+    /// The same as far as one request tells them, at least one. What is granted is kept.
+    async fn look_up_many(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        holder: Fid,
+        names: &[Vec<u8>],
+        flags: u32,
+    ) -> Result<Stats> {
+        let mdt = mdt_of(holder);
+        let names = &names[..names.len().min(limits::GETATTRS_MAX)];
+        let asking = self.grants.at(mdt.index).asking();
+        let files: Vec<u8> =
+            names.iter().flat_map(|name| name.iter().copied().chain([0])).collect();
+        let (parent, count) = (holder, names.len());
+        let asked = Asked { mdt, parent, files: files.into(), count, flags };
+        let (records, as_of) = self.ask_many(ctx, asked).await?;
+        let mut stats = Stats::with_capacity(records.len());
+        for (name, record) in names.iter().zip(&records) {
+            let stat = self.stat_in(mdt, record, as_of);
+            if let Ok(stat) = &stat {
+                self.order.found(holder, name, stat.attr.fid());
+                self.elsewhere.note(holder, stat.attr.fid());
+                asking.told_one_name(holder, name, stat);
+            }
+            stats.push(stat);
+        }
+        self.shed_grants(mdt.index);
+        Ok(stats)
+    }
+
+    async fn ask_many(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        asked: Asked,
+    ) -> Result<(Vec<StatRecord>, Transno)> {
+        let broken = || Error::local(Errno::EPROTO, Opcode::MdtGetattrs.name());
+        let body = GetattrsReq {
+            parent: asked.parent.into(),
+            count: asked.count as u32,
+            flags: asked.flags,
+            bytes_max: limits::READDIR_BYTES_MAX,
+            ..GetattrsReq::default()
+        };
+        let call = self.call(ctx, Opcode::MdtGetattrs, &body).buf(asked.files);
+        let reply = self.ask(asked.mdt, call).await?.reply;
+        let head: GetattrsRep = reply.body();
+        let records = stats::decode(&reply.buf(1), asked.count).ok_or_else(broken)?;
+        if records.is_empty() || records.len() != head.count as usize {
+            return Err(broken());
+        }
+        Ok((records, Transno(reply.header.as_of)))
+    }
+
+    /// One file of an answer.
+    fn stat_in(&self, mdt: TargetId, record: &StatRecord, as_of: Transno) -> Result<Stat> {
+        let stage = Opcode::MdtGetattrs.name();
+        if record.errno != 0 {
+            let errno = Errno::from_raw(i32::try_from(record.errno).unwrap_or(0));
+            return Err(Error::call(&CallError::Errno(errno), mdt, stage));
+        }
+        Ok(self.checked(mdt, Stat::told(&record.rep, &record.layout, as_of, stage)?))
+    }
+
+    /// Attributes as callers see them, sizes of dirty files included. Nothing of files that are
+    /// gone.
+    async fn resolve_many(self: &Rc<Self>, ctx: &Ctx, stats: Stats) -> Result<Vec<Option<Attr>>> {
+        let mut found = Vec::with_capacity(stats.len());
+        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        for (index, stat) in stats.into_iter().enumerate() {
+            let mut stat = match stat {
+                Ok(stat) => stat,
+                Err(error) if is_gone(&error) => {
+                    found.push(None);
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let is_settled = self.settle_known(&mut stat);
+            found.push(Some(stat.attr));
+            if is_settled || self.config.bugs.forget_glimpse() {
+                continue;
+            }
+            questions.extend(stat.layout.as_ref().map(Question::all));
+            asked.push((index, stat));
+        }
+        let objects = self.glimpse(ctx, &questions).await?;
+        for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(objects) {
+            let mut attr = stat.attr;
+            let layout = &question.layout;
+            let settled = settle(&mut attr, stat.mtime_set, stat.stripes, layout, &objects);
+            found[index] = Some(attr);
+            if settled.is_old_layout {
+                found[index] = self.look_at_one(ctx, &stat.attr).await;
+            }
+        }
+        let is_striped = |attr: &Attr| attr.flags & ATTR_STRIPED != 0;
+        for attr in found.iter_mut().filter(|attr| attr.as_ref().is_some_and(is_striped)) {
+            let striped = attr.take().expect("found above");
+            *attr = self.look_at_one(ctx, &striped).await;
+        }
+        Ok(found)
+    }
+
+    /// Attributes of a file whose objects or shards need another look.
+    async fn look_at_one(self: &Rc<Self>, ctx: &Ctx, attr: &Attr) -> Option<Attr> {
+        match Client(self.clone()).getattr(ctx, attr.fid(), None).await {
+            Ok(now) => Some(now),
+            Err(error) => {
+                tracing::debug!(%error, "a listed file went");
+                None
+            }
+        }
+    }
+}
+
+/// One request.
+struct Asked {
+    mdt: TargetId,
+    /// Directory of the names; zero: files are named by FIDs.
+    parent: Fid,
+    files: Bytes,
+    count: usize,
+    flags: u32,
+}

@@ -1,0 +1,190 @@
+//! Sizes of files that are being written, asked of the clients that write them.
+//!
+//! ```text
+//!  getattrs --> attributes; dirty files by their only writer --one vector each--> clients
+//!           <-- with sizes, as far as the epoch is still that of the question <--'
+//! ```
+//! A file that one client writes grows only through that client, so its word is the size. One
+//! question to a client covers all its files of the request, whatever their stripe counts. The
+//! caller asks the objects of the other files: those of several writers, and those whose writer
+//! does not know the size, does not answer, or may have been replaced.
+//!
+//! Invariants
+//! - A size is told only if the same client was the only one with a handle for writing, and no size
+//!   was changed, from before the question until after the answer.
+//! - A size that is told comes without a grant.
+//!
+//! Lustre: the glimpse callback of an OST to the holder of the highest lock.
+
+use std::collections::BTreeMap;
+
+use service::{CallingBack, Incoming};
+use types::{ClientId, Fid, Timespec};
+use wire::body::{GetattrsRep, GetattrsReq, GrantSize, GrantWord};
+use wire::grants::{self, Callback, VECTOR_MAX};
+use wire::stats::{self, StatRecord};
+use wire::{Opcode, Reply, SizeState, encode_body};
+
+use crate::limits::WRITER_PATIENCE;
+use crate::state::State;
+use crate::target::Mdt;
+
+/// Bit of a getattr of many: sizes are asked of writers.
+const SIZES: u32 = 2;
+
+/// A file whose writer is asked.
+struct Asked {
+    /// Its place in the answer.
+    at: usize,
+    fid: Fid,
+    epoch: u64,
+}
+
+/// The client that alone can change the size of a file now.
+fn writer(state: &State, fid: Fid) -> Option<ClientId> {
+    // a client that is given up may write until all OSTs refuse it
+    if state.fences.is_unsure() { None } else { state.opens.only_writer(fid) }
+}
+
+impl Mdt {
+    /// Adds sizes to the answer of a getattr of many, where they are wanted.
+    pub(crate) async fn ask_writers(&self, incoming: &Incoming, reply: &mut Reply) {
+        let request = &incoming.request;
+        let wants_sizes = request.opcode() == Opcode::MdtGetattrs
+            && request.body::<GetattrsReq>().flags & SIZES != 0;
+        if !wants_sizes || reply.errno().is_some() || self.exports.is_recovering() {
+            return;
+        }
+        let head: GetattrsRep = reply.body();
+        let Some(mut records) = stats::decode(&reply.buf(1), head.count as usize) else { return };
+        let asked = self.written(&records, incoming.session.client);
+        if asked.is_empty() {
+            return;
+        }
+        let calls: Vec<_> =
+            asked.into_iter().flat_map(|(client, files)| self.ask_writer(client, files)).collect();
+        let _had_a_slot = incoming.step_aside();
+        for (client, files, calling) in calls {
+            match calling.await {
+                Ok(answer) => match grants::answered::<GrantSize>(&answer) {
+                    Ok(sizes) => self.take_sizes(client, &files, &sizes, &mut records),
+                    Err(error) => {
+                        tracing::warn!(target: "mdt", %client, %error, "sizes from a client cannot be understood")
+                    }
+                },
+                Err(error) => {
+                    tracing::debug!(target: "mdt", %client, %error, "a writer does not tell sizes")
+                }
+            }
+        }
+        let mut bytes = Vec::with_capacity(reply.buf(1).len());
+        records.iter().for_each(|record| stats::push(&mut bytes, record));
+        reply.bufs = vec![encode_body(&head), bytes.into()];
+    }
+
+    /// Dirty files with one writer, by that writer. The caller knows its own.
+    fn written(&self, records: &[StatRecord], caller: ClientId) -> BTreeMap<ClientId, Vec<Asked>> {
+        let state = self.engine.state.borrow();
+        let mut asked: BTreeMap<ClientId, Vec<Asked>> = BTreeMap::new();
+        for (at, record) in records.iter().enumerate() {
+            let attr = &record.rep.attr;
+            let fid = attr.fid();
+            let is_dirty = attr.is_file() && attr.size_state() == SizeState::Dirty;
+            if record.errno != 0 || !is_dirty {
+                continue;
+            }
+            let Some(client) = writer(&state, fid).filter(|client| *client != caller) else {
+                continue;
+            };
+            let epoch = state.opens.write_epoch(fid);
+            asked.entry(client).or_default().push(Asked { at, fid, epoch });
+        }
+        asked
+    }
+
+    /// Questions to one client, which are on their way then.
+    fn ask_writer(
+        &self,
+        client: ClientId,
+        mut files: Vec<Asked>,
+    ) -> Vec<(ClientId, Vec<Asked>, CallingBack)> {
+        let Some(session) = self.exports.session_of(client) else { return Vec::new() };
+        let mut calls = Vec::new();
+        while !files.is_empty() {
+            let rest = files.split_off(files.len().min(VECTOR_MAX));
+            let word = |file: &Asked| GrantWord {
+                fid: file.fid.into(),
+                number: file.epoch,
+                ..GrantWord::default()
+            };
+            let callback = Callback::Glimpse(files.iter().map(word).collect());
+            let calling = self.exports.call_back(&session, &callback, WRITER_PATIENCE);
+            calls.push((client, files, calling));
+            files = rest;
+        }
+        calls
+    }
+
+    /// What a writer told, as far as it is still the only one.
+    fn take_sizes(
+        &self,
+        client: ClientId,
+        files: &[Asked],
+        sizes: &[GrantSize],
+        records: &mut [StatRecord],
+    ) {
+        let state = self.engine.state.borrow();
+        for (file, size) in files.iter().zip(sizes) {
+            let is_same = size.known == 1
+                && Fid::from(size.fid) == file.fid
+                && size.write_epoch == file.epoch
+                && state.opens.write_epoch(file.fid) == file.epoch
+                && writer(&state, file.fid) == Some(client);
+            if is_same {
+                put_size(&mut records[file.at], size);
+            }
+        }
+    }
+}
+
+/// The size is known for this answer. A modification time that was set by hand holds until a later
+/// write.
+fn put_size(record: &mut StatRecord, told: &GrantSize) {
+    let (rep, written) = (&mut record.rep, Timespec::new(told.mtime, told.mtime_nsec));
+    let attr = &mut rep.attr;
+    (attr.size, attr.blocks) = (told.size, told.blocks);
+    attr.size_state = SizeState::Clean as u32;
+    if written != Timespec::default() {
+        if written > Timespec::new(rep.mtime_set, rep.mtime_set_nsec) {
+            attr.set_mtime(written);
+        }
+        attr.set_ctime(attr.ctime().max(written));
+    }
+    (rep.lease_ms, rep.stripes) = (0, 0);
+    record.layout.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Attr;
+    use wire::body::AttrRep;
+
+    #[test]
+    fn a_time_that_was_set_by_hand_holds_until_a_later_write() {
+        let put = |mtime_set, written| {
+            let attr = Attr { mtime: 50, ctime: 60, ..Attr::default() };
+            let rep = AttrRep { attr, mtime_set, lease_ms: 7, ..AttrRep::default() };
+            let mut record = StatRecord { rep, layout: vec![1], ..StatRecord::default() };
+            let told = GrantSize { known: 1, size: 9, mtime: written, ..GrantSize::default() };
+            put_size(&mut record, &told);
+            let attr = record.rep.attr;
+            assert_eq!((attr.size, record.rep.lease_ms, record.layout.len()), (9, 0, 0));
+            (attr.mtime, attr.ctime)
+        };
+        assert_eq!(put(52, 55), (55, 60));
+        assert_eq!(put(58, 55), (50, 60), "written before it was set");
+        assert_eq!(put(0, 70), (70, 70));
+        assert_eq!(put(0, 0), (50, 60), "no object was written");
+    }
+}

@@ -1,0 +1,283 @@
+//! Whole pages of a directory: what one request tells of many files, counted by operation.
+
+use std::collections::BTreeMap;
+
+use client::{Client, Ctx, DirPage, Kernel, Listing, flags};
+use cluster::{Cluster, Granted, Scenario};
+use env::LocalFuture;
+use env_sim::NodeHandle;
+use layout::dir::{Asked, UNLIMITED};
+use types::{Fid, Span};
+use wire::Opcode;
+
+const FILES: u64 = 40;
+/// Of them are open for writing, and longer than the MDT knows.
+const OPEN: u64 = 15;
+
+/// A client that writes and one that lists, on a cluster on which nothing else happens.
+struct World {
+    cluster: Cluster,
+    clients: [(NodeHandle, Client); 2],
+}
+
+impl World {
+    fn new(mdts: u32) -> World {
+        let scenario =
+            Scenario { granted: Granted::Recall, mdts: (mdts, mdts), ..Scenario::calm() };
+        let cluster = Cluster::new(1, &scenario);
+        cluster.boot();
+        let clients = [0, 1].map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        });
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        World { cluster, clients }
+    }
+
+    fn run<T: 'static>(
+        &self,
+        at: usize,
+        work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
+    ) -> T {
+        let (node, client) = &self.clients[at];
+        let own = client.clone();
+        let done =
+            self.cluster.sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
+        done.expect("it is answered").expect("it is done")
+    }
+
+    /// The directory as the second client sees it, and the requests that it sent for that.
+    fn list(&self, dir: Fid) -> (BTreeMap<String, u64>, BTreeMap<Opcode, u64>) {
+        let before = self.clients[1].1.requests();
+        let sizes = self.run(1, async move |client| sizes(client, dir).await);
+        let mut sent = self.clients[1].1.requests();
+        for (opcode, count) in before {
+            *sent.entry(opcode).or_default() -= count;
+        }
+        sent.retain(|_, count| *count > 0);
+        (sizes, sent)
+    }
+}
+
+async fn sizes(client: &Client, dir: Fid) -> client::Result<BTreeMap<String, u64>> {
+    let (me, listing) = (Ctx::root(), Listing::new(dir));
+    let (mut sizes, mut cookie) = (BTreeMap::new(), 0);
+    loop {
+        let mut page: DirPage = client.readdir_on(&me, &listing, cookie, 1 << 20).await?;
+        client.complete_page(&me, &mut page).await?;
+        for entry in &page.entries {
+            assert!(entry.has_attr, "attributes are complete");
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            sizes.insert(name, entry.attr.size);
+            cookie = entry.cookie;
+        }
+        if page.at_end {
+            return Ok(sizes);
+        }
+    }
+}
+
+/// Files of which the first ones are open and have as many bytes as their number.
+async fn fill(client: &Client, dir: Fid) -> client::Result<()> {
+    let me = Ctx::root();
+    for number in 0..FILES {
+        let name = format!("file{number}");
+        let made = client.create(&me, dir, name.as_bytes(), 0o644, flags::O_RDWR, None).await?;
+        made.1.write(0, vec![7; number as usize].into()).await?;
+        match number < OPEN {
+            true => std::mem::forget(made.1), // it stays open
+            false => made.1.close().await?,
+        }
+    }
+    Ok(())
+}
+
+fn expected() -> BTreeMap<String, u64> {
+    (0..FILES).map(|number| (format!("file{number}"), number)).collect()
+}
+
+/// A directory with files that the first client has open.
+fn written(world: &World) -> Fid {
+    world.run(0, async |client| {
+        let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
+        fill(client, dir).await?;
+        Ok(dir)
+    })
+}
+
+#[test]
+fn sizes_of_files_being_written_are_asked_of_their_writer() {
+    let world = World::new(1);
+    let dir = written(&world);
+    let (found, sent) = world.list(dir);
+    assert_eq!(found, expected());
+    assert_eq!(sent, BTreeMap::from([(Opcode::MdtReaddir, 1), (Opcode::MdtGetattrs, 1)]));
+    let som = |name: &'static [u8]| {
+        world.run(1, async move |client| {
+            let fid = client.lookup(&Ctx::root(), dir, name).await?.fid();
+            client.getxattr(&Ctx::root(), fid, b"lustre.som").await
+        })
+    };
+    assert_eq!((som(b"file30")[0], som(b"file30")[8]), (1, 30), "exact");
+    assert_eq!(som(b"file3")[0], 2, "it is being written");
+}
+
+#[test]
+fn objects_are_asked_where_several_clients_write() {
+    let world = World::new(1);
+    let dir = written(&world);
+    let (size, sent) = world.run(1, async move |client| {
+        let me = Ctx::root();
+        let attr = client.lookup(&me, dir, b"file7").await?;
+        let file = client.open(&me, attr.fid(), flags::O_RDWR).await?;
+        file.write(100, b"x"[..].into()).await?;
+        let before = client.requests();
+        let mut page = client.readdir(&me, dir, 0, 1 << 20).await?;
+        client.complete_page(&me, &mut page).await?;
+        let after = client.requests();
+        file.close().await?;
+        let found = page.entries.iter().find(|entry| entry.name == b"file7");
+        let glimpses = |requests: &BTreeMap<Opcode, u64>| {
+            requests.get(&Opcode::OstGlimpse).copied().unwrap_or(0)
+        };
+        Ok((found.map(|entry| entry.attr.size), glimpses(&after) - glimpses(&before)))
+    });
+    assert_eq!(size, Some(101));
+    assert!((1..=8).contains(&sent), "the objects of one file: {sent}");
+}
+
+#[test]
+fn objects_are_asked_where_the_writer_is_silent() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.clients[0].0.freeze();
+    let (found, sent) = world.list(dir);
+    assert_eq!(found, expected());
+    assert!(sent[&Opcode::OstGlimpse] <= 8, "one for each OST: {sent:?}");
+}
+
+#[test]
+fn one_object_a_glimpse_is_the_old_way() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.clients[1].1.set_glimpse_batch(1);
+    let (found, sent) = world.list(dir);
+    assert_eq!(found, expected());
+    assert!(sent[&Opcode::OstGlimpse] >= OPEN, "{sent:?}");
+}
+
+#[test]
+fn a_page_of_a_directory_over_three_mdts_is_completed_by_one_request_each() {
+    let world = World::new(3);
+    let dir = world.run(0, async |client| {
+        let asked = Asked { count: 3, ..Asked::default() };
+        let me = Ctx::root();
+        let dir = client.mkdir_spread(&me, Fid::ROOT, b"dir", 0o755, Some(&asked)).await?.fid();
+        fill(client, dir).await?;
+        for number in 0..9 {
+            let name = format!("sub{number}");
+            let count = 1 + number % 2; // some are striped themselves
+            let asked = Asked { count, max_inherit: UNLIMITED, ..Asked::default() };
+            client.mkdir_spread(&me, dir, name.as_bytes(), 0o755, Some(&asked)).await?;
+        }
+        Ok(dir)
+    });
+    let (found, sent) = world.list(dir);
+    let files: BTreeMap<_, _> =
+        found.into_iter().filter(|(name, _)| name.starts_with("file")).collect();
+    assert_eq!(files, expected());
+    let getattrs = sent[&Opcode::MdtGetattrs];
+    assert!((1..=9).contains(&getattrs), "a page has three MDTs at most: {sent:?}");
+}
+
+/// A kernel that keeps nothing.
+struct Forgetful;
+
+impl Kernel for Forgetful {
+    fn forget(&self, _: Fid, _: bool) -> Option<LocalFuture<'static, ()>> {
+        None
+    }
+
+    fn forget_all(&self) -> Option<LocalFuture<'static, ()>> {
+        None
+    }
+}
+
+#[test]
+fn names_that_were_looked_up_together_are_answered_until_a_change() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(2));
+    world.clients[1].1.serve_kernel(std::rc::Rc::new(Forgetful));
+    let names = |range: std::ops::Range<u64>| range.map(|number| format!("file{number}").into());
+    let ahead: Vec<Vec<u8>> = names(OPEN..FILES + 5).collect();
+    let found =
+        world.run(1, async move |client| client.look_ahead(&Ctx::root(), dir, &ahead).await);
+    assert_eq!(found as u64, FILES - OPEN, "five names are not there");
+    let lookups = |world: &World| {
+        let before = world.clients[1].1.requests();
+        let all: Vec<Vec<u8>> = names(OPEN..FILES).collect();
+        world.run(1, async move |client| {
+            for (name, number) in all.iter().zip(OPEN..) {
+                let glance = client.lookup_glance(&Ctx::root(), dir, name).await?;
+                assert!(glance.size_known && glance.attr.size == number);
+            }
+            Ok(())
+        });
+        let count = |requests: BTreeMap<Opcode, u64>| requests.get(&Opcode::MdtLookup).copied();
+        count(world.clients[1].1.requests()).unwrap_or(0) - count(before).unwrap_or(0)
+    };
+    assert_eq!(lookups(&world), 0);
+    world.run(0, async move |client| {
+        client.unlink(&Ctx::root(), dir, b"file20").await?;
+        client.create(&Ctx::root(), dir, b"file20", 0o644, 0, None).await?.1.close().await
+    });
+    let gone = world.run(1, async move |client| {
+        client.lookup_glance(&Ctx::root(), dir, b"file20").await.map(|glance| glance.attr.size)
+    });
+    assert_eq!(gone, 0, "another client has replaced it");
+}
+
+/// Looks all closed files up, in order. Returns the requests that the client sent.
+fn look_up_in_order(world: &World, dir: Fid) -> BTreeMap<Opcode, u64> {
+    let before = world.clients[1].1.requests();
+    world.run(1, async move |client| {
+        for number in OPEN..FILES {
+            let name = format!("file{number}");
+            let glance = client.lookup_glance(&Ctx::root(), dir, name.as_bytes()).await?;
+            assert!(glance.size_known && glance.attr.size == number);
+        }
+        Ok(())
+    });
+    let mut sent = world.clients[1].1.requests();
+    before.into_iter().for_each(|(opcode, count)| *sent.entry(opcode).or_default() -= count);
+    sent.retain(|_, count| *count > 0);
+    sent
+}
+
+#[test]
+fn names_with_a_number_are_asked_ahead() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(2));
+    let client = &world.clients[1].1;
+    client.serve_kernel(std::rc::Rc::new(Forgetful));
+    let sent = look_up_in_order(&world, dir);
+    assert_eq!(sent[&Opcode::MdtLookup], 4, "{sent:?}");
+    assert!(sent[&Opcode::MdtGetattrs] <= 6, "{sent:?}");
+    let stats = client.statahead_stats();
+    assert_eq!((stats.total, stats.wrong, stats.hit_total), (1, 0, FILES - OPEN - 4));
+    assert_eq!((stats.miss_total, stats.agl_total), (0, 0));
+}
+
+#[test]
+fn nothing_is_asked_ahead_where_that_is_switched_off() {
+    let world = World::new(1);
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(2));
+    world.clients[1].1.serve_kernel(std::rc::Rc::new(Forgetful));
+    world.clients[1].1.set_statahead_max(0);
+    let sent = look_up_in_order(&world, dir);
+    assert_eq!(sent, BTreeMap::from([(Opcode::MdtLookup, FILES - OPEN)]));
+}

@@ -1,0 +1,93 @@
+//! Server processes of the benchmark, and clients of them.
+
+use std::cell::Cell;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use client::{Client, MountConfig};
+use env::Env;
+use env_os::OsConfig;
+use types::{ClientId, FsName, Nid, NidAddr, Span};
+
+use super::LsArgs;
+
+const FSNAME: &str = "benchls";
+
+/// All servers; they end with the value.
+pub(super) struct Servers {
+    mgs: NidAddr,
+    processes: Vec<Server>,
+    mounts: Cell<u8>,
+}
+
+struct Server {
+    child: Child,
+    addr: NidAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start(args: &LsArgs, last_byte: u32, further: &[String]) -> Result<Server> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["serve-memory", "--fsname", FSNAME]);
+        command.args(["--listen", &format!("127.0.77.{last_byte}:0@tcp")]);
+        command.args(["--delay-us", &args.delay_us.to_string()]).args(further);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.context("cannot start a server")?;
+        let mut line = String::new();
+        let out = child.stdout.take().context("its output is a pipe")?;
+        BufReader::new(out).read_line(&mut line)?;
+        let addr = line.trim().parse();
+        let addr = addr.with_context(|| format!("a server said '{}'", line.trim()))?;
+        Ok(Server { child, addr })
+    }
+}
+
+impl Servers {
+    /// As many OSTs as the widest file has stripes, and an MDS.
+    pub(super) fn start(args: &LsArgs) -> Result<Servers> {
+        let osts = args.stripes.iter().copied().max().unwrap_or(1).max(1);
+        let each = args.osts_per_server;
+        let mut processes = Vec::new();
+        let mut addrs = Vec::new();
+        for (number, first) in (0..osts).step_by(each as usize).enumerate() {
+            let count = each.min(osts - first);
+            let further = ["--first", &first.to_string(), "--count", &count.to_string()];
+            let server = Server::start(args, 10 + number as u32, &further.map(str::to_owned))?;
+            addrs.extend((0..count).map(|_| server.addr.to_string()));
+            processes.push(server);
+        }
+        let mds = Server::start(args, 2, &["--osts".to_owned(), addrs.join(",")])?;
+        let mgs = mds.addr;
+        processes.push(mds);
+        Ok(Servers { mgs, processes, mounts: Cell::new(0) })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Settings of the node on which the clients are.
+    pub(super) fn node_config(&self, args: &LsArgs) -> OsConfig {
+        OsConfig { delay: Span::micros(args.delay_us), ..OsConfig::default() }
+    }
+
+    /// A client that knows nothing yet, at an address of its own.
+    pub(super) async fn mount(&self, env: &Env) -> Result<Client> {
+        let id = ClientId((u128::from(env.random()) << 64) | u128::from(env.random()));
+        let number = self.mounts.get();
+        self.mounts.set((number + 1) % 100);
+        let fsname: FsName = FSNAME.parse()?;
+        let mut config = MountConfig::new(vec![self.mgs], fsname, id);
+        config.endpoint.nid = Some(Nid::tcp(std::net::Ipv4Addr::new(127, 0, 77, 100 + number)));
+        Client::mount(env, config).await.context("cannot mount")
+    }
+}
