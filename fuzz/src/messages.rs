@@ -222,6 +222,9 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             let body = body::OstRaiseReq { parent: fid, layout_version: 3, ..Default::default() };
             vec![encode_body(&body), encode_body(&range)]
         }
+        Opcode::OstReserve => {
+            vec![encode_body(&body::OstReserveReq { total: 1 << 20, ..Default::default() })]
+        }
         Opcode::OstSeek => vec![encode_body(&body::OstSeekReq { object, ..Default::default() })],
         Opcode::MgsRegister => {
             let target = wire::config::TargetInfo { id: 3, nid: 5, port: 988, instance: 3 };

@@ -52,8 +52,8 @@ pub use self::grants::{
 };
 use crate::Attr;
 pub use crate::flags::{
-    BatchFlags, CloseFlags, CreateFlags, Disposition, GrantBits, GrantsFlags, IoFlags, LockFlags,
-    PunchFlags, SetattrFlags, StatfsState,
+    BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GrantBits, GrantsFlags,
+    IoFlags, LockFlags, PunchFlags, ReserveFlags, SetattrFlags, StatfsState,
 };
 pub use crate::values::{cancel, connect, fallocate, lock};
 
@@ -124,8 +124,8 @@ bodies! {
         fid: WireFid,
         /// Open handle of the asker, zero if none: an unlinked open file is found by it too.
         handle: u64,
-        /// Zero.
-        flags: u32,
+        /// In a getattr: how it is answered.
+        flags: GetattrFlags,
         /// Zero.
         reserved: u32,
     }
@@ -225,7 +225,8 @@ bodies! {
         /// Bytes of the file that the reply may carry in buffer 2, which must be all that it has;
         /// zero: none.
         room: u32,
-        /// Not zero: the caller's kernel can keep the data of the file until it is called back.
+        /// Not zero: the caller can keep the data of the file until it is called back. Opened for
+        /// writing, that is what it writes.
         caches: u32,
         /// Zero.
         reserved: u32,
@@ -478,8 +479,8 @@ bodies! {
         length: u32,
         /// How to move the data.
         flags: IoFlags,
-        /// Zero.
-        reserved0: u64,
+        /// Bytes of its client's reservation that a write uses up.
+        room: u64,
         /// Time of the write at the client.
         mtime: i64,
         /// Nanoseconds of mtime.
@@ -639,6 +640,20 @@ bodies! {
         waits: u32,
         /// Zero.
         reserved: u32,
+    }
+    /// Asks for room for writes to come. Both sides count from the begin of the session.
+    OstReserveReq (16) {
+        /// Bytes in all that are wanted.
+        total: u64,
+        /// How it is counted.
+        flags: ReserveFlags,
+        /// Zero.
+        reserved: u32,
+    }
+    /// Answer to [`OstReserveReq`].
+    OstReserveRep (8) {
+        /// Bytes in all that are promised: at least as many as before.
+        total: u64,
     }
     /// Objects in the order of their FIDs. Reply: [`OstListRep`], and in buffer 1 as many
     /// [`OstListed`]: none behind the last object.

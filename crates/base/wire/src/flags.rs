@@ -87,6 +87,8 @@ flags! {
         /// With OPEN: the file gets no name (O_TMPFILE); buffer 1 is empty. Without O_EXCL a link
         /// may give it one.
         TMPFILE = 4,
+        /// With OPEN: the caller can keep what it writes until it is called back.
+        KEEPS = 8,
     }
 
     /// What an operation did, in [`AttrRep`](crate::body::AttrRep).
@@ -101,6 +103,17 @@ flags! {
         REMOTE = 4,
         /// The caller may keep the data of the file until it is called back.
         CACHE = 8,
+        /// The caller may keep what it writes for a while, until it is called back.
+        WRITES = 16,
+        /// Another client may keep what it has written: the objects may not have it yet. A getattr
+        /// with [`GetattrFlags::EXACT`] calls it back first.
+        KEPT = 32,
+    }
+
+    /// Flags of [`FidReq`](crate::body::FidReq) in a getattr.
+    GetattrFlags: u32 {
+        /// Not answered before the objects have all that any client has written.
+        EXACT = 1,
     }
 
     /// Flags of [`CloseReq`](crate::body::CloseReq).
@@ -202,6 +215,8 @@ flags! {
         XATTR = 0x20,
         /// Its data.
         CACHE = 0x40,
+        /// What its client writes, before that is sent to OSTs.
+        WRITE = 0x80,
     }
 
     /// Flags of [`GrantsReq`](crate::body::GrantsReq).
@@ -218,6 +233,14 @@ flags! {
         DIRECT = 2,
         /// Read: a missing object is an error (EIO), not zeros: the MDT says that it exists.
         MUST_EXIST = 4,
+        /// Write: room was reserved for it before, and is used up by it.
+        RESERVED = 8,
+    }
+
+    /// Flags of [`OstReserveReq`](crate::body::OstReserveReq).
+    ReserveFlags: u32 {
+        /// In a recovery: what the run before had promised, and is used by nothing so far.
+        RESTATE = 1,
     }
 }
 

@@ -24,7 +24,8 @@ const KNOWN: GrantBits = GrantBits::LOOKUP
     .union(GrantBits::LAYOUT)
     .union(GrantBits::PERM)
     .union(GrantBits::XATTR)
-    .union(GrantBits::CACHE);
+    .union(GrantBits::CACHE)
+    .union(GrantBits::WRITE);
 
 /// An element of a vector.
 pub trait Element: Copy + FromBytes + IntoBytes + Immutable {

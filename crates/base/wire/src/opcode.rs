@@ -202,6 +202,8 @@ opcodes! {
     OstList = 74, "ost_list", ost repeats;
     /// Objects refuse older layouts of their file from now on.
     OstRaise = 75, "ost_layout_version", ost repeats;
+    /// Room for writes that its client acknowledges before it sends them.
+    OstReserve = 76, "ost_reserve", ost repeats;
 
     /// A server announces a target and where it is reached.
     MgsRegister = 96, "mgs_target_reg", mgs repeats;

@@ -16,7 +16,7 @@ use wire::{Opcode, Reply, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
-use crate::data::DataChange;
+use crate::data::{DataChange, Keeper};
 use crate::grants::{AllGrants, Gift, Lease, Scope};
 use crate::inode::{Inodes, Stat};
 use crate::limits;
@@ -44,6 +44,9 @@ pub(crate) struct Inner {
     pub(crate) read_on_open: Cell<bool>,
     /// The kernel keeps data of files that are read.
     pub(crate) page_cache: Cell<bool>,
+    /// Small writes are acknowledged before they are sent.
+    pub(crate) writeback: Cell<bool>,
+    pub(crate) keeper: Keeper,
     pub(crate) endpoint: Rc<Endpoint>,
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.

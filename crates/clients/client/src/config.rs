@@ -35,6 +35,8 @@ pub struct MountConfig {
     pub mount_wait: Option<Span>,
     /// How long [`crate::Client::unmount`] waits for what is not known to be durable.
     pub unmount_wait: Span,
+    /// Small writes are acknowledged before they are sent, where no other client has the file open.
+    pub writeback: bool,
     /// Which reads change access times.
     pub access_times: AccessTimes,
     /// Faults to plant, for tests of the tests.
@@ -60,6 +62,7 @@ impl MountConfig {
             refresh_every: Span::secs(5),
             mount_wait: None,
             unmount_wait: UNMOUNT_WAIT_DEFAULT,
+            writeback: true,
             access_times: AccessTimes::default(),
             bugs: Bugs::default(),
         }
@@ -89,6 +92,8 @@ planted::bugs! {
         keep_old_beliefs,
         /// What is called back is acknowledged, and believed as before.
         keep_called_back,
+        /// Small writes are acknowledged before they are sent, whoever else has the file open.
+        keep_without_grant,
         /// Bytes that came with an open are read until the close, whatever was called back.
         keep_opened_bytes,
         /// What others write while a migration ends is left behind.

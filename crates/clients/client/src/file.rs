@@ -11,6 +11,7 @@ use wire::{Attr, Opcode};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::client::{CallBuilder, Inner};
+use crate::data::send_off;
 use crate::inode::Inode;
 use crate::lost::{self, Heard};
 use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
@@ -134,6 +135,16 @@ impl File {
         data::write(&open, flags, offset, data).await
     }
 
+    /// Appends `data`, if that can be acknowledged at once. Nothing: the caller begins an append.
+    ///
+    /// # Errors
+    /// Those of [`File::write`].
+    pub async fn append_now(&self, flags: u32, data: &Bytes) -> Result<Option<usize>> {
+        self.0.check(flags::can_write(self.0.flags), "append")?;
+        let is_kept = !data.is_empty() && data::keep_append(&self.0, flags, data).await?;
+        Ok(is_kept.then_some(data.len()))
+    }
+
     /// Begins an append that comes in pieces. Given up, it holds nothing.
     ///
     /// # Errors
@@ -203,6 +214,7 @@ impl File {
     /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client.
     pub fn flush(&self) -> Result<()> {
         self.0.check(true, "flush")?;
+        send_off(&self.0.inner, &self.0.inode);
         self.0.check_heard("flush")
     }
 

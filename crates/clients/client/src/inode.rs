@@ -13,7 +13,7 @@ use wire::body::{AttrRep, DirRep, Disposition, WireFid};
 use wire::{Attr, Opcode, PROJID_NONE, Reply, decode_body};
 
 use crate::atime::Access;
-use crate::data::UnderWay;
+use crate::data::{Keeping, UnderWay};
 use crate::grants::Gift;
 use crate::size::{WriteView, stripe_mask};
 use crate::{Error, Result, flags};
@@ -46,6 +46,8 @@ pub(crate) struct Inode {
     mtime_set: Cell<Timespec>,
     /// Changes of its data.
     pub(crate) under_way: UnderWay,
+    /// What is acknowledged and not sent.
+    pub(crate) keeping: Keeping,
     /// Stripes that must have an object, by the MDT's last word.
     stripes: Cell<u64>,
     /// The MDT's record of the open is durable (for O_SYNC).
@@ -72,6 +74,7 @@ impl Inode {
             writers: Cell::new(0),
             mtime_set: Cell::default(),
             under_way: UnderWay::default(),
+            keeping: Keeping::default(),
             stripes: Cell::new(0),
             mdt_synced: Cell::new(false),
             lost: Cell::new(false),
@@ -214,6 +217,11 @@ impl Inodes {
         self.0.borrow().get(&fid).cloned()
     }
 
+    /// All of them.
+    pub(crate) fn all(&self) -> Vec<Rc<Inode>> {
+        self.0.borrow().values().cloned().collect()
+    }
+
     /// A server restarted: what it said of objects and opens is no ground for an exact size.
     pub(crate) fn forget(&self) {
         for inode in self.0.borrow().values() {
@@ -247,6 +255,7 @@ impl Inodes {
         inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
         if flags::can_write(open_flags) {
+            inode.keeping.has_moved();
             inode.writers.set(inode.writers.get() + 1);
             inode.mdt_synced.set(false);
             let mut view = inode.view.borrow_mut();
@@ -301,6 +310,10 @@ pub(crate) struct Stat {
     pub(crate) name_lease: Gift,
     /// The data of the file may be kept.
     pub(crate) is_cached: bool,
+    /// What is written to it may be kept.
+    pub(crate) is_write_kept: bool,
+    /// Another client may keep what it has written: the objects may not have it.
+    pub(crate) is_kept_elsewhere: bool,
     /// Names all that it grants.
     pub(crate) grant: Number,
     /// The last change that the answer knows of.
@@ -343,6 +356,8 @@ impl Stat {
             lease: Gift::of(body.lease_ms),
             name_lease: Gift::of(body.name_lease_ms),
             is_cached: body.disposition.contains(Disposition::CACHE),
+            is_write_kept: body.disposition.contains(Disposition::WRITES),
+            is_kept_elsewhere: body.disposition.contains(Disposition::KEPT),
             grant: Number(body.grant),
             as_of,
             touched: None,

@@ -78,7 +78,7 @@ pub use api::{
 pub use atime::{AccessTimes, Reads};
 pub use client::Client;
 pub use config::{Bugs, Ctx, MountConfig, RPC_BYTES_DEFAULT};
-pub use data::{Appending, Migration, OnOpenStats};
+pub use data::{Appending, KeptStats, Migration, OnOpenStats};
 pub use error::{Error, Result};
 pub use file::File;
 pub use grants::{Kernel, Lease, Lru};

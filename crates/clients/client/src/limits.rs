@@ -152,6 +152,44 @@ pub const LAYOUTS_TRIED_MAX: u32 = 16;
 /// Access times are stored once in this many seconds (relatime).
 pub const ATIME_SECS: i64 = 24 * 3_600;
 
+/// A write of so many bytes is sent at once: it has the rate of a stream already, and keeping it
+/// would cost a copy.
+pub const KEPT_WRITE_BYTES: usize = 1 << 20;
+
+/// A run of kept writes is sent when it has so many bytes: one request of full size.
+pub const RUN_BYTES: usize = 1 << 20;
+
+/// A run is sent when no write has joined it for this long.
+pub const KEPT_IDLE: Span = Span::millis(100);
+
+/// No acknowledged write is kept for longer: this is what a daemon that dies may lose.
+pub const KEPT_AGE: Span = Span::secs(1);
+
+/// Bytes of a mount that are acknowledged and not sent, or on their way: what an OST writes in half
+/// a second. A write beyond them waits for the OSTs, like any large write.
+pub const KEPT_BYTES_MAX: usize = 64 << 20;
+
+/// Room at an OST that is asked for at a time: some runs for each of a few files.
+pub const RESERVED_BYTES: u64 = 16 << 20;
+
+/// More is asked for when less than this is left.
+pub const RESERVED_LOW_BYTES: u64 = 8 << 20;
+
+/// What a file system takes at least for bytes of an object.
+pub const ROOM_UNIT: u64 = 4_096;
+
+/// Room that a run takes besides: an object, and what the file system keeps of its extents.
+pub const ROOM_OF_RUN: u64 = 16 << 10;
+
+/// Pause of kept writes that met a full disk in spite of their room.
+pub const FULL_PAUSE: Span = Span::millis(200);
+
+/// So long they are sent again.
+pub const FULL_WAIT: Span = Span::secs(60);
+
+const _: () = assert!(RESERVED_LOW_BYTES < RESERVED_BYTES);
+const _: () = assert!(RUN_BYTES < KEPT_BYTES_MAX);
+
 const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 

@@ -13,6 +13,7 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
+use crate::data::Keeper;
 use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
@@ -95,6 +96,8 @@ impl Client {
             unmount_wait: Cell::new(config.unmount_wait),
             read_on_open: Cell::new(true),
             page_cache: Cell::new(true),
+            writeback: Cell::new(config.writeback),
+            keeper: Keeper::default(),
             config,
         };
         Client(Rc::new(inner))
@@ -193,16 +196,18 @@ impl Inner {
                     vec![encode_body(&batch), Bytes::new()],
                 ));
                 let restarted = weak.clone();
-                remote.on_recovery(Rc::new(move || {
-                    if let Some(inner) = restarted.upgrade() {
+                remote.on_recovery(Rc::new(move || match restarted.upgrade() {
+                    Some(inner) => {
                         inner.grants.doubt_pages();
+                        inner.reserve_again(id)
                     }
-                    Vec::new()
+                    None => Vec::new(),
                 }));
                 remote.on_evicted(Rc::new(move || {
                     if let Some(inner) = weak.upgrade() {
                         inner.forget_sizes();
                         inner.grants.doubt_pages();
+                        let _nothing_is_promised = inner.reserve_again(id);
                     }
                 }));
             }
@@ -246,7 +251,8 @@ impl Inner {
     }
 
     /// An MDT knows this client's opens and locks no more.
-    fn lose_opens(&self, mdt: u32) {
+    fn lose_opens(self: &Rc<Self>, mdt: u32) {
+        self.lose_kept_of(mdt);
         if let Some(forgetting) = self.grants.at(mdt).forget() {
             self.env.spawn("grants forgotten", forgetting);
         }

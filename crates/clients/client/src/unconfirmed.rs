@@ -64,6 +64,7 @@ impl Client {
     /// once, and a target that is out of use is not waited for.
     pub async fn settle(&self) {
         loop {
+            self.0.flush_all().await;
             let outcome = self.0.sync_unconfirmed().await;
             let in_use = |of: &Unconfirmed| !self.0.inactive.borrow().contains(&of.id);
             if !self.unconfirmed().iter().any(in_use) || self.0.config.soft {
@@ -88,15 +89,21 @@ impl Client {
                 of_target.into_iter().map(|((fid, _), lost)| (shown(fid), lost, name.clone())),
             );
         }
-        if parts.is_empty() {
+        let kept = self.0.kept_files();
+        if parts.is_empty() && kept.is_empty() {
             return Vec::new();
         }
-        let paths = self.paths(parts.iter().map(|(fid, ..)| *fid).collect()).await;
+        let named = parts.iter().map(|(fid, ..)| *fid).chain(kept.keys().copied());
+        let paths = self.paths(named.collect()).await;
         let line = |(fid, lost, target): &(Fid, _, String)| {
             let file = paths.get(fid).cloned().unwrap_or_else(|| fid.to_string());
             format!("{file}: {lost}, not confirmed by {target}")
         };
         let mut lines: Vec<_> = parts.iter().take(LOST_LOGGED_MAX).map(line).collect();
+        lines.extend(kept.iter().take(LOST_LOGGED_MAX).map(|(fid, bytes)| {
+            let file = paths.get(fid).cloned().unwrap_or_else(|| fid.to_string());
+            format!("{file}: {bytes} bytes, not sent")
+        }));
         if parts.len() > LOST_LOGGED_MAX {
             lines.push(format!("and {} more", parts.len() - LOST_LOGGED_MAX));
         }

@@ -68,6 +68,11 @@ impl Appends {
         }
     }
 
+    /// Whether a piece of so many bytes is a whole call, and no other call is under way.
+    pub(crate) fn is_whole(&self, fid: Fid, len: u64) -> bool {
+        !is_long(len, self.piece_max) && !self.calls.borrow().contains_key(&fid)
+    }
+
     /// Writes a piece behind the end of `file`; says how many bytes of it were written.
     pub(crate) async fn write(self: &Rc<Self>, file: &File, piece: Piece) -> Result<usize, Errno> {
         let (fid, len) = (file.fid(), piece.data.len() as u64);

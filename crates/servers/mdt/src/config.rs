@@ -204,6 +204,8 @@ planted::bugs! {
         ignore_leases,
         /// A change does not wait until others have given up what is called back.
         ignore_recalls,
+        /// An open by another client leaves the writes that a client keeps where they are.
+        keep_writes_at_open,
         /// An open for writing leaves other clients what they keep of the file's data.
         forget_cached_data,
         /// A link does not wait for what other clients believe of its directory.

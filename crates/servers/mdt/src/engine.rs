@@ -32,6 +32,7 @@ use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
+use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan};
 use crate::op::{self, Answer, Caller, Extras, Op, Row};
 use crate::record::Inode;
@@ -166,6 +167,10 @@ impl Engine {
         }
         if !caller.request.opcode().modifies() {
             assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
+            let ignores = self.config.bugs.ignore_recalls();
+            if let Some(wait) = caching::look(caller, &tx, &mut answer, &mut guard, ignores)? {
+                return Ok(wait);
+            }
             let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
@@ -185,6 +190,10 @@ impl Engine {
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
+        if let Some(fid) = answer.fid().filter(|_| !caller.replay) {
+            let is_unfenced = caching::is_unfenced(&guard.fences, &tx, fid)?;
+            caching::tell_kept(caller, &mut answer, is_unfenced, &guard.grants);
+        }
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
         let touched = lease::touched(&row.leases, &tx);
         let record = match repeated {
@@ -263,7 +272,15 @@ impl Engine {
         {
             return Ok(None);
         }
-        let told = (told.filter(|fid| tx.is_here(*fid)), !self.config.bugs.forget_cached_data());
+        if let Some(fid) = caching::opened_or_cut(caller.request, told)
+            && tx.is_here(fid)
+            && caching::is_unfenced(&state.fences, tx, fid)?
+        {
+            return Ok(Some(Attempted::Unfenced));
+        }
+        let bugs = self.config.bugs;
+        let taken = Taken { data: !bugs.forget_cached_data(), writes: !bugs.keep_writes_at_open() };
+        let told = (told.filter(|fid| tx.is_here(*fid)), taken);
         let is_free = lease::check(&row.leases, caller, tx, told, &mut state.grants)?;
         Ok((!is_free && !self.config.bugs.ignore_recalls()).then_some(Attempted::Parked))
     }
@@ -589,6 +606,8 @@ pub(crate) enum Attempted {
     Done(Reply, Option<(Rc<Record>, Transno)>),
     /// It waits until [`Caller::change`] is ready.
     Parked,
+    /// It waits until OSTs refuse a client that the MDT has given up.
+    Unfenced,
     /// It waits until another operation frees what it has reserved. With the keys that it changes
     /// here.
     Held(Vec<Claim>),

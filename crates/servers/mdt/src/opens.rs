@@ -55,6 +55,8 @@ impl Users {
 #[derive(Clone, Copy, Debug, Default)]
 struct FileState {
     handles: u32,
+    /// Who has any handle.
+    users: Users,
     writers: Users,
     runners: Users,
     epoch: u64,
@@ -169,6 +171,11 @@ impl Opens {
         if is_alone { file.writers.only } else { None }
     }
 
+    /// Whether a client other than this one has the file open, or may have.
+    pub(crate) fn another_has(&self, fid: Fid, client: ClientId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.users.has_other(client))
+    }
+
     /// Whether a client other than this one runs the file.
     pub(crate) fn another_runs(&self, fid: Fid, client: ClientId) -> bool {
         self.files.get(&fid).is_some_and(|file| file.runners.has_other(client))
@@ -225,6 +232,7 @@ impl Opens {
         let file =
             self.files.entry(open.fid).or_insert(FileState { epoch: base, ..FileState::default() });
         file.handles += 1;
+        file.users.enter(open.client);
         if let Some(epoch) = epoch {
             if file.writers.count == 0 {
                 (file.mixed, file.wrote, file.prior) = (false, false, prior);
@@ -265,6 +273,7 @@ impl Opens {
         let file = self.files.get_mut(&open.fid).expect("an open file has a state");
         assert!(file.handles > 0, "a file counts its handles");
         file.handles -= 1;
+        file.users.leave();
         if open.write {
             file.writers.leave();
             file.wrote |= wrote;

@@ -100,6 +100,7 @@ impl Recalls {
     pub(crate) fn resume(&self, may_hold: bool) {
         let now = self.env.now();
         let called = &mut self.engine.state.borrow_mut().grants.called;
+        called.set_recovering(self.exports.is_recovering());
         for session in self.exports.sessions().into_iter().filter(|session| !session.is_server) {
             let id = Session(session.id);
             if may_hold {
@@ -136,6 +137,13 @@ impl Recalls {
                 called.leave(id, now);
             }
         }
+        self.drive();
+    }
+
+    /// The OSTs refuse a session that is over.
+    pub(crate) fn fenced(self: &Rc<Self>, session: u64) {
+        let now = self.env.now();
+        self.engine.state.borrow_mut().grants.called.fenced(Session(session), now);
         self.drive();
     }
 
@@ -220,7 +228,10 @@ impl Recalls {
             }
             Output::Recall { session, recalls } => self.recall(session, &recalls),
             Output::Expelled { session, fence } => {
-                assert!(!fence, "grants are of names and attributes: no OST has to hear of them");
+                if fence {
+                    planted::reached("mdt: a client with writes of its own was given up");
+                    self.exports.evict(session.0); // the end of its session fences it
+                }
                 planted::reached("mdt: a lease ended in somebody's way");
                 self.expelled.set(self.expelled.get() + 1);
                 self.show_lease(session);

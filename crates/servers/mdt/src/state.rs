@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use layout::Template;
 use layout::composite::extend::Chosen;
+use ldlm::grants::{Bits, Session};
 use target::{Decided, Marks, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
@@ -47,6 +48,10 @@ pub(crate) enum Effect {
     Stretched(Fid),
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
     Settles { fid: Fid, at: Instant },
+    /// A client of the instance before may keep what it writes to a file.
+    Keeps { session: u64, fid: Fid },
+    /// A handle was closed: without a writer nothing of the file is kept.
+    KeepsNoMore { session: u64, fid: Fid, at: Instant },
     /// Names of a directory or shard are to move from now on, or no more.
     Moving { dir: Fid, is_on: bool },
     /// A directory or shard has grown or shrunk to so many bytes of names, and may be split or
@@ -152,6 +157,14 @@ impl State {
                     self.moves.resized(dir, bytes, has_grown);
                 }
                 Effect::Moving { dir, is_on } => self.moves.set(dir, is_on),
+                Effect::Keeps { session, fid } => {
+                    self.grants.called.keep(Session(session), fid, Bits::WRITE);
+                }
+                Effect::KeepsNoMore { session, fid, at } => {
+                    if self.opens.writers(fid) == 0 {
+                        self.grants.called.drop_bits(Session(session), fid, Bits::WRITE, at);
+                    }
+                }
             }
         }
     }

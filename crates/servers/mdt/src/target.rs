@@ -303,7 +303,8 @@ impl Mdt {
         as_of: &Cell<Transno>,
     ) -> Result<Reply, Errno> {
         let request = &incoming.request;
-        let changing = request.opcode().modifies().then(|| self.recalls.change());
+        let may_wait = request.opcode().modifies() || op::caching::is_exact(request);
+        let changing = may_wait.then(|| self.recalls.change());
         let mut coordinator = Coordinator::new(self);
         let outcome = self.decide(incoming, as_of, changing.as_ref(), &mut coordinator).await;
         // of this operation: nothing was awaited since it was applied
@@ -353,6 +354,12 @@ impl Mdt {
                     self.recalls.waits.set(self.recalls.waits.get() + 1);
                     incoming.park();
                     changing.expect("what only reads waits for nobody").ready().await;
+                }
+                Attempted::Unfenced => {
+                    planted::reached("mdt: a file waited for the fence of a lost client");
+                    incoming.step_aside();
+                    let _looks_again =
+                        self.env.timeout(HELD_WAIT, self.fences_fell.notified()).await;
                 }
                 Attempted::Held(changes) => {
                     coordinator.begin_again(); // who waits has nothing that others wait for
@@ -484,6 +491,7 @@ impl Mdt {
         if !self.engine.config.bugs.keep_lapsed_locks() {
             self.locks.drop_session(session);
         }
+        self.recalls.fenced(session);
     }
 }
 
@@ -580,6 +588,7 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
+            self.engine.state.borrow_mut().grants.called.set_recovering(false);
             self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;

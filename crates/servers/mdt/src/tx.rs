@@ -232,6 +232,14 @@ impl<'a> Tx<'a> {
         self.view.get(Table::Inodes, &fid.to_key()).is_ok_and(|found| found.is_some())
     }
 
+    /// An inode as it was before the operation.
+    pub(crate) fn before(&self, fid: Fid) -> Decided<Option<Inode>> {
+        match self.view.get(Table::Inodes, &fid.to_key())? {
+            Some(value) => Inode::decode(&value).map(Some).ok_or(OpError::Broken("inode")),
+            None => Ok(None),
+        }
+    }
+
     /// An inode as the operation leaves it, if it looked at it.
     pub(crate) fn seen(&self, fid: Fid) -> Option<&Inode> {
         self.inodes.get(&fid).and_then(Option::as_ref)

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use service::{CallingBack, Incoming};
 use types::{ClientId, Fid, Timespec};
-use wire::body::{GetattrsRep, GetattrsReq, GrantSize, GrantWord};
+use wire::body::{Disposition, GetattrsRep, GetattrsReq, GrantSize, GrantWord};
 use wire::grants::{self, Callback, VECTOR_MAX};
 use wire::stats::{self, StatRecord};
 use wire::{Opcode, Reply, SizeState, encode_body};
@@ -154,6 +154,7 @@ fn put_size(record: &mut StatRecord, told: &GrantSize) {
     let attr = &mut rep.attr;
     (attr.size, attr.blocks) = (told.size, told.blocks);
     attr.size_state = SizeState::Clean as u32;
+    rep.disposition.remove(Disposition::KEPT); // the writer keeps nothing, or would not tell
     if written != Timespec::default() {
         if written > Timespec::new(rep.mtime_set, rep.mtime_set_nsec) {
             attr.set_mtime(written);

@@ -41,6 +41,7 @@ mod op;
 mod owners;
 mod params;
 mod record;
+mod reserve;
 mod tally;
 mod target;
 mod tombstones;

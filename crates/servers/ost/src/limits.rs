@@ -42,4 +42,14 @@ pub(crate) const TALLY_NIDS_MAX: usize = 4_096;
 /// Jobs of `job_stats`.
 pub(crate) const TALLY_JOBS_MAX: usize = 1_024;
 
+/// Room that is reserved for one client at a time: what it keeps of its writes at most.
+pub(crate) const RESERVED_OF_CLIENT_MAX: u64 = 64 << 20;
+/// A question for room gets at most this part of what is free. So room that runs short is shared.
+pub(crate) const RESERVED_SHARE: u64 = 16;
+/// Free room that is never promised, at most: a file system takes some for itself as it fills. On a
+/// small disk it is a share of the disk.
+pub(crate) const RESERVE_FREE_MAX: u64 = 256 << 20;
+/// How old the OST's idea of the free room may be: others may write to the same disk.
+pub(crate) const SPACE_AGE: types::Span = types::Span::secs(1);
+
 const _: () = assert!(DESTROY_OBJECTS_AT_ONCE <= DESTROY_OBJECTS_MAX);

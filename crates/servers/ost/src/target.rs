@@ -19,6 +19,7 @@ use crate::locks::Locks;
 use crate::mdts::Mdts;
 use crate::op;
 use crate::owners::Owners;
+use crate::reserve::Reserved;
 use crate::tally::Tally;
 use crate::tombstones::Tombstones;
 
@@ -35,6 +36,8 @@ pub struct Ost {
     pub(crate) fences: RefCell<Fences>,
     pub(crate) mdts: RefCell<Mdts>,
     pub(crate) under_way: UnderWay,
+    /// Room that is reserved for clients.
+    pub(crate) reserved: RefCell<Reserved>,
     /// What sweeps under way know of the store.
     pub(crate) listed: RefCell<Vec<op::sweep::Listed>>,
     /// Listings of the store since the start.
@@ -70,6 +73,7 @@ impl Ost {
             fences: RefCell::new(booted.fences),
             mdts: RefCell::new(booted.mdts),
             under_way: UnderWay::default(),
+            reserved: RefCell::default(),
             listed: RefCell::default(),
             listings: Cell::new(0),
             tally: Tally::default(),
@@ -120,6 +124,23 @@ impl Ost {
     #[must_use]
     pub fn listings(&self) -> u64 {
         self.listings.get()
+    }
+
+    /// Refuses a change that takes so many bytes, where these are reserved for clients. A replay
+    /// has had its room.
+    pub(crate) async fn check_room(&self, incoming: &Incoming, bytes: u64) -> Result<(), Errno> {
+        if incoming.is_replay() {
+            return Ok(());
+        }
+        let now = self.env.now();
+        if self.reserved.borrow().must_look(bytes, now) {
+            let space = self.objects.space().await?;
+            self.reserved.borrow_mut().saw(space.bytes, space.bytes_free, now);
+        }
+        match self.reserved.borrow_mut().may_take(bytes) {
+            true => Ok(()),
+            false => Err(Errno::ENOSPC),
+        }
     }
 
     fn count(&self, incoming: &Incoming, reply: &Reply) {
@@ -245,6 +266,9 @@ impl Target for Ost {
         sessions: Vec<Rc<Session>>,
         evicted: bool,
     ) -> LocalFuture<'static, ()> {
+        for session in &sessions {
+            self.reserved.borrow_mut().end(session.id);
+        }
         Box::pin(async move {
             if let Err(error) = self.forget_clients(&sessions, evicted).await {
                 let clients = sessions.len();

@@ -21,7 +21,7 @@ use service::{Node, NodeConfig};
 use types::{ClientId, Fid, NidAddr, Span, TargetId};
 use wire::body::{
     BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstFenceReq, OstIoReq,
-    OstPunchReq, OstRaiseReq, OstSeekReq, PunchFlags, fallocate,
+    OstPunchReq, OstRaiseReq, OstReserveReq, OstSeekReq, PunchFlags, ReserveFlags, fallocate,
 };
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
@@ -31,7 +31,7 @@ const PROGRAM_BYTES_MAX: usize = 300;
 const PROGRAMS: usize = 5_000;
 const TIME: std::time::Duration = std::time::Duration::from_secs(3);
 
-const OPCODES: [Opcode; 15] = [
+const OPCODES: [Opcode; 16] = [
     Opcode::OstWrite,
     Opcode::OstWrite,
     Opcode::OstRead,
@@ -47,6 +47,7 @@ const OPCODES: [Opcode; 15] = [
     Opcode::MgsConfig,
     Opcode::OstFence,
     Opcode::OstRaise,
+    Opcode::OstReserve,
 ];
 /// Where an object's record has the lowest layout version.
 const LAYOUT_VERSION: std::ops::Range<usize> = 40..44;
@@ -149,6 +150,10 @@ impl Choices<'_> {
                 let (client_low, session) = (u64::from(self.byte() % 3), self.word());
                 let (store, client_high, instance) = (77, 0, u64::from(self.byte() % 3));
                 encode_body(&OstFenceReq { store, client_low, client_high, session, instance })
+            }
+            Opcode::OstReserve => {
+                let flags = ReserveFlags::RESTATE.when(self.byte() >= 128);
+                encode_body(&OstReserveReq { total: self.word(), flags, reserved: 0 })
             }
             Opcode::OstRaise => {
                 let (first, count) = (self.word() as u32, u32::from(self.byte()));

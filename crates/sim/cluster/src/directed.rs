@@ -9,12 +9,13 @@
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
 //! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
+//!   **kept**, **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
 
 mod damaged;
 mod dead;
 mod fence;
 mod growing;
+mod kept;
 mod kernel;
 mod killed;
 mod layouts;
@@ -74,6 +75,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
         Script::OnOpen => stage.on_open(),
+        Script::Kept => stage.kept(),
         Script::Pages => stage.pages(),
         Script::Matrix => stage.matrix(seed),
     };

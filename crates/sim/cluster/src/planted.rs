@@ -76,6 +76,7 @@ planted! {
     mdt.ignore_leases in leases;
     mdt.ignore_recalls in kernel;
     mdt.forget_cached_data in pages;
+    mdt.keep_writes_at_open in kept;
     mdt.link_passes_leases in shared;
     mdt.skip_fence in fence;
     mdt.sweep_orphans_early in kills;
@@ -116,6 +117,7 @@ planted! {
     client.keep_old_beliefs in leases;
     client.keep_called_back in leases;
     client.keep_opened_bytes in on_open;
+    client.keep_without_grant in kept;
     client.cut_without_lock in shared;
     client.migrate_without_last_pass in migrations;
     fuse.believe_whole_leases in kernel;

@@ -40,6 +40,8 @@ pub enum Script {
     Migrations,
     /// A small file is overwritten while others have bytes of it that came with their opens.
     OnOpen,
+    /// A client keeps its writes to a file for a while, and others look at it.
+    Kept,
     /// A file is overwritten while kernels keep its pages.
     Pages,
     /// An MDT dies at every point of an operation of several MDTs.
@@ -314,6 +316,13 @@ impl Scenario {
         Scenario { name: "on_open", script, dom, granted, ..Scenario::calm() }
     }
 
+    /// Writes that are acknowledged before they are sent, of a file that others look at.
+    #[must_use]
+    pub fn kept() -> Scenario {
+        let script = Some(Script::Kept);
+        Scenario { name: "kept", script, granted: Granted::Recall, ..Scenario::calm() }
+    }
+
     /// Pages that kernels keep, of a file that is overwritten.
     #[must_use]
     pub fn pages() -> Scenario {
@@ -418,7 +427,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios.
-    pub const NAMES: [&str; 30] = [
+    pub const NAMES: [&str; 31] = [
         "calm",
         "storm",
         "kills",
@@ -443,6 +452,7 @@ impl Scenario {
         "layouts",
         "migrations",
         "on_open",
+        "kept",
         "pages",
         "mdts",
         "forest",
@@ -478,6 +488,7 @@ impl Scenario {
             "layouts" => Scenario::layouts(),
             "migrations" => Scenario::migrations(),
             "on_open" => Scenario::on_open(),
+            "kept" => Scenario::kept(),
             "pages" => Scenario::pages(),
             "mdts" => Scenario::mdts(),
             "forest" => Scenario::forest(),

@@ -308,6 +308,8 @@ impl<'a> Run<'a> {
     fn replace(&mut self, index: usize) {
         let node = self.nodes[index].clone();
         self.cluster.sim.narrate(&format!("kills {}", node.name()));
+        let dying = self.workers.iter().filter(|worker| worker.node.nid() == node.nid());
+        dying.for_each(|worker| worker.dies(&self.board));
         node.kill();
         self.workers.retain(|worker| worker.node.nid() != node.nid());
         self.put_to_work(index);

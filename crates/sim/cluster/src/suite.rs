@@ -34,6 +34,7 @@ const FIXED: &[(&str, u64)] = &[
     ("layouts", 40),
     ("migrations", 40),
     ("on_open", 40),
+    ("kept", 60),
     ("pages", 40),
     ("mdts", 60),
     ("forest", 40),

@@ -151,6 +151,11 @@ fn bytes_that_came_with_an_open_are_never_older_than_an_answered_write() {
 }
 
 #[test]
+fn a_write_that_was_answered_and_not_sent_is_seen_by_all() {
+    run_seeds(&Scenario::kept());
+}
+
+#[test]
 fn a_page_that_a_kernel_keeps_is_never_older_than_an_answered_write() {
     run_seeds(&Scenario::pages());
 }

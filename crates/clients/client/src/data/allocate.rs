@@ -17,6 +17,7 @@ use types::{Errno, Extent, Timespec};
 use wire::Opcode;
 use wire::body::{OstFallocateReq, fallocate};
 
+use super::keep::{Reshaping, flush};
 use super::newer::Tries;
 use super::order::LockedChange;
 use super::{OFFSET_MAX, layout_for_write, place};
@@ -44,6 +45,8 @@ pub(crate) async fn allocate(open: &Rc<Open>, mode: u32, offset: u64, length: u6
     let end = offset.checked_add(length).filter(|end| *end <= OFFSET_MAX);
     let extent =
         end.and_then(|end| Extent::new(offset, end)).ok_or_else(|| refused(Errno::EFBIG))?;
+    let _may_grow = Reshaping::begin(&open.inode);
+    flush(&open.inner, &open.inode).await;
     let _is_under_way = LockedChange::begin(&open.inode);
     let behind = if mode & fallocate::PUNCH_HOLE == 0 { end.unwrap_or(0) } else { 0 };
     layout_for_write(open, behind).await?;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use types::Errno;
 
+use super::keep::{flush, keep_append, learn_end};
 use super::newer::Tries;
 use super::write::write_tried;
 use crate::file::Open;
@@ -24,6 +25,8 @@ pub struct Appending {
     open: Rc<Open>,
     lock: RefCell<Option<FileLock>>,
     end: u64,
+    /// Of the file when this began.
+    shape: Cell<u64>,
     given_up: Rc<GivenUp>,
 }
 
@@ -53,6 +56,7 @@ impl Appending {
             open: open.clone(),
             lock: RefCell::new(lock),
             end: 0,
+            shape: Cell::new(0),
             given_up: Rc::default(),
         };
         match appending.find_end().await {
@@ -74,6 +78,9 @@ impl Appending {
     /// EIO where nobody knows.
     pub async fn find_end(&self) -> Result<u64> {
         let open = &self.open;
+        open.inode.keeping.has_moved();
+        self.shape.set(open.inode.keeping.shape());
+        flush(&open.inner, &open.inode).await;
         let attr = open.attr.borrow().to_owned();
         let mut tries = Tries::locked();
         loop {
@@ -83,6 +90,11 @@ impl Appending {
                 done => return done,
             }
         }
+    }
+
+    /// The file ends there now, if nothing else has changed it.
+    fn has_end(&self, at: u64) {
+        learn_end(&self.open, self.shape.get(), at);
     }
 
     /// The caller was killed: pieces under way are taken back unless their OST has begun them. They
@@ -102,7 +114,11 @@ impl Appending {
         let piece = async move {
             write_unless(given_up.wait(), &open, write_locked(&open, flags, offset, data)).await
         };
-        inner.run("append", piece).await
+        let written = inner.run("append", piece).await;
+        if let Ok(written) = &written {
+            self.has_end(offset + *written as u64);
+        }
+        written
     }
 
     /// Lets others append. No piece may be under way.
@@ -126,9 +142,15 @@ pub(crate) async fn append(
     data: Bytes,
     here: oneshot::Receiver<()>,
 ) -> Result<usize> {
+    if keep_append(open, flags, &data).await? {
+        return Ok(data.len());
+    }
     let appending = Appending::begin(open).await?;
     let gone = async { drop(here.await) };
     let written = write_unless(gone, open, write_locked(open, flags, appending.end, data)).await;
+    if let Ok(written) = &written {
+        appending.has_end(appending.end + *written as u64);
+    }
     appending.finish().await.and(written)
 }
 

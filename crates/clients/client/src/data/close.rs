@@ -18,6 +18,7 @@ use wire::body::{CloseFlags, CloseReq, OstAttr};
 use wire::{Opcode, SizeState};
 
 use super::glimpse::Question;
+use super::keep::flush;
 use crate::client::{Inner, mdt_of};
 use crate::file::Open;
 use crate::grants::Scope;
@@ -26,6 +27,9 @@ use crate::{Ctx, Error, Result, flags, limits, size};
 
 /// Closes the handle. Runs to its end once begun.
 pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
+    if flags::can_write(open.flags) {
+        flush(&open.inner, &open.inode).await;
+    }
     let done = tell(open).await;
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
@@ -62,8 +66,10 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     }
     let call = open.call(Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
     let mdt = mdt_of(fid);
-    let closed = if flags::can_write(open.flags) || atime.is_some() {
-        open.inner.change(Scope::data(fid), mdt, call).await.map(|(stat, _)| stat)
+    let writes = flags::can_write(open.flags);
+    let closed = if writes || atime.is_some() {
+        let scope = if writes { Scope::written(fid) } else { Scope::data(fid) };
+        open.inner.change(scope, mdt, call).await.map(|(stat, _)| stat)
     } else {
         let answer = open.inner.ask(mdt, call).await;
         answer.and_then(|answer| Stat::of(&answer.reply, "mds_close"))

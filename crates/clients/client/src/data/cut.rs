@@ -35,6 +35,7 @@ impl Inner {
         fid: Fid,
         value: Bytes,
     ) -> Result<()> {
+        self.flush_file(fid).await;
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.cut_components_locked(ctx, fid, value, lock.claim).await;
         lock.unlock().await.and(done)
@@ -53,7 +54,7 @@ impl Inner {
             lov::composite::inspect(&value).ok().and_then(|shown| shown.entries.first()?.id.into());
         let named: u32 = named.ok_or_else(|| refused(Errno::EINVAL))?;
         for _ in 0..LAYOUTS_TRIED_MAX {
-            let stat = self.stat(ctx, fid, 0).await?;
+            let stat = self.stat_exact(ctx, fid, 0).await?;
             let layout = stat.layout.ok_or_else(|| refused(Errno::ENODATA))?;
             let first = layout.first_stripe_of(named).ok_or_else(|| refused(Errno::EINVAL))?;
             let next =

@@ -105,8 +105,9 @@ impl Inner {
         let Some(layout) = stat.layout.as_ref().filter(|_| crate::needs_glimpse(&stat.attr)) else {
             return true;
         };
-        let untouched =
-            inode.and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
+        let untouched = inode
+            .filter(|_| !stat.is_kept_elsewhere)
+            .and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
         if untouched == Some(true) {
             settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());
         }
@@ -116,6 +117,13 @@ impl Inner {
     /// Puts the true size into the MDT's attributes of a dirty file. If its objects went meanwhile,
     /// the file has others, or is gone. If they have got more of it, the size is asked for again.
     pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+        self.flush_file(stat.attr.fid()).await;
+        if stat.is_kept_elsewhere {
+            let now = self.stat_exact(ctx, stat.attr.fid(), 0).await?;
+            (stat.attr, stat.layout, stat.epoch) = (now.attr, now.layout, now.epoch);
+            (stat.mtime_set, stat.stripes) = (now.mtime_set, now.stripes);
+            stat.is_kept_elsewhere = false;
+        }
         for _ in 0..limits::LAYOUTS_TRIED_MAX {
             let Some(layout) = stat.layout.clone() else { return Ok(()) };
             let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);

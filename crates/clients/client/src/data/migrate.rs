@@ -109,6 +109,7 @@ impl Client {
             let value = value.map_err(|error| Error::local(error.errno(), "migrate").about(fid))?;
             return self.setxattr(ctx, fid, LOV, value.into(), 0).await;
         }
+        self.0.flush_file(fid).await;
         let file = self.open(ctx, fid, flags::O_NOATIME).await?;
         let mode = S_IFREG | 0o600;
         let made = self.tmpfile_as(ctx, dir, mode, flags::O_RDWR | flags::O_EXCL, Some(striping));

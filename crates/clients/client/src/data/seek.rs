@@ -10,6 +10,7 @@ use types::Errno;
 use wire::Opcode;
 use wire::body::{OstSeekRep, OstSeekReq};
 
+use super::keep::flush;
 use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::file::Open;
@@ -18,6 +19,7 @@ use crate::{Error, Result, SeekFor, limits, size};
 
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
+    flush(&open.inner, &open.inode).await;
     let mut tries = Tries::new();
     loop {
         let Some(layout) = open.newest_layout().await?.filter(|_| offset < OFFSET_MAX) else {

@@ -12,6 +12,7 @@ use wire::body::{FidReq, ObjectRange, OstBatchReq};
 use zerocopy::IntoBytes;
 
 use super::glimpse::range;
+use super::keep::flush;
 use super::place;
 use crate::client::{Client, Inner, mdt_of};
 use crate::file::Open;
@@ -22,6 +23,7 @@ use crate::{Ctx, Result, limits};
 /// Everything about the file that was acknowledged to anybody is durable when it returns, or its
 /// caller hears that it is lost: once, whatever else fails.
 pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
+    flush(&open.inner, &open.inode).await;
     let synced = sync_file(open).await;
     let fid = open.inode.fid;
     let is_news = open.inner.losses.hear(fid, &open.heard);
@@ -55,6 +57,7 @@ impl Client {
     /// # Errors
     /// EIO from a target, which the error names; EIO once where acknowledged work is lost.
     pub async fn sync(&self) -> Result<()> {
+        self.0.flush_all().await;
         let ctx = Ctx::root();
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
         for mdt in self.0.used_mdts() {

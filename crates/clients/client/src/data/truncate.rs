@@ -15,6 +15,7 @@ use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
 
+use super::keep::Reshaping;
 use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::client::Inner;
@@ -38,6 +39,8 @@ impl Inner {
         if change.attr.size > OFFSET_MAX {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
         }
+        let _is_under_way = self.inodes.get(fid).map(|inode| Reshaping::begin(&inode));
+        self.flush_file(fid).await;
         if self.config.bugs.cut_without_lock() {
             return self.truncate_locked(ctx, fid, change, self.claim(fid)).await;
         }
@@ -74,6 +77,8 @@ impl Inner {
         if stat.layout.is_none() {
             return Ok(());
         }
+        let _is_under_way = self.inodes.get(fid).map(|inode| Reshaping::begin(&inode));
+        self.flush_file(fid).await; // what was written before
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.cut_opened(ctx, stat, lock.claim).await;
         lock.unlock().await.and(done)

@@ -1,13 +1,15 @@
 //! Writing: one request per run of an object, in parallel. A write is acknowledged when every OST
 //! has acknowledged its requests.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
 use layout::FileLayout;
-use types::{Errno, Extent, Timespec};
+use types::{Errno, Extent, TargetId, Timespec};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
 
@@ -15,7 +17,7 @@ use super::group::{Run, runs};
 use super::newer::Tries;
 use super::order::Change;
 use super::set_id::drop_set_id;
-use super::{OFFSET_MAX, layout_for_write, place};
+use super::{OFFSET_MAX, keep, layout_for_write, place};
 use crate::client::mdt_of;
 use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
@@ -24,7 +26,53 @@ use crate::{Error, Result};
 
 /// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
 pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
+    if keep::keep(open, flags, offset, &data).await? {
+        return Ok(data.len());
+    }
+    let _is_under_way = keep::Reshaping::begin(&open.inode);
+    keep::flush(&open.inner, &open.inode).await;
     write_tried(open, flags, offset, data, Tries::new()).await
+}
+
+/// A run of writes that were acknowledged before.
+pub(super) struct Sending {
+    pub(super) extent: Extent,
+    pub(super) data: Bytes,
+    pub(super) mtime: Timespec,
+    /// Room that it takes at each OST. The first request to an OST says it.
+    pub(super) room: RefCell<BTreeMap<TargetId, u64>>,
+}
+
+/// Sends such a run. ENOSPC where not all of it found room.
+pub(super) async fn write_kept(open: &Rc<Open>, sending: &Sending) -> Result<()> {
+    let Sending { extent, data, mtime, .. } = sending;
+    let mut tries = Tries::new();
+    loop {
+        let layout = layout_for_write(open, extent.end()).await?;
+        let change = Change::begin(&open.inode, *extent);
+        change.turn().await;
+        let write = Write {
+            change: &change,
+            open,
+            layout: &layout,
+            flags: 0,
+            extent: *extent,
+            data,
+            mtime: *mtime,
+            room: Some(&sending.room),
+        };
+        let sent = write.send().await;
+        drop(change); // others may wait for it with the file's lock
+        match sent {
+            Err(error) if error.is_old_layout() => {
+                Box::pin(tries.again(open, &layout, error)).await?; // rare and large
+            }
+            Ok(written) if written < data.len() => {
+                return Err(Error::local(Errno::ENOSPC, "write").about(open.inode.fid));
+            }
+            done => return done.map(drop),
+        }
+    }
 }
 
 /// The same, again under a newer layout where one is refused.
@@ -68,6 +116,7 @@ async fn write_under(
         extent,
         data,
         mtime: open.inode.stamp(open.inner.env.wall()),
+        room: None,
     };
     let written = match write.send().await {
         Err(error)
@@ -96,7 +145,7 @@ pub(super) async fn write_copy(
 ) -> Result<()> {
     let change = Change::begin(&open.inode, extent);
     change.turn().await;
-    let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime };
+    let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime, room: None };
     let mut written = write.send().await;
     let is_full = |written: &Result<usize>| match written {
         Ok(written) => *written < data.len(),
@@ -119,6 +168,8 @@ struct Write<'w> {
     extent: Extent,
     data: &'w Bytes,
     mtime: Timespec,
+    /// Room that OSTs have reserved for it.
+    room: Option<&'w RefCell<BTreeMap<TargetId, u64>>>,
 }
 
 impl Write<'_> {
@@ -138,7 +189,7 @@ impl Write<'_> {
     }
 
     async fn send_run(&self, run: &Run) -> Result<()> {
-        let Write { change, open, layout, flags, extent, data, mtime } = *self;
+        let Write { change, open, layout, flags, extent, data, mtime, room } = *self;
         let (object, ost) = place(layout, run.stripe);
         let slice = |offset: u64, len: u64| {
             data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize)
@@ -153,14 +204,16 @@ impl Write<'_> {
             parent: open.inode.fid.into(),
             offset: run.object_offset,
             length: run.len as u32, // at most rpc_bytes
-            flags: IoFlags::SYNC.when(durable) | IoFlags::DIRECT.when(direct),
+            flags: IoFlags::SYNC.when(durable)
+                | IoFlags::DIRECT.when(direct)
+                | IoFlags::RESERVED.when(room.is_some()),
+            room: room.and_then(|room| room.borrow_mut().remove(&ost)).unwrap_or(0),
             mtime: mtime.sec,
             mtime_nsec: mtime.nsec,
             layout_version: layout.generation(),
             uid: attr.uid,
             gid: attr.gid,
             claim,
-            ..OstIoReq::default()
         };
         let call =
             open.call(Opcode::OstWrite, &body).bulk(Bulk::Source(parts)).sync(durable).hold(change);

@@ -23,7 +23,7 @@ impl Inner {
     fn size_of_written(&self, fid: Fid) -> Option<GrantSize> {
         let inode = self.inodes.get(fid)?;
         let layout = inode.layout()?;
-        if !inode.under_way.is_empty() {
+        if !inode.under_way.is_empty() || self.has_kept(fid) {
             return None;
         }
         let view = inode.with_view(|view| view.clone()).filter(|view| view.is_whole(&layout))?;

@@ -114,6 +114,12 @@ impl Scope {
         Scope { wants: vec![Want { fid, bits: ATTRS }], ..Scope::of(&[], ATTRS) }
     }
 
+    /// The same, where a handle for writing is closed: what is written is kept no more.
+    pub(crate) fn written(fid: Fid) -> Scope {
+        let bits = ATTRS | Bits::WRITE;
+        Scope { wants: vec![Want { fid, bits }], ..Scope::of(&[], bits) }
+    }
+
     /// Names move; what is replaced the answer tells if it is the first.
     pub(crate) fn rename(from: (Fid, &[u8]), to: (Fid, &[u8]), is_exchange: bool) -> Scope {
         let scope = Scope { is_wide: true, ..Scope::of(&[from.0, to.0], NAMED) };

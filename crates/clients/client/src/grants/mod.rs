@@ -200,6 +200,7 @@ impl Known {
         take(stat.lease, ATTRS)
             | take(stat.name_lease, Bits::LOOKUP)
             | take(stat.data_gift(), Bits::CACHE)
+            | take(stat.write_gift(), Bits::WRITE)
     }
 
     /// How long an answer holds of which `newer` was taken.

@@ -26,6 +26,11 @@ impl Stat {
     pub(super) fn data_gift(&self) -> Gift {
         if self.is_cached { Gift::Called } else { Gift::None }
     }
+
+    /// What it gives of writes to the file.
+    pub(super) fn write_gift(&self) -> Gift {
+        if self.is_write_kept { Gift::Called } else { Gift::None }
+    }
 }
 
 impl Known {
@@ -43,6 +48,19 @@ impl Grants {
     /// because a call of the kernel's side may have found that.
     pub(super) fn doubt_pages(&self) {
         doubt_pages(&self.env, self.shared.kernel(), Some(self.index));
+    }
+}
+
+impl Grants {
+    /// How often anything was called back or in doubt.
+    pub(crate) fn recalls(&self) -> u64 {
+        self.known().recalls.now()
+    }
+
+    /// Whether no other client has the file open, so that its writes may be kept.
+    pub(crate) fn may_write(&self, fid: Fid) -> bool {
+        let now = self.env.now();
+        matches!(self.known().cache.belief(fid, Bits::WRITE, now), Belief::Until(_))
     }
 }
 

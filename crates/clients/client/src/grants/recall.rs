@@ -185,8 +185,31 @@ impl Inner {
             }
         };
         planted::reached("client: a grant was called back");
+        let is_flushed_first = |word: &GrantWord| {
+            word.bits.contains(GrantBits::WRITE) && self.has_kept(word.fid.into())
+        };
+        let (kept, words): (Vec<_>, Vec<_>) = words.into_iter().partition(is_flushed_first);
+        for word in kept {
+            let inner = self.clone();
+            self.env.spawn("kept writes called back", async move {
+                let inode = inner.inodes.get(word.fid.into());
+                inner.give_up_kept(word.fid.into()).await;
+                let acks = inner.give_up(mdt, &[word]);
+                if let Some(inode) = inode {
+                    inner.end_recall(&inode);
+                }
+                inner.tell(mdt, Opcode::MdtAck, &acks);
+            });
+        }
+        let acks = self.give_up(mdt, &words);
+        Box::pin(std::future::ready(Ok(CallbackAnswer::Acks(acks))))
+    }
+
+    /// The grants that a recall names go. What the kernel has to forget first is acknowledged
+    /// later.
+    fn give_up(self: &Rc<Self>, mdt: TargetId, words: &[GrantWord]) -> Vec<GrantAck> {
         let grants = self.grants.at(mdt.index);
-        let (acks, later) = grants.called_back(&words);
+        let (acks, later) = grants.called_back(words);
         for (notify, forgetting) in later {
             let (inner, grants) = (self.clone(), grants.clone());
             self.env.spawn("grant given up", async move {
@@ -195,8 +218,7 @@ impl Inner {
                 inner.tell(mdt, Opcode::MdtAck, &acks.into_iter().map(told).collect::<Vec<_>>());
             });
         }
-        let acks = acks.into_iter().map(told).collect();
-        Box::pin(std::future::ready(Ok(CallbackAnswer::Acks(acks))))
+        acks.into_iter().map(told).collect()
     }
 
     /// Tells the MDT of grants in the background. It waits for an answer no longer than the lease:
@@ -217,9 +239,23 @@ impl Inner {
     /// Gives back to an MDT what is not kept, once there is enough of it.
     pub(crate) fn shed_grants(self: &Rc<Self>, mdt: u32) {
         let shed = self.grants.at(mdt).poll_shed(SHED_AT);
-        if !shed.is_empty() {
-            self.tell(TargetId::mdt(mdt), Opcode::MdtShed, &shed);
+        if shed.is_empty() {
+            return;
         }
+        let is_kept = |word: &&GrantWord| {
+            word.bits.contains(GrantBits::WRITE) && self.has_kept(word.fid.into())
+        };
+        let kept: Vec<Fid> = shed.iter().filter(is_kept).map(|word| word.fid.into()).collect();
+        let inner = self.clone();
+        if kept.is_empty() {
+            return self.tell(TargetId::mdt(mdt), Opcode::MdtShed, &shed);
+        }
+        self.env.spawn("kept writes given back", async move {
+            for fid in kept {
+                inner.flush_file(fid).await;
+            }
+            inner.tell(TargetId::mdt(mdt), Opcode::MdtShed, &shed);
+        });
     }
 }
 

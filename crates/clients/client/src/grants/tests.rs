@@ -44,6 +44,8 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         lease: LEASED,
         name_lease: LEASED,
         is_cached: false,
+        is_write_kept: false,
+        is_kept_elsewhere: false,
         grant: next_number(),
         layout: None,
         epoch: 0,

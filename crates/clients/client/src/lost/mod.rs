@@ -162,6 +162,15 @@ impl Inner {
         self.log_paths(files.into_iter().take(LOST_NAMED_MAX).collect());
     }
 
+    /// Acknowledged writes of a file are lost that no server has seen.
+    pub(crate) fn lose_file(self: &Rc<Self>, fid: Fid) {
+        self.losses.count.set(self.losses.count.get() + 1);
+        if !self.config.bugs.forget_lost_work() {
+            self.losses.note(fid);
+        }
+        self.log_paths(vec![fid]);
+    }
+
     /// Adds to the log under which names people know the files.
     fn log_paths(self: &Rc<Self>, files: Vec<Fid>) {
         let (env, client) = (self.env.clone(), Client(self.clone()));

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use types::{Errno, Fid};
-use wire::body::{Disposition, FidReq, LookupReq};
+use wire::body::{Disposition, FidReq, GetattrFlags, LookupReq};
 use wire::{Attr, Opcode};
 
 use super::check_name;
@@ -89,7 +89,7 @@ impl Client {
         if let Some(believed) = self.0.believed(fid) {
             return Ok(believed);
         }
-        let (mut stat, lease) = self.0.look(ctx, fid, file).await?;
+        let (mut stat, lease) = self.0.look_exactly(ctx, fid, file).await?;
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
         Ok((stat.attr, lease))
@@ -241,8 +241,28 @@ impl Inner {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Stat, Lease)> {
+        self.look_as(ctx, fid, file, GetattrFlags::empty()).await
+    }
+
+    /// The same, when the objects have what other clients have written.
+    async fn look_exactly(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        file: Option<&File>,
+    ) -> Result<(Stat, Lease)> {
+        self.look_as(ctx, fid, file, GetattrFlags::EXACT).await
+    }
+
+    async fn look_as(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        file: Option<&File>,
+        flags: GetattrFlags,
+    ) -> Result<(Stat, Lease)> {
         let asking = self.grants.of(fid).asking();
-        let mut stat = self.stat(ctx, fid, file.map_or(0, |file| file.0.handle)).await?;
+        let mut stat = self.stat_as(ctx, fid, file.map_or(0, |file| file.0.handle), flags).await?;
         check_seen(&stat.attr, "mds_getattr")?;
         if let Some(inode) = self.inodes.get(fid) {
             inode.see(&stat);
@@ -260,10 +280,30 @@ impl Inner {
 
     /// What the MDT says of a file.
     pub(crate) async fn stat(self: &Rc<Self>, ctx: &Ctx, fid: Fid, handle: u64) -> Result<Stat> {
+        self.stat_as(ctx, fid, handle, GetattrFlags::empty()).await
+    }
+
+    /// The same, when the objects have what other clients have written.
+    pub(crate) async fn stat_exact(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        handle: u64,
+    ) -> Result<Stat> {
+        self.stat_as(ctx, fid, handle, GetattrFlags::EXACT).await
+    }
+
+    async fn stat_as(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        handle: u64,
+        flags: GetattrFlags,
+    ) -> Result<Stat> {
         let call = self.call(
             ctx,
             Opcode::MdtGetattr,
-            &FidReq { fid: fid.into(), handle, ..FidReq::default() },
+            &FidReq { fid: fid.into(), handle, flags, ..FidReq::default() },
         );
         let answer = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?;
         self.stat_of(mdt_of(fid), &answer.reply, "mds_getattr")

@@ -26,7 +26,7 @@ use crate::client::{Client, Inner, mdt_of};
 use crate::data::{Question, settle};
 use crate::grants::Asking;
 use crate::inode::Stat;
-use crate::join::try_join;
+use crate::join::{join_bounded, try_join};
 use crate::{Ctx, DirPage, Error, Result, limits};
 
 /// Bit of the request: layouts of files whose size is not known come along.
@@ -139,7 +139,8 @@ impl Inner {
         let now = self.env.wall().sec;
         let is_quiet = |stat: &Stat| {
             let last = stat.attr.mtime().sec.max(stat.attr.ctime().sec);
-            crate::needs_glimpse(&stat.attr) && last + limits::QUIET_SECS <= now
+            let is_dirty = crate::needs_glimpse(&stat.attr) && !stat.is_kept_elsewhere;
+            is_dirty && last + limits::QUIET_SECS <= now
         };
         let quiet = stats.into_iter().filter(is_quiet);
         let asked: Vec<(Stat, Question)> = quiet
@@ -300,7 +301,7 @@ impl Inner {
     /// gone.
     async fn resolve_many(self: &Rc<Self>, ctx: &Ctx, stats: Stats) -> Result<Vec<Option<Attr>>> {
         let mut found = Vec::with_capacity(stats.len());
-        let (mut asked, mut questions) = (Vec::new(), Vec::new());
+        let (mut asked, mut questions, mut apart) = (Vec::new(), Vec::new(), Vec::new());
         for (index, stat) in stats.into_iter().enumerate() {
             let mut stat = match stat {
                 Ok(stat) => stat,
@@ -315,8 +316,20 @@ impl Inner {
             if is_settled || self.config.bugs.forget_glimpse() {
                 continue;
             }
+            if stat.is_kept_elsewhere || self.has_kept(stat.attr.fid()) {
+                apart.push((index, stat.attr)); // its objects lack writes
+                continue;
+            }
             questions.extend(stat.layout.as_ref().map(Question::all));
             asked.push((index, stat));
+        }
+        let looks = apart.iter().map(|(index, attr)| {
+            let look: LocalFuture<'_, (usize, Option<Attr>)> =
+                Box::pin(async move { (*index, self.look_at_one(ctx, attr).await) });
+            look
+        });
+        for (index, attr) in join_bounded(looks.collect(), limits::BATCH_RPCS_MAX).await {
+            found[index] = attr;
         }
         let objects = self.glimpse(ctx, &questions).await?;
         for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(objects) {

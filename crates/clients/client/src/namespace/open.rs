@@ -13,6 +13,7 @@ use wire::{Attr, Opcode};
 use super::lookup::is_gone;
 use super::make::Make;
 use crate::client::{Client, Inner, mdt_of};
+use crate::data::is_made;
 use crate::file::{File, Open};
 use crate::grants::Scope;
 use crate::{Ctx, Error, Glance, Lease, Result, flags, limits};
@@ -39,6 +40,7 @@ impl Client {
         let mut attr = glance.attr;
         let inode = &file.0.inode;
         if let Some(layout) = inode.layout().filter(|_| !glance.size_known) {
+            self.0.flush_file(attr.fid()).await;
             let (mtime_set, stripes) = (inode.mtime_set(), inode.stripes());
             let found = self.0.resolve_attr(ctx, &mut attr, mtime_set, stripes, &layout).await?;
             if found.is_old_layout {
@@ -69,7 +71,9 @@ impl Client {
             mode,
             striping,
             open_flags,
-            flags: CreateFlags::OPEN | CreateFlags::NO_LAYOUT.when(later),
+            flags: CreateFlags::OPEN
+                | CreateFlags::NO_LAYOUT.when(later)
+                | CreateFlags::KEEPS.when(self.0.may_keep_writes(open_flags)),
             ..Make::new(parent, name)
         };
         let (file, mut lease) = match self.create_once(ctx, &make).await? {
@@ -156,7 +160,9 @@ impl Client {
             mode: S_IFREG | mode & !S_IFMT,
             umask: ctx.umask,
             open_flags,
-            flags: CreateFlags::OPEN | CreateFlags::TMPFILE,
+            flags: CreateFlags::OPEN
+                | CreateFlags::TMPFILE
+                | CreateFlags::KEEPS.when(self.0.may_keep_writes(open_flags)),
             ..CreateReq::default()
         };
         let make = || {
@@ -186,10 +192,15 @@ impl Client {
                 fid: fid.into(),
                 open_flags,
                 room: self.0.room_on_open(fid, open_flags),
-                caches: u32::from(self.0.may_cache(open_flags)),
+                caches: u32::from(
+                    self.0.may_cache(open_flags) || self.0.may_keep_writes(open_flags),
+                ),
                 ..OpenReq::default()
             },
         );
+        if changes(open_flags) {
+            self.0.flush_file(fid).await;
+        }
         let call = call.keep(Keep::Open);
         let scope = match changes(open_flags) {
             true => Scope::open_to_change(fid),
@@ -275,6 +286,9 @@ impl Inner {
                 closed: Cell::new(false),
                 heard,
             }));
+            if file.0.made {
+                is_made(&file.0);
+            }
             if stat.disposition.contains(Disposition::TRUNCATE) {
                 Box::pin(inner.truncate_opened(&file.0.ctx, &stat)).await?; // rare and large
                 file.0.wrote.set(flags::can_write(open_flags));

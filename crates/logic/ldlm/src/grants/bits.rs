@@ -19,11 +19,13 @@ bitflags::bitflags! {
         const XATTR = 0x20;
         /// Data, in the page cache of readers.
         const CACHE = 0x40;
+        /// Data that only this client writes, and that it keeps for a while before it sends it.
+        const WRITE = 0x80;
     }
 }
 
 /// How many bits there are.
-pub const BITS: usize = 7;
+pub const BITS: usize = 8;
 
 const _: () = assert!(Bits::all().bits() as usize == (1 << BITS) - 1);
 

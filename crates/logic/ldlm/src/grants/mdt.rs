@@ -129,6 +129,7 @@ pub struct Mdt {
     timers: Wheel<Timer>,
     out: VecDeque<Output>,
     sending: VecDeque<u32>,
+    is_recovering: bool,
 }
 
 impl Mdt {
@@ -150,6 +151,7 @@ impl Mdt {
             timers: Wheel::new(now),
             out: VecDeque::new(),
             sending: VecDeque::new(),
+            is_recovering: false,
         }
     }
 

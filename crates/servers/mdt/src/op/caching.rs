@@ -5,21 +5,40 @@
 //! | clients that read | each of them, also after the close |
 //! | any other | no client |
 //!
+//! And who may keep what it writes, before it sends that to OSTs: the WRITE bit.
+//!
+//! | who has the file open | WRITE |
+//! |---|---|
+//! | one client, which writes | it, until its last handle for writing is closed |
+//! | any other | no client |
+//!
+//! WRITE is called back before another client opens or cuts the file, and before a getattr that
+//! wants an exact size is answered. A restarted MDT takes it that a client has WRITE that replays
+//! such an open and asked for it.
+//!
 //! Data of a CLEAN file changes only after an open for writing or a truncate, which make the file
 //! DIRTY. Both call CACHE back from all other clients before they are executed, also where the file
 //! is DIRTY already: its client may have kept the bit, and not yet heard of its own open for
 //! writing. That client itself stops to use what it keeps when it begins such a change.
 
-use ldlm::grants::{Bits, Want};
+use layout::Striping;
+use ldlm::grants::{Bits, Session, Want};
+use target::Decided;
 use types::Fid;
 use wire::attr::S_IFREG;
-use wire::body::{CreateFlags, CreateReq, Disposition, OpenReq, SetattrFlags, SetattrReq};
-use wire::{Opcode, Request, SizeState};
+use wire::body::{
+    CreateFlags, CreateReq, Disposition, FidReq, GetattrFlags, OpenReq, SetattrFlags, SetattrReq,
+};
+use wire::{Attr, Opcode, Request, SizeState};
 
 use super::open::{cuts, wants_write};
-use super::{Answer, Caller, Op, only_reads};
+use super::{Answer, Caller, ManyAnswer, Op, only_reads};
+use crate::engine::Attempted;
+use crate::fences::Fences;
 use crate::grants::{Gift, Grants};
 use crate::record::Inode;
+use crate::state::State;
+use crate::tx::Tx;
 
 /// Extended attributes that change where a file's data is.
 const LAYOUTS: &[u8] = b"lustre.lov";
@@ -33,7 +52,42 @@ pub(super) fn is_wanted(request: &Request) -> bool {
     body.caches != 0 && only_reads(body.open_flags)
 }
 
+/// Whether a client wants to keep what it writes to the file that this request opens.
+pub(crate) fn is_write_wanted(request: &Request) -> bool {
+    match request.opcode() {
+        Opcode::MdtOpen => {
+            let body: OpenReq = request.body();
+            body.caches != 0 && wants_write(body.open_flags)
+        }
+        Opcode::MdtCreate => {
+            let body: CreateReq = request.body();
+            body.flags.contains(CreateFlags::KEEPS) && wants_write(body.open_flags)
+        }
+        _ => false,
+    }
+}
+
+/// Whether this getattr waits until the objects have all that any client has written.
+pub(crate) fn is_exact(request: &Request) -> bool {
+    request.opcode() == Opcode::MdtGetattr
+        && request.body::<FidReq>().flags.contains(GetattrFlags::EXACT)
+}
+
+/// What an exact getattr wants.
+fn wanted_exactly(request: &Request) -> Vec<Want> {
+    vec![Want { fid: request.body::<FidReq>().fid.into(), bits: Bits::WRITE }]
+}
+
 impl Op<'_, '_> {
+    /// Whether no other client uses a file that this request opens for writing, and none may that
+    /// the MDT has given up.
+    pub(super) fn may_keep_writes(&self, inode: &Inode) -> bool {
+        is_write_wanted(self.request)
+            && inode.attr.file_type() == S_IFREG
+            && !self.state.opens.another_has(inode.fid(), self.client)
+            && !self.state.fences.is_unsure()
+    }
+
     /// Whether nothing can change the data of a file that this request opens, unless the MDT hears
     /// of it first: no handle, and no client that the MDT has given up and the OSTs do not refuse.
     pub(super) fn may_be_cached(&self, inode: &Inode) -> bool {
@@ -46,42 +100,166 @@ impl Op<'_, '_> {
 }
 
 /// Takes out of an answer that its file may be cached: nothing is given yet.
-pub(super) fn take_offer(answer: &mut Answer) -> bool {
-    let Answer::Attr(answer) = answer else { return false };
-    let is_offered = answer.disposition.contains(Disposition::CACHE);
-    answer.disposition.remove(Disposition::CACHE);
-    is_offered
+pub(super) fn take_offer(answer: &mut Answer) -> Disposition {
+    let Answer::Attr(answer) = answer else { return Disposition::empty() };
+    let offered = answer.disposition & (Disposition::CACHE | Disposition::WRITES);
+    answer.disposition.remove(offered);
+    offered
+}
+
+/// What a client that the MDT has given up may still write to a file, as far as that is not known.
+/// Only its OSTs know then what the file has, once they refuse that client.
+pub(crate) fn is_unfenced(fences: &Fences, tx: &Tx<'_>, fid: Fid) -> Decided<bool> {
+    if !fences.is_unsure() {
+        return Ok(false);
+    }
+    let is_written =
+        |inode: &Inode| inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty;
+    let Some(inode) = tx.before(fid)?.filter(is_written) else { return Ok(false) };
+    let record = tx.layout_record(&inode)?;
+    let osts: Vec<u32> = match Striping::decode(fid, &record) {
+        Ok(Striping::Layout(layout)) => layout.osts().collect(),
+        _ => Vec::new(),
+    };
+    Ok(fences.is_unsure_of(&osts))
+}
+
+/// What a getattr that wants an exact size waits for, if it has to wait. Else its answer says
+/// whether another client may keep what it has written.
+pub(crate) fn look(
+    caller: &Caller<'_>,
+    tx: &Tx<'_>,
+    answer: &mut Answer,
+    state: &mut State,
+    ignores: bool,
+) -> Decided<Option<Attempted>> {
+    if let Answer::Many(many) = answer {
+        tell_kept_of_many(caller, tx, many, state)?;
+    }
+    let Some(fid) = answer.fid() else { return Ok(None) };
+    let is_unfenced = is_unfenced(&state.fences, tx, fid)?;
+    if is_exact(caller.request) && !ignores {
+        if is_unfenced {
+            return Ok(Some(Attempted::Unfenced));
+        }
+        let wants = || wanted_exactly(caller.request);
+        let (grants, clock) = (&mut state.grants, caller.clock);
+        if !grants.begin(caller.change, caller.session, wants, caller.heard, clock) {
+            return Ok(Some(Attempted::Parked));
+        }
+    }
+    tell_kept(caller, answer, is_unfenced, &state.grants);
+    Ok(None)
+}
+
+/// Says in an answer whether another client may keep what it has written.
+pub(crate) fn tell_kept(
+    caller: &Caller<'_>,
+    answer: &mut Answer,
+    is_unfenced: bool,
+    grants: &Grants,
+) {
+    let Answer::Attr(answer) = answer else { return };
+    if is_dirty(&answer.attr) {
+        let is_kept = keeps(caller, answer.attr.fid(), grants);
+        answer.disposition |= Disposition::KEPT.when(is_kept || is_unfenced);
+    }
+}
+
+fn tell_kept_of_many(
+    caller: &Caller<'_>,
+    tx: &Tx<'_>,
+    many: &mut ManyAnswer,
+    state: &State,
+) -> Decided<()> {
+    for told in &mut many.files {
+        let rep = &mut told.record.rep;
+        if told.record.errno == 0 && is_dirty(&rep.attr) {
+            let fid = rep.attr.fid();
+            let is_kept = keeps(caller, fid, &state.grants) || is_unfenced(&state.fences, tx, fid)?;
+            rep.disposition |= Disposition::KEPT.when(is_kept);
+        }
+    }
+    Ok(())
+}
+
+fn is_dirty(attr: &Attr) -> bool {
+    attr.is_file() && attr.size_state() == SizeState::Dirty
+}
+
+/// Whether another client may keep what it has written to a file.
+fn keeps(caller: &Caller<'_>, fid: Fid, grants: &Grants) -> bool {
+    grants.called.is_held_by_another(Session(caller.session), fid, Bits::WRITE)
 }
 
 /// Gives the data of the file that the answer tells of, and says so there.
-pub(super) fn give(caller: &Caller<'_>, answer: &mut Answer, grants: &mut Grants) -> bool {
+pub(super) fn give(
+    caller: &Caller<'_>,
+    answer: &mut Answer,
+    offered: Disposition,
+    grants: &mut Grants,
+) -> bool {
     let Answer::Attr(answer) = answer else { return false };
     let fid = answer.attr.fid();
-    let gift = grants.give_called(caller.session, fid, Bits::CACHE, caller.clock);
-    let is_given = gift == Gift::Called;
-    answer.disposition |= Disposition::CACHE.when(is_given);
-    is_given
+    let kinds = [(Disposition::CACHE, Bits::CACHE), (Disposition::WRITES, Bits::WRITE)];
+    for (kind, bits) in kinds {
+        if offered.contains(kind) {
+            let gift = grants.give_called(caller.session, fid, bits, caller.clock);
+            answer.disposition |= kind.when(gift == Gift::Called);
+        }
+    }
+    answer.disposition.intersects(offered)
+}
+
+/// What changes take from other clients. Off in planted bugs alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Taken {
+    /// Data that they have read.
+    pub(crate) data: bool,
+    /// Data that they have written and not sent.
+    pub(crate) writes: bool,
 }
 
 /// What a change wants besides: that no other client keeps the data that it changes, or gives
 /// another place. `told`: the file that its answer tells of.
-pub(super) fn add_wants(request: &Request, told: Option<Fid>, wants: &mut Vec<Want>) {
+pub(super) fn add_wants(request: &Request, told: Option<Fid>, taken: Taken, wants: &mut Vec<Want>) {
+    let data = if taken.data { Bits::CACHE } else { Bits::empty() };
+    let writes = if taken.writes { Bits::WRITE } else { Bits::empty() };
+    let of_open = |flags: u32| if changes(flags) { data | writes } else { writes };
     match request.opcode() {
-        Opcode::MdtOpen if changes(request.body::<OpenReq>().open_flags) => add(told, wants),
+        Opcode::MdtOpen => add(told, of_open(request.body::<OpenReq>().open_flags), wants),
         Opcode::MdtCreate => {
             let body: CreateReq = request.body();
-            if body.flags.contains(CreateFlags::OPEN) && changes(body.open_flags) {
-                add(told, wants);
+            if body.flags.contains(CreateFlags::OPEN) {
+                add(told, of_open(body.open_flags), wants);
             }
         }
         Opcode::MdtSetattr => {
             let valid = request.body::<SetattrReq>().valid;
             if valid.contains(SetattrFlags::SIZE) {
-                add_to_all(wants);
+                add_to_all(data | writes, wants);
             }
         }
-        Opcode::MdtSetxattr if request.buf(1).starts_with(LAYOUTS) => add_to_all(wants),
+        Opcode::MdtSetxattr if request.buf(1).starts_with(LAYOUTS) => {
+            add_to_all(data, wants);
+        }
         _ => {}
+    }
+}
+
+/// The file of which such a change wants what others keep of their writes.
+pub(crate) fn opened_or_cut(request: &Request, told: Option<Fid>) -> Option<Fid> {
+    match request.opcode() {
+        Opcode::MdtOpen => told,
+        Opcode::MdtCreate => {
+            let opens = request.body::<CreateReq>().flags.contains(CreateFlags::OPEN);
+            told.filter(|_| opens)
+        }
+        Opcode::MdtSetattr => {
+            let body = request.body::<SetattrReq>();
+            body.valid.contains(SetattrFlags::SIZE).then(|| body.attr.fid())
+        }
+        _ => None,
     }
 }
 
@@ -89,14 +267,14 @@ fn changes(flags: u32) -> bool {
     wants_write(flags) || cuts(flags)
 }
 
-fn add(fid: Option<Fid>, wants: &mut Vec<Want>) {
+fn add(fid: Option<Fid>, bits: Bits, wants: &mut Vec<Want>) {
     let Some(fid) = fid else { return };
     match wants.iter_mut().find(|want| want.fid == fid) {
-        Some(want) => want.bits |= Bits::CACHE,
-        None => wants.push(Want { fid, bits: Bits::CACHE }),
+        Some(want) => want.bits |= bits,
+        None => wants.push(Want { fid, bits }),
     }
 }
 
-fn add_to_all(wants: &mut [Want]) {
-    wants.iter_mut().for_each(|want| want.bits |= Bits::CACHE);
+fn add_to_all(bits: Bits, wants: &mut [Want]) {
+    wants.iter_mut().for_each(|want| want.bits |= bits);
 }

@@ -10,13 +10,14 @@ use bytes::Bytes;
 use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{Disposition, WireFid};
+use wire::body::{CloseReq, Disposition, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
 use zerocopy::IntoBytes;
 
-use super::{Answer, AttrAnswer, Caller, Told, caching};
+use super::caching::{self, Taken};
+use super::{Answer, AttrAnswer, Caller, Told};
 use crate::engine::OwnCaller;
 use crate::grants::{ATTRS, Gift, Grants};
 use crate::on_open;
@@ -54,6 +55,8 @@ pub(crate) enum Scope {
     Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
+    /// Closes a handle, which changes nothing that a lease covers.
+    Closes,
     /// Opens a file. Grants its attributes until they are called back where its bytes may come
     /// along, because these hold for as long, and where its data may be kept.
     Opens,
@@ -85,7 +88,7 @@ pub(crate) fn plan(
     grants: &mut Grants,
 ) -> Plan {
     let mut plan = Plan::default();
-    let may_cache = caching::take_offer(answer);
+    let offered = caching::take_offer(answer);
     follow(scope, caller, answer, tx, &mut plan.effects);
     if caller.replay || caller.recovering {
         return plan;
@@ -99,7 +102,7 @@ pub(crate) fn plan(
     }
     if grants.calls_back() {
         plan_called(scope, &subject, caller, (answer, tx), grants, &mut plan);
-        plan.caches = may_cache && caching::give(caller, answer, grants);
+        plan.caches = caching::give(caller, answer, offered, grants);
     } else if !matches!(scope, Scope::Opens) {
         plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
@@ -126,8 +129,13 @@ impl Subject {
             Scope::Removes(parent) => (false, Some(parent(request))),
             Scope::Lists(dir) => (false, dir(request)),
             Scope::Each(dir) => (true, dir(request)),
-            Scope::Opens => (on_open::room(request) > 0 || caching::is_wanted(request), None),
-            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
+            Scope::Opens => {
+                let keeps = caching::is_wanted(request) || caching::is_write_wanted(request);
+                (on_open::room(request) > 0 || keeps, None)
+            }
+            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Closes | Scope::Unseen(_) => {
+                (false, None)
+            }
         };
         Subject { tells, dir }
     }
@@ -250,6 +258,10 @@ fn follow(
             }
         }
         Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Settles { fid, at })),
+        Scope::Closes => {
+            let fid = caller.request.body::<CloseReq>().fid.into();
+            effects.push(Effect::KeepsNoMore { session: caller.session, fid, at });
+        }
         _ => {}
     }
     if matches!(scope, Scope::Moves(_) | Scope::Removes(_)) {
@@ -285,17 +297,20 @@ fn may_be_believed(attr: &Attr, has_acl: bool, made: bool) -> bool {
 /// Whether a change may be executed in this step: not where others hold grants on what it changes,
 /// or may do so since before this instance. False: it is parked until they have given them up.
 /// Timed ones are waited for; what is in the way is contended from then on, whatever becomes of
-/// the change. `told`: the file that the answer tells of, and whether its data is taken too.
+/// the change. `told`: the file that the answer tells of, and what of its data is taken too.
 pub(crate) fn check(
     scope: &Scope,
     caller: &Caller<'_>,
     tx: &Tx<'_>,
-    (told, is_data_taken): (Option<Fid>, bool),
+    (told, taken): (Option<Fid>, Taken),
     grants: &mut Grants,
 ) -> Decided<bool> {
     if let Scope::Sets(is_unseen) | Scope::Unseen(is_unseen) = scope
         && is_unseen(caller.request)
     {
+        return Ok(true);
+    }
+    if matches!(scope, Scope::Closes) {
         return Ok(true);
     }
     let clock = caller.clock;
@@ -327,9 +342,7 @@ pub(crate) fn check(
     }
     let wants = || {
         let mut wants = wants(scope, caller.request, tx);
-        if is_data_taken {
-            caching::add_wants(caller.request, told, &mut wants);
-        }
+        caching::add_wants(caller.request, told, taken, &mut wants);
         wants
     };
     Ok(match spreads {

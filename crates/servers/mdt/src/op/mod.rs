@@ -5,7 +5,7 @@
 //! Every operation is one transaction: a failure leaves nothing behind. A replay repeats what the
 //! first reply decided (FIDs, handles, layouts, times) and checks no permission again.
 
-mod caching;
+pub(crate) mod caching;
 mod close;
 mod components;
 mod create;
@@ -350,7 +350,7 @@ operations! {
     MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent);
     MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent);
     MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens;
-    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Unseen(|_| true);
+    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes;
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent);
     MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents);

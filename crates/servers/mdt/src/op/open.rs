@@ -11,6 +11,7 @@ use wire::SizeState;
 use wire::attr::{S_IFLNK, S_IFREG};
 use wire::body::{Disposition, OpenReq};
 
+use crate::op::caching::is_write_wanted;
 use crate::op::{Answer, Op};
 use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
@@ -98,7 +99,8 @@ impl Op<'_, '_> {
         let made = Disposition::CREATED.when(how.fresh);
         let cached = Disposition::CACHE.when(self.may_be_cached(&inode));
         let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
-        self.full_answer(&inode, handle, made | cut | cached)
+        let kept = Disposition::WRITES.when(self.may_keep_writes(&inode));
+        self.full_answer(&inode, handle, made | cut | cached | kept)
     }
 
     fn check_open(&mut self, inode: &Inode, flags: u32) -> Decided<()> {
@@ -188,6 +190,9 @@ impl Op<'_, '_> {
         };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
+        if self.replay.is_some() && write && is_write_wanted(self.request) {
+            self.tx.effects.push(Effect::Keeps { session: self.session, fid: inode.fid() });
+        }
         Ok(handle)
     }
 }

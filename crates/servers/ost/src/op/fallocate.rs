@@ -35,6 +35,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
     let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
 
+    if matches!(what, Allocate::Reserve { .. }) {
+        ost.check_room(incoming, body.length).await?;
+    }
     let told = Told {
         object,
         extent,

@@ -9,6 +9,7 @@ pub(crate) mod list;
 pub(crate) mod punch;
 pub(crate) mod raise;
 pub(crate) mod read;
+pub(crate) mod reserve;
 pub(crate) mod seek;
 pub(crate) mod statfs;
 pub(crate) mod sweep;
@@ -101,6 +102,7 @@ operations! {
     OstFence => fence, Row::of(&OST, Kind::Other).first();
     OstList => list, Row::of(&OST, Kind::Other);
     OstRaise => raise, Row::of(&OST, Kind::Other);
+    OstReserve => reserve, Row::of(&OST, Kind::Other);
     OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
     OstSync => sync, Row::of(&OST, Kind::Sync);
 }

@@ -11,6 +11,9 @@ const FULL_BELOW_BYTES: u64 = wire::BULK_BYTES_MAX as u64;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let mut body = target::statfs(ost.objects.space().await?, FULL_BELOW_BYTES);
+    let reserved = ost.reserved.borrow().total().div_ceil(body.block_bytes.max(1));
+    body.blocks_free = body.blocks_free.saturating_sub(reserved);
+    body.blocks_avail = body.blocks_avail.saturating_sub(reserved);
     body.state |= ost.marks.all();
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
 }

@@ -28,6 +28,11 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     if data.len() != body.length as usize {
         return Err(Errno::EPROTO);
     }
+    let session = incoming.session.id;
+    let has_room = body.flags.contains(IoFlags::RESERVED) && ost.reserved.borrow().has(session);
+    if !has_room {
+        ost.check_room(incoming, u64::from(body.length)).await?;
+    }
     ost.transfer(device::Kind::Write, object, extent).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
@@ -45,6 +50,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         Ok(Some(attr))
     };
     let reply = ost.change(incoming, &told, write).await?;
+    if has_room && !incoming.is_replay() {
+        ost.reserved.borrow_mut().used(session, body.room);
+    }
     if body.flags.contains(IoFlags::SYNC) {
         ost.commit_upto(reply.transno()).await?;
     }

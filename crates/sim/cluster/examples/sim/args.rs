@@ -31,8 +31,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) seeds: Option<Range<u64>>,
     /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, dead,
-    /// lost, told, killed, leases, shared, fence, damaged, hostile, hard, mdts, forest, moves,
-    /// splits or matrix.
+    /// lost, told, killed, kept, leases, shared, fence, damaged, hostile, hard, mdts, forest,
+    /// moves, splits or matrix.
     #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
     pub(crate) scenario: Scenario,
     /// Run with a planted bug, in the scenario in which it must be found.

@@ -338,6 +338,33 @@ impl Board {
         self.wide_saw(who, begin, low, high);
     }
 
+    /// The client of this user dies, and keeps writes to a file that were acknowledged since then:
+    /// nobody knows what becomes of these.
+    pub(super) fn may_be_lost(&mut self, who: u32, file: usize, since: u64) {
+        let is_late = |end: &mut Option<u64>| end.take_if(|end| *end >= since).is_some();
+        let mut lost = 0;
+        for entry in self.pages.get_mut(&file).into_iter().flatten() {
+            if entry.who == who && matches!(entry.call, PagesCall::Write { .. }) {
+                lost += u32::from(is_late(&mut entry.end));
+            }
+        }
+        if self.arena.files[file].usage == Use::Wide {
+            for entry in self.blocks.values_mut().flatten() {
+                if entry.who == who && matches!(entry.call, BlockCall::Write(_)) {
+                    lost += u32::from(is_late(&mut entry.end));
+                }
+            }
+            for entry in &mut self.ends {
+                if entry.who == who && matches!(entry.call, EndCall::Raise(_)) {
+                    is_late(&mut entry.end);
+                }
+            }
+        }
+        if lost > 0 {
+            planted::reached("sim: a client died with writes that it had not sent");
+        }
+    }
+
     pub(super) fn wide_saw(&mut self, who: u32, begin: u64, low: usize, high: usize) {
         let end = Some(self.now());
         self.ends.push(Entry { who, begin, end, call: EndCall::Saw(low, high) });

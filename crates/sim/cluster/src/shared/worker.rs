@@ -29,6 +29,8 @@ const LOOK: Span = Span::millis(20);
 /// A user, as seen from outside.
 pub(super) struct Worker {
     pub(super) node: NodeHandle,
+    who: u32,
+    mounted: Rc<OnceCell<Client>>,
     state: Rc<State>,
 }
 
@@ -50,9 +52,10 @@ impl Worker {
     ) -> Worker {
         let (state, env) = (Rc::<State>::default(), node.env());
         let own = state.clone();
+        let (player, client) = (mounted.clone(), mounted);
         node.env().spawn("worker", async move {
             let client = loop {
-                match mounted.get() {
+                match player.get() {
                     Some(client) => break client.clone(),
                     None => env.sleep(LOOK).await,
                 }
@@ -66,7 +69,18 @@ impl Worker {
             own.idle.set(true);
             own.left.set(true);
         });
-        Worker { node: node.clone(), state }
+        Worker { node: node.clone(), who, mounted: client, state }
+    }
+
+    /// Its client is about to die, with what it has acknowledged and not sent.
+    pub(super) fn dies(&self, board: &RefCell<Board>) {
+        let Some(client) = self.mounted.get() else { return };
+        let files = board.borrow().arena.files.clone();
+        for (index, file) in files.iter().enumerate() {
+            if let Some(since) = client.kept_since(file.fid) {
+                board.borrow_mut().may_be_lost(self.who, index, since.0);
+            }
+        }
     }
 
     pub(super) fn is_idle(&self) -> bool {

@@ -55,6 +55,8 @@ pub struct MountOptions {
     pub(crate) wait_secs: u64,
     /// Seconds that an unmount waits for what is not known to be durable.
     pub(crate) unmount_wait_secs: u64,
+    /// Small writes are acknowledged before they are sent.
+    pub(crate) writeback: bool,
     /// Plaintext to addresses that are not loopback.
     pub(crate) insecure: bool,
     /// What it shows in one way or another.
@@ -72,6 +74,7 @@ impl Default for MountOptions {
             flock: true,
             wait_secs: 60,
             unmount_wait_secs: client::limits::UNMOUNT_WAIT_DEFAULT.as_millis() / 1_000,
+            writeback: true,
             insecure: false,
             manner: fuse::Manner::default(),
         }
@@ -119,7 +122,7 @@ impl Options {
 
     /// As the client mounts it.
     pub(crate) fn client(&self, id: ClientId) -> MountConfig {
-        let MountOptions { nid, soft, wait_secs, unmount_wait_secs, .. } = self.mount;
+        let MountOptions { nid, soft, wait_secs, unmount_wait_secs, writeback, .. } = self.mount;
         let mut config = MountConfig::new(self.mgs.clone(), self.fsname, id);
         config.endpoint.nid = nid;
         config.endpoint.import.name = format!("{}:{}", hostname(), self.dir.display());
@@ -128,6 +131,7 @@ impl Options {
             access_times: self.mount.access_times(),
             mount_wait: (wait_secs > 0).then(|| Span::secs(wait_secs)),
             unmount_wait: Span::secs(unmount_wait_secs),
+            writeback,
             ..config
         }
     }
@@ -249,6 +253,9 @@ impl MountOptions {
                 let max = params::UNMOUNT_WAIT_SECS_MAX;
                 ensure!(self.unmount_wait_secs <= max, "expected at most {max} seconds");
             }
+            ("writeback", Some("1")) => self.writeback = true,
+            ("writeback", Some("0")) => self.writeback = false,
+            ("writeback", Some(_)) => bail!("expected 0 or 1"),
             ("soft", None) => self.soft = true,
             ("hard", None) => self.soft = false,
             ("ro", None) => kernel.read_only = true,
@@ -288,7 +295,10 @@ impl MountOptions {
             ) => {}
             (word, None) if flags::apply_atime(&mut kernel.atime, word) => {}
             ("transport", Some(_)) => bail!("expected auto, classic or uring"),
-            ("nid" | "clones" | "transport" | "caps" | "wait" | "unmount_wait", None) => {
+            (
+                "nid" | "clones" | "transport" | "caps" | "wait" | "unmount_wait" | "writeback",
+                None,
+            ) => {
                 bail!("a value is missing: {name}=VALUE (nacre mount --help)")
             }
             (flag, Some(_)) if MountOptions::default().set(flag, None).is_ok() => {

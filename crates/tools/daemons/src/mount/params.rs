@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use client::{Client, Lru, TargetState};
+use client::{Client, KeptStats, Lru, TargetState};
 use env::Env;
 use fuse::{Jobids, Mounted};
 use params::ParamTree;
@@ -78,6 +78,7 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     on_open(params, client, &llite);
     page_cache(params, client, &llite);
     statahead(params, client, &llite);
+    writeback(params, client, &llite);
     connectors(params, client, instance);
 }
 
@@ -155,6 +156,26 @@ fn statahead(params: &ParamTree, client: &Client, llite: &str) {
             Ok(())
         },
     );
+}
+
+/// Whether small writes are acknowledged before they are sent, and how many were.
+fn writeback(params: &ParamTree, client: &Client, llite: &str) {
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.writeback"),
+        move || u8::from(read.writeback()).to_string(),
+        move |value| {
+            write.set_writeback(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
+    let of = client.clone();
+    params.register(format!("{llite}.writeback_bytes"), move || of.kept_bytes().to_string());
+    let of = client.clone();
+    params.register(format!("{llite}.writeback_stats"), move || {
+        let KeptStats { writes, bytes, runs, no_room } = of.kept_stats();
+        format!("writes: {writes}\nbytes: {bytes}\nruns: {runs}\nno_room: {no_room}")
+    });
 }
 
 /// Registers the counts of the kernel's requests, which any write clears.

@@ -218,12 +218,13 @@ impl Mdt {
             }
             let grant = self.store.get_mut(*place);
             grant.dying |= *bits;
+            let flushes = grant.dying.contains(Bits::WRITE);
             let number = self.next_number();
             let holder = self.known_at(at);
             if holder.outbox.is_empty() {
                 self.sending.push_back(at);
             }
-            self.known_at(at).recall(*place, number, now);
+            self.known_at(at).recall(*place, number, flushes, now);
             self.known_at(at).sent = now;
             self.set_timer(at);
         }

@@ -107,6 +107,39 @@ impl Mdt {
         self.resume(at, now);
     }
 
+    /// A session of the instance before may hold these bits of a file, as its replay shows.
+    pub fn keep(&mut self, session: Session, fid: Fid, bits: Bits) {
+        let Some(at) = self.sessions.get(&session).copied() else { return };
+        let place = self.store.find(fid, at).unwrap_or_else(|| self.insert(at, fid));
+        let number = self.next_number();
+        let grant = self.store.get_mut(place);
+        grant.bits |= bits;
+        grant.number = grant.number.max(number);
+    }
+
+    /// A session has ended by itself what these bits of a file were given for.
+    pub fn drop_bits(&mut self, session: Session, fid: Fid, bits: Bits, now: Instant) {
+        let Some(at) = self.sessions.get(&session).copied() else { return };
+        if self.known_at(at).is_fencing {
+            return;
+        }
+        if let Some(place) = self.store.find(fid, at) {
+            self.take_back(place, bits, now);
+            self.resume(at, now);
+        }
+    }
+
+    /// Whether another session holds any of these bits of a file.
+    #[must_use]
+    pub fn is_held_by_another(&self, session: Session, fid: Fid, bits: Bits) -> bool {
+        let own = self.sessions.get(&session).copied();
+        let mut is_held = false;
+        self.store.each_of(fid, |_, grant| {
+            is_held |= grant.bits.intersects(bits) && own != Some(grant.holder);
+        });
+        is_held
+    }
+
     /// Bits of a grant are free.
     fn take_back(&mut self, place: u32, bits: Bits, now: Instant) {
         let grant = self.store.get_mut(place);

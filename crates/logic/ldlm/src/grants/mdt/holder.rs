@@ -7,7 +7,7 @@ use queues::FixedMap;
 use types::{Instant, Span};
 
 use super::store::Listed;
-use crate::grants::limits::{CALLBACK_DEADLINE, RECALL_RESEND};
+use crate::grants::limits::{CALLBACK_DEADLINE, FLUSH_DEADLINE, RECALL_RESEND};
 use crate::grants::{Number, Session};
 
 /// A recall that is not acknowledged.
@@ -39,11 +39,15 @@ pub(super) struct Holder {
     pub(super) is_evicted: bool,
     /// Its grants pass on once the OSTs refuse it.
     pub(super) is_fencing: bool,
+    /// The OSTs refuse it, whatever it still holds.
+    pub(super) is_fenced: bool,
     pub(super) slow_until: Instant,
     /// By place of the grant.
     pub(super) recalled: FixedMap<u32, Recalled>,
     /// In the order in which they began; those that are over are skipped.
     order: VecDeque<(Instant, u32)>,
+    /// The same of those before which data is sent to an OST.
+    flushes: VecDeque<(Instant, u32)>,
     /// Places of grants whose recall goes out with the next vector.
     pub(super) outbox: Vec<u32>,
     pub(super) sent: Instant,
@@ -64,9 +68,11 @@ impl Holder {
             is_stopped: false,
             is_evicted: false,
             is_fencing: false,
+            is_fenced: false,
             slow_until: Instant::default(),
             recalled: FixedMap::default(),
             order: VecDeque::new(),
+            flushes: VecDeque::new(),
             outbox: Vec::new(),
             sent: Instant::default(),
             timer_at: None,
@@ -78,10 +84,12 @@ impl Holder {
         !(self.is_unstated || self.is_stopped || self.is_evicted || self.is_fencing)
     }
 
-    /// A recall goes out, the first or a further one of the grant at `place`.
-    pub(super) fn recall(&mut self, place: u32, number: Number, now: Instant) {
+    /// A recall goes out, the first or a further one of the grant at `place`. `flushes`: its client
+    /// sends data to an OST before it answers.
+    pub(super) fn recall(&mut self, place: u32, number: Number, flushes: bool, now: Instant) {
+        let order = if flushes { &mut self.flushes } else { &mut self.order };
         let recalled = self.recalled.entry(place).or_insert_with(|| {
-            self.order.push_back((now, place));
+            order.push_back((now, place));
             Recalled { number, since: now }
         });
         recalled.number = number;
@@ -101,21 +109,26 @@ impl Holder {
     pub(super) fn forget_recalls(&mut self) {
         self.recalled.clear();
         self.order.clear();
+        self.flushes.clear();
         self.outbox.clear();
     }
 
     fn drop_answered(&mut self) {
-        while let Some((since, place)) = self.order.front().copied() {
-            if self.recalled.get(&place).is_some_and(|recalled| recalled.since == since) {
-                break;
+        for order in [&mut self.order, &mut self.flushes] {
+            while let Some((since, place)) = order.front().copied() {
+                if self.recalled.get(&place).is_some_and(|recalled| recalled.since == since) {
+                    break;
+                }
+                order.pop_front();
             }
-            self.order.pop_front();
         }
     }
 
     /// When the oldest recall is overdue.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.order.front().map(|(since, _)| *since + CALLBACK_DEADLINE)
+        let first = self.order.front().map(|(since, _)| *since + CALLBACK_DEADLINE);
+        let flush = self.flushes.front().map(|(since, _)| *since + FLUSH_DEADLINE);
+        first.into_iter().chain(flush).min()
     }
 
     /// When something is to be done about it.

@@ -6,14 +6,23 @@
 //!        +----------------------------------+
 //! ```
 
-use types::Instant;
+use types::{Instant, Span};
 
 use super::holder::Holder;
 use super::{Mdt, Output, Timer};
 use crate::grants::limits::SLOW;
-use crate::grants::{Head, Number, Session, with_skew};
+use crate::grants::{Bits, Head, Number, Session, with_skew};
+
+/// How often it is looked whether a recovery is over, for which sessions have all the time.
+const RECOVERING: Span = Span::millis(250);
 
 impl Mdt {
+    /// Whether clients of the instance before may still come back: their leases do not end
+    /// meanwhile, because no change is executed.
+    pub fn set_recovering(&mut self, is_recovering: bool) {
+        self.is_recovering = is_recovering;
+    }
+
     /// A new session, which holds nothing. The client takes no grant with a number up to the one
     /// that is returned: it was for a session before.
     ///
@@ -109,10 +118,11 @@ impl Mdt {
     /// The OSTs refuse what this expelled session still sends.
     pub fn fenced(&mut self, session: Session, now: Instant) {
         let Some((at, holder)) = self.holder_mut(session) else { return };
+        holder.is_fenced = true;
         if !holder.is_fencing {
             return;
         }
-        (holder.is_fencing, holder.writes) = (false, false);
+        (holder.is_fencing, holder.is_fenced, holder.writes) = (false, false, false);
         self.is_stated(at, now);
         self.free_all(at, now);
         if self.known_at(at).is_evicted {
@@ -121,7 +131,10 @@ impl Mdt {
     }
 
     pub(super) fn has_lapsed(&self, at: u32, now: Instant) -> bool {
-        let lapsed = |holder: &Holder| holder.left(now).0 == 0 && !holder.is_fencing;
+        let may_come =
+            |holder: &Holder| self.is_recovering && holder.is_unstated && !holder.is_evicted;
+        let lapsed =
+            |holder: &Holder| holder.left(now).0 == 0 && !holder.is_fencing && !may_come(holder);
         self.holder_at(at).is_some_and(lapsed)
     }
 
@@ -145,6 +158,11 @@ impl Mdt {
         if self.has_lapsed(at, now) {
             self.expel(at, now);
             return;
+        }
+        let is_recovering = self.is_recovering;
+        let holder = self.known_at(at);
+        if is_recovering && holder.is_unstated && holder.left(now).0 == 0 {
+            holder.until = now + RECOVERING;
         }
         let holder = self.known_at(at);
         if holder.deadline().is_some_and(|deadline| deadline <= now) && !holder.is_stopped {
@@ -176,8 +194,9 @@ impl Mdt {
     /// The lease is over: what the session has is void, and free at once unless it is fenced.
     pub(super) fn expel(&mut self, at: u32, now: Instant) {
         let (floor, no_fence) = (self.next_number(), self.config.bugs.no_fence());
+        let is_writer = self.holds_writes(at);
         let holder = self.known_at(at);
-        let fence = holder.writes;
+        let fence = (holder.writes || is_writer) && !holder.is_fenced;
         (holder.floor, holder.slow_until) = (floor, now + SLOW);
         holder.is_stopped = false;
         holder.is_fencing = fence;
@@ -185,6 +204,10 @@ impl Mdt {
         let session = holder.session;
         self.out.push_back(Output::Expelled { session, fence });
         if fence && !no_fence {
+            if !self.known_at(at).writes {
+                self.is_stated(at, now);
+                self.free_all_but(at, Bits::WRITE, now);
+            }
             return;
         }
         self.is_stated(at, now);
@@ -198,6 +221,27 @@ impl Mdt {
         self.known_at(at).is_unstated = false;
         if self.unstated.remove(&at) {
             self.recheck_all(now);
+        }
+    }
+
+    /// Whether a holder may keep what it has written.
+    fn holds_writes(&self, at: u32) -> bool {
+        let listed = self.holder_at(at).map(|holder| holder.listed).unwrap_or_default();
+        self.store.places(&listed).any(|place| self.store.get(place).bits.contains(Bits::WRITE))
+    }
+
+    /// Of the grants of a holder these bits stay.
+    fn free_all_but(&mut self, at: u32, bits: Bits, now: Instant) {
+        let listed = self.known_at(at).listed;
+        let places: Vec<u32> = self.store.places(&listed).collect();
+        for place in places {
+            let grant = self.store.get_mut(place);
+            let (fid, left) = (grant.fid, grant.bits & bits);
+            (grant.bits, grant.dying) = (left, grant.dying & bits);
+            if left.is_empty() {
+                self.remove(place);
+            }
+            self.recheck_file(fid, now);
         }
     }
 

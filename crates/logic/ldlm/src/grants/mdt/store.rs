@@ -137,6 +137,16 @@ impl Store {
         (listed.first != NIL).then_some(listed.first)
     }
 
+    /// Places of all of a holder's grants.
+    pub(super) fn places(&self, listed: &Listed) -> impl Iterator<Item = u32> + use<'_> {
+        let mut next = listed.first;
+        std::iter::from_fn(move || {
+            let place = next;
+            next = if place == NIL { NIL } else { self.slab.get(place).next };
+            (place != NIL).then_some(place)
+        })
+    }
+
     /// All grants, for tests.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.slab.iter().map(|(_, grant)| grant).filter(|grant| grant.holder != NIL)

@@ -1,0 +1,538 @@
+//! Writes that are acknowledged before they are sent, under the WRITE bit of the file's grant.
+//!
+//! ```text
+//! small write --bit held, room reserved--> acknowledged, kept --> sent: when the run is full, rests
+//!                                                               or is old; before anything else
+//!                                                               that needs the bytes
+//! ```
+//! Invariants
+//! - A write is kept only while no other client has the file open, by the MDT's word that lasts.
+//! - Nothing of this client looks at objects of the file, changes them in another way, or closes
+//!   the file for writing, before what was kept until then is sent ([`flush`]).
+//! - What is recalled is acknowledged only when everything that was kept is sent.
+//! - Runs of a file that overlap are executed in the order in which they were kept.
+//! - What cannot be sent is lost, and its handles hear of it ([`crate::lost`]).
+
+mod room;
+mod run;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use endpoint::Call;
+use layout::FileLayout;
+use tokio::sync::Notify;
+use types::{Errno, Extent, Fid, Instant, TargetId};
+use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
+use wire::{Opcode, encode_body};
+
+use self::room::Room;
+use self::run::Run;
+use super::set_id::drop_set_id;
+use super::write::{Sending, write_kept};
+use super::{OFFSET_MAX, layout_for_write, place};
+use crate::client::{Client, Inner};
+use crate::file::Open;
+use crate::flags::{O_DIRECT, O_DSYNC};
+use crate::inode::Inode;
+use crate::limits::{
+    FULL_PAUSE, FULL_WAIT, KEPT_BYTES_MAX, KEPT_WRITE_BYTES, ROOM_OF_RUN, ROOM_UNIT,
+};
+use crate::{Error, Result, flags};
+
+/// What each OST is to have room for.
+type Costs = BTreeMap<TargetId, u64>;
+
+/// A run, for whom it is sent, and the room that it takes.
+struct Kept {
+    run: Run,
+    open: Rc<Open>,
+    costs: Costs,
+}
+
+/// What is kept of one file, and what of that is being sent.
+#[derive(Default)]
+pub(crate) struct Keeping {
+    kept: RefCell<Option<Kept>>,
+    drawn: Cell<u64>,
+    /// What each run under way covers, and since when.
+    flights: RefCell<BTreeMap<u64, (Extent, Instant)>>,
+    landed: Notify,
+    /// The end of the file, if nothing but kept writes can move it.
+    end: Cell<Option<End>>,
+    /// Changes under way that may move the end in another way, and how many there were.
+    reshaping: Cell<u32>,
+    reshaped: Cell<u64>,
+    /// Recalls that wait until everything is sent.
+    recalls: Cell<u32>,
+    has_timer: Cell<bool>,
+}
+
+/// The end of a file as of some recalls: after another one, another client may have moved it.
+#[derive(Clone, Copy)]
+struct End {
+    at: u64,
+    recalls: u64,
+}
+
+/// A change that may move the end of a file, and is not kept.
+pub(crate) struct Reshaping(Rc<Inode>);
+
+impl Reshaping {
+    pub(crate) fn begin(inode: &Rc<Inode>) -> Reshaping {
+        let keeping = &inode.keeping;
+        keeping.reshaping.set(keeping.reshaping.get() + 1);
+        keeping.has_moved();
+        Reshaping(inode.clone())
+    }
+}
+
+impl Drop for Reshaping {
+    fn drop(&mut self) {
+        let keeping = &self.0.keeping;
+        keeping.reshaping.set(keeping.reshaping.get() - 1);
+        keeping.has_moved();
+    }
+}
+
+impl Keeping {
+    /// The end may be elsewhere.
+    pub(crate) fn has_moved(&self) {
+        self.end.set(None);
+        self.reshaped.set(self.reshaped.get() + 1);
+    }
+
+    /// To be handed to [`learn_end`] by a look that begins now.
+    pub(super) fn shape(&self) -> u64 {
+        self.reshaped.get()
+    }
+
+    /// A kept write ends there.
+    fn reaches(&self, at: u64) {
+        match self.end.get() {
+            Some(end) => self.end.set(Some(End { at: end.at.max(at), ..end })),
+            None => self.has_moved(),
+        }
+    }
+
+    fn is_clean(&self) -> bool {
+        self.kept.borrow().is_none() && self.flights.borrow().is_empty()
+    }
+}
+
+/// What is kept of all files.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    bytes: Cell<usize>,
+    rooms: RefCell<BTreeMap<TargetId, Room>>,
+    stats: Cell<KeptStats>,
+}
+
+/// Writes that were acknowledged before they were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptStats {
+    /// Writes that were kept.
+    pub writes: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Runs of them that were sent.
+    pub runs: u64,
+    /// Small writes that found no room reserved.
+    pub no_room: u64,
+}
+
+impl Keeper {
+    fn count(&self, change: impl FnOnce(&mut KeptStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// Takes room at all these OSTs, or at none.
+    fn take(&self, costs: &Costs) -> bool {
+        let mut rooms = self.rooms.borrow_mut();
+        let mut taken = Vec::new();
+        for (ost, bytes) in costs {
+            if !rooms.entry(*ost).or_default().take(*bytes) {
+                for (ost, bytes) in taken {
+                    rooms.entry(ost).or_default().give_back(bytes);
+                }
+                return false;
+            }
+            taken.push((*ost, *bytes));
+        }
+        true
+    }
+
+    fn sent(&self, costs: &Costs) {
+        let mut rooms = self.rooms.borrow_mut();
+        for (ost, bytes) in costs {
+            rooms.entry(*ost).or_default().sent(*bytes);
+        }
+    }
+}
+
+/// Room that a write takes: every unit that it touches, and for a new run what an object costs.
+fn costs(layout: &FileLayout, extent: Extent, is_new: bool) -> Costs {
+    let mut costs = Costs::new();
+    for piece in layout.pieces(extent) {
+        let (_, ost) = place(layout, piece.stripe);
+        let (start, end) = (piece.object_offset, piece.object_offset + piece.len);
+        let units = end.div_ceil(ROOM_UNIT) - start / ROOM_UNIT;
+        let run = if is_new { ROOM_OF_RUN } else { 0 };
+        *costs.entry(ost).or_default() += units * ROOM_UNIT + run;
+    }
+    costs
+}
+
+/// Whether a write may be kept now. Nothing is awaited between this and the keeping.
+fn may_keep(open: &Open, flags: u32, len: usize) -> bool {
+    let inner = &open.inner;
+    let is_small = len < KEPT_WRITE_BYTES && flags & (O_DIRECT | O_DSYNC) == 0;
+    if !is_small || !inner.writeback.get() || open.closed.get() || open.inode.is_lost() {
+        return false;
+    }
+    if inner.config.bugs.keep_without_grant() {
+        return true;
+    }
+    open.inode.keeping.recalls.get() == 0
+        && inner.grants.of(open.inode.fid).may_write(open.inode.fid)
+}
+
+/// Keeps a write, if it may be kept, and says so.
+pub(super) async fn keep(open: &Rc<Open>, flags: u32, offset: u64, data: &Bytes) -> Result<bool> {
+    if !may_keep(open, flags, data.len()) {
+        return Ok(false);
+    }
+    let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
+    let extent = end.and_then(|end| Extent::new(offset, end));
+    let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
+    let layout = layout_for_write(open, extent.end()).await?;
+    drop_set_id(open).await?;
+    Ok(may_keep(open, flags, data.len()) && put(open, &layout, extent, data))
+}
+
+/// Whether the end of a file is known now, and where it is.
+fn known_end(open: &Open) -> Option<u64> {
+    let keeping = &open.inode.keeping;
+    let recalls = open.inner.grants.of(open.inode.fid).recalls();
+    let end = keeping.end.get().filter(|end| end.recalls == recalls)?;
+    (keeping.reshaping.get() == 0).then_some(end.at)
+}
+
+/// A file ends at `at` by a look that began with this shape, while no other client had it open.
+pub(super) fn learn_end(open: &Open, shape: u64, at: u64) {
+    let keeping = &open.inode.keeping;
+    let grants = open.inner.grants.of(open.inode.fid);
+    let is_quiet = keeping.reshaping.get() == 0 && keeping.shape() == shape;
+    if is_quiet && may_keep(open, open.flags, 1) {
+        keeping.end.set(Some(End { at, recalls: grants.recalls() }));
+    }
+}
+
+/// This client has just made the file, which has no byte.
+pub(crate) fn is_made(open: &Open) {
+    learn_end(open, open.inode.keeping.shape(), 0);
+}
+
+/// Keeps an append, if the end of the file is known; says whether it did.
+pub(crate) async fn keep_append(open: &Rc<Open>, flags: u32, data: &Bytes) -> Result<bool> {
+    let is_short = |end: u64| end.saturating_add(data.len() as u64) <= OFFSET_MAX;
+    let end = known_end(open).filter(|end| is_short(*end));
+    let Some(end) = end.filter(|_| may_keep(open, flags, data.len())) else { return Ok(false) };
+    let extent = Extent::new(end, end + data.len() as u64).expect("an append has bytes");
+    let layout = layout_for_write(open, extent.end()).await?;
+    drop_set_id(open).await?;
+    let is_there = known_end(open) == Some(end) && may_keep(open, flags, data.len());
+    Ok(is_there && put(open, &layout, extent, data))
+}
+
+/// Puts a write into the run of its file, or begins another one.
+fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bool {
+    let (inner, inode) = (&open.inner, &open.inode);
+    let keeper = &inner.keeper;
+    if keeper.bytes.get() + data.len() > KEPT_BYTES_MAX {
+        return false;
+    }
+    let joins = |kept: &Kept| {
+        Rc::ptr_eq(&kept.open, open) && kept.run.growth(extent.start(), data.len()).is_some()
+    };
+    let is_new = !inode.keeping.kept.borrow().as_ref().is_some_and(joins);
+    let costs = costs(layout, extent, is_new);
+    let is_there = keeper.take(&costs);
+    for ost in costs.keys() {
+        inner.reserve(*ost);
+    }
+    if !is_there {
+        keeper.count(|stats| stats.no_room += 1);
+        return false;
+    }
+    if is_new {
+        send_off(inner, inode);
+    }
+    let (now, mtime) = (inner.env.now(), inode.stamp(inner.env.wall()));
+    inode.keeping.reaches(extent.end());
+    open.wrote.set(true);
+    inode.with_view(|view| view.write_begins());
+    let mut kept = inode.keeping.kept.borrow_mut();
+    let growth = match &mut *kept {
+        Some(kept) => {
+            let growth = kept.run.growth(extent.start(), data.len()).unwrap_or(0);
+            kept.run.put(extent.start(), data, mtime, now);
+            for (ost, bytes) in costs {
+                *kept.costs.entry(ost).or_default() += bytes;
+            }
+            growth
+        }
+        None => {
+            let run = Run::new(extent.start(), data, mtime, now);
+            *kept = Some(Kept { run, open: open.clone(), costs });
+            data.len()
+        }
+    };
+    let is_full = kept.as_ref().is_some_and(|kept| kept.run.is_full());
+    drop(kept);
+    keeper.bytes.set(keeper.bytes.get() + growth);
+    keeper.count(|stats| {
+        stats.writes += 1;
+        stats.bytes += data.len() as u64;
+    });
+    planted::reached("client: a write was acknowledged before it was sent");
+    if is_full {
+        send_off(inner, inode);
+    } else {
+        set_timer(inner, inode);
+    }
+    true
+}
+
+/// Sends what is kept when it is due.
+fn set_timer(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    if inode.keeping.has_timer.replace(true) {
+        return;
+    }
+    let (inner, inode) = (inner.clone(), inode.clone());
+    inner.env.clone().spawn("kept writes", async move {
+        loop {
+            let due = inode.keeping.kept.borrow().as_ref().map(|kept| kept.run.due());
+            let Some(due) = due else { break };
+            if due <= inner.env.now() {
+                send_off(&inner, &inode);
+                break;
+            }
+            inner.env.sleep_until(due).await;
+        }
+        inode.keeping.has_timer.set(false);
+    });
+}
+
+/// Begins to send what is kept of a file.
+pub(crate) fn send_off(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    let Some(Kept { run, open, costs }) = inode.keeping.kept.take() else { return };
+    let (len, mtime, begun) = (run.len(), run.mtime, run.begun());
+    let (extent, data) = run.into_parts();
+    let number = inode.keeping.drawn.get() + 1;
+    inode.keeping.drawn.set(number);
+    inode.keeping.flights.borrow_mut().insert(number, (extent, begun));
+    let (inner, inode) = (inner.clone(), inode.clone());
+    inner.env.clone().spawn("sending kept writes", async move {
+        its_turn(&inode.keeping, number, extent).await;
+        let sending = Sending { extent, data, mtime, room: RefCell::new(costs.clone()) };
+        let sent = send(&open, &sending).await;
+        inner.keeper.sent(&costs);
+        inner.keeper.bytes.set(inner.keeper.bytes.get() - len);
+        inner.keeper.count(|stats| stats.runs += 1);
+        if let Err(error) = sent {
+            inner.lose_kept(inode.fid, extent, &error);
+        }
+        inode.keeping.flights.borrow_mut().remove(&number);
+        inode.keeping.landed.notify_waiters();
+    });
+}
+
+/// Returns when no earlier run of the same bytes is under way.
+async fn its_turn(keeping: &Keeping, number: u64, extent: Extent) {
+    loop {
+        let landed = keeping.landed.notified();
+        let must_wait = {
+            let flights = keeping.flights.borrow();
+            flights.range(..number).any(|(_, (earlier, _))| earlier.overlaps(extent))
+        };
+        if !must_wait {
+            return;
+        }
+        landed.await;
+    }
+}
+
+/// Sends a run. Room is reserved for it; where a disk is full in spite of that, others may be
+/// giving room back.
+async fn send(open: &Rc<Open>, sending: &Sending) -> Result<()> {
+    let until = open.inner.env.now() + FULL_WAIT;
+    loop {
+        match write_kept(open, sending).await {
+            Err(error)
+                if matches!(error.errno(), Errno::ENOSPC) && open.inner.env.now() < until =>
+            {
+                tracing::debug!(%error, "a full OST does not take what is kept");
+                open.inner.env.sleep(FULL_PAUSE).await;
+            }
+            sent => return sent,
+        }
+    }
+}
+
+/// Sends everything that was kept of a file until now, and returns when that is at the OSTs, or
+/// lost.
+pub(crate) async fn flush(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    if inode.keeping.is_clean() {
+        return;
+    }
+    send_off(inner, inode);
+    let last = inode.keeping.drawn.get();
+    loop {
+        let landed = inode.keeping.landed.notified();
+        if inode.keeping.flights.borrow().range(..=last).next().is_none() {
+            return;
+        }
+        landed.await;
+    }
+}
+
+impl Inner {
+    /// Sends what is kept of a file that may be open here.
+    pub(crate) async fn flush_file(self: &Rc<Self>, fid: Fid) {
+        if let Some(inode) = self.inodes.get(fid) {
+            flush(self, &inode).await;
+        }
+    }
+
+    /// Sends what is kept of all files.
+    pub(crate) async fn flush_all(self: &Rc<Self>) {
+        let inodes = self.inodes.all();
+        inodes.iter().for_each(|inode| send_off(self, inode));
+        for inode in inodes {
+            flush(self, &inode).await;
+        }
+    }
+
+    /// Bytes that are kept or being sent, by file.
+    pub(crate) fn kept_files(&self) -> BTreeMap<Fid, u64> {
+        let bytes = |inode: &Rc<Inode>| {
+            let run = inode.keeping.kept.borrow().as_ref().map_or(0, |kept| kept.run.len() as u64);
+            let flights = inode.keeping.flights.borrow();
+            run + flights.values().map(|(extent, _)| extent.end() - extent.start()).sum::<u64>()
+        };
+        let all = self.inodes.all().into_iter();
+        all.map(|inode| (inode.fid, bytes(&inode))).filter(|(_, bytes)| *bytes > 0).collect()
+    }
+
+    /// Whether something of a file is kept, or being sent.
+    pub(crate) fn has_kept(&self, fid: Fid) -> bool {
+        self.inodes.get(fid).is_some_and(|inode| !inode.keeping.is_clean())
+    }
+
+    /// Nothing of a file is kept from now on, until [`Inner::end_recall`].
+    pub(crate) async fn give_up_kept(self: &Rc<Self>, fid: Fid) {
+        let Some(inode) = self.inodes.get(fid) else { return };
+        planted::reached("client: kept writes were called back");
+        inode.keeping.recalls.set(inode.keeping.recalls.get() + 1);
+        flush(self, &inode).await;
+    }
+
+    /// The grant is given up.
+    pub(crate) fn end_recall(&self, inode: &Inode) {
+        inode.keeping.recalls.set(inode.keeping.recalls.get().saturating_sub(1));
+    }
+
+    fn lose_kept(self: &Rc<Self>, fid: Fid, extent: Extent, error: &Error) {
+        tracing::warn!(%fid, start = extent.start(), end = extent.end(), %error, "acknowledged writes that were not sent are lost");
+        self.lose_file(fid);
+    }
+
+    /// Files whose handles the MDT has taken away lose what is kept of them.
+    pub(crate) fn lose_kept_of(self: &Rc<Self>, mdt: u32) {
+        for inode in self.inodes.all().into_iter().filter(|inode| inode.fid.mdt_index() == mdt) {
+            let Some(Kept { run, costs, .. }) = inode.keeping.kept.take() else { continue };
+            self.keeper.sent(&costs);
+            self.keeper.bytes.set(self.keeper.bytes.get() - run.len());
+            let (extent, _) = run.into_parts();
+            let error = Error::local(Errno::EIO, "write").about(inode.fid);
+            self.lose_kept(inode.fid, extent, &error);
+        }
+    }
+
+    /// Asks an OST for room, if it is time.
+    fn reserve(self: &Rc<Self>, ost: TargetId) {
+        let wanted = self.keeper.rooms.borrow_mut().entry(ost).or_default().wants();
+        let Some((period, total)) = wanted else { return };
+        let inner = self.clone();
+        self.env.spawn("room", async move {
+            let call = reserve_call(total, ReserveFlags::empty());
+            let answer = inner.ask(ost, call).await;
+            let promised = answer.map(|answer| answer.reply.body::<OstReserveRep>().total);
+            if let Err(error) = &promised {
+                tracing::debug!(%ost, %error, "no room is reserved");
+            }
+            let mut rooms = inner.keeper.rooms.borrow_mut();
+            rooms.entry(ost).or_default().answered(period, promised.ok());
+        });
+    }
+
+    /// What an OST that recovers is to promise again before anything else.
+    pub(crate) fn reserve_again(&self, ost: TargetId) -> Vec<Call> {
+        let mut rooms = self.keeper.rooms.borrow_mut();
+        let owed = rooms.get_mut(&ost).map_or(0, Room::begins);
+        if owed == 0 { Vec::new() } else { vec![reserve_call(owed, ReserveFlags::RESTATE)] }
+    }
+}
+
+fn reserve_call(total: u64, flags: ReserveFlags) -> Call {
+    let body = OstReserveReq { total, flags, reserved: 0 };
+    Call::new(Opcode::OstReserve, vec![encode_body(&body)]).repeatable()
+}
+
+impl Inner {
+    /// Whether an open asks for the right to keep what is written.
+    pub(crate) fn may_keep_writes(&self, open_flags: u32) -> bool {
+        flags::can_write(open_flags)
+            && open_flags & (O_DIRECT | O_DSYNC) == 0
+            && self.writeback.get()
+    }
+}
+
+impl Client {
+    /// Whether small writes are acknowledged before they are sent.
+    #[must_use]
+    pub fn writeback(&self) -> bool {
+        self.0.writeback.get()
+    }
+
+    /// Whether they are from now on. What is kept is sent when it is due.
+    pub fn set_writeback(&self, is_on: bool) {
+        self.0.writeback.set(is_on);
+    }
+
+    /// What that was good for.
+    #[must_use]
+    pub fn kept_stats(&self) -> KeptStats {
+        self.0.keeper.stats.get()
+    }
+
+    /// Since when something of a file is kept: earlier writes are at the OSTs.
+    #[must_use]
+    pub fn kept_since(&self, fid: Fid) -> Option<Instant> {
+        let inode = self.0.inodes.get(fid)?;
+        let kept = inode.keeping.kept.borrow().as_ref().map(|kept| kept.run.begun());
+        let flights = inode.keeping.flights.borrow();
+        flights.values().map(|(_, begun)| *begun).chain(kept).min()
+    }
+
+    /// Bytes that are acknowledged and not at the OSTs.
+    #[must_use]
+    pub fn kept_bytes(&self) -> usize {
+        self.0.keeper.bytes.get()
+    }
+}

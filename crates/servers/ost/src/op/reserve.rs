@@ -1,0 +1,24 @@
+//! Reserve: room for writes that a client acknowledges before it sends them ([`crate::reserve`]).
+//! In memory only. After a restart, clients say in the recovery what they still need.
+
+use service::Incoming;
+use types::Errno;
+use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
+use wire::{Reply, encode_body};
+
+use crate::target::Ost;
+
+pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+    let body: OstReserveReq = incoming.request.body();
+    let session = incoming.session.id;
+    let space = ost.objects.space().await?;
+    let total = {
+        let mut reserved = ost.reserved.borrow_mut();
+        reserved.saw(space.bytes, space.bytes_free, ost.env.now());
+        match body.flags.contains(ReserveFlags::RESTATE) && ost.exports.is_recovering() {
+            true => reserved.restate(session, body.total),
+            false => reserved.ask(session, body.total),
+        }
+    };
+    Ok(Reply::ok(&incoming.request.header, vec![encode_body(&OstReserveRep { total })]))
+}

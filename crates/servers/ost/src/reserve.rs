@@ -1,0 +1,151 @@
+//! Room that is reserved for clients, so that what they acknowledge before they send it finds room.
+//!
+//! Invariants
+//! - The room of all sessions together is free: other writes are refused (ENOSPC) where they would
+//!   take some of it, and `statfs` does not show it.
+//! - What is promised to a session in all only rises while the session lasts. Used is at most that.
+//! - A client gets less and less where room is short, and nothing at the end. It then sends what it
+//!   writes at once, and is told the truth.
+//!
+//! Pure: the caller looks at the disk and tells what it saw. Lustre: `ofd` and `osc` grants.
+
+use std::collections::BTreeMap;
+
+use types::{Instant, Span};
+
+use crate::limits::{RESERVE_FREE_MAX, RESERVED_OF_CLIENT_MAX, RESERVED_SHARE, SPACE_AGE};
+
+/// Of one session.
+#[derive(Clone, Copy, Debug, Default)]
+struct Of {
+    promised: u64,
+    used: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug, Default)]
+pub(crate) struct Reserved {
+    sessions: BTreeMap<u64, Of>,
+    /// Of all sessions, and not used.
+    total: u64,
+    /// What the disk had, less what was written since.
+    free: u64,
+    /// Room that is never promised.
+    kept_free: u64,
+    seen: Instant,
+}
+
+impl Reserved {
+    /// The disk has so much now.
+    pub(crate) fn saw(&mut self, bytes: u64, free: u64, now: Instant) {
+        (self.free, self.seen) = (free, now);
+        self.kept_free = (bytes / RESERVED_SHARE).min(RESERVE_FREE_MAX);
+    }
+
+    /// Room that is promised and not used.
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Whether the disk has to be looked at before a write of so many bytes that has no room.
+    pub(crate) fn must_look(&self, bytes: u64, now: Instant) -> bool {
+        let is_tight = self.free < self.total + self.kept_free + bytes;
+        self.total > 0 && (is_tight || now - self.seen > SPACE_AGE)
+    }
+
+    /// Whether a write without room may take so many bytes.
+    pub(crate) fn may_take(&mut self, bytes: u64) -> bool {
+        let is_free = self.total == 0 || self.free >= self.total + bytes;
+        self.free = self.free.saturating_sub(bytes);
+        is_free
+    }
+
+    /// A session wants so much in all. Returns what it has.
+    pub(crate) fn ask(&mut self, session: u64, wanted: u64) -> u64 {
+        let left = self.free.saturating_sub(self.total + self.kept_free) / RESERVED_SHARE;
+        let of = self.sessions.entry(session).or_default();
+        let most = of.used.saturating_add(RESERVED_OF_CLIENT_MAX);
+        let more = wanted.min(most).saturating_sub(of.promised).min(left);
+        of.promised += more;
+        self.total += more;
+        of.promised
+    }
+
+    /// A session of the run before was promised so much, and has used nothing of it.
+    pub(crate) fn restate(&mut self, session: u64, owed: u64) -> u64 {
+        self.end(session);
+        let promised = owed.min(RESERVED_OF_CLIENT_MAX);
+        self.sessions.insert(session, Of { promised, used: 0 });
+        self.total += promised;
+        promised
+    }
+
+    /// Whether a session has room that is not used.
+    pub(crate) fn has(&self, session: u64) -> bool {
+        self.sessions.get(&session).is_some_and(|of| of.promised > 0)
+    }
+
+    /// A write of a session has used so much of its room.
+    pub(crate) fn used(&mut self, session: u64, bytes: u64) {
+        let Some(of) = self.sessions.get_mut(&session) else { return };
+        let used = bytes.min(of.promised - of.used);
+        of.used += used;
+        self.total -= used;
+        self.free = self.free.saturating_sub(bytes);
+    }
+
+    /// A session is over.
+    pub(crate) fn end(&mut self, session: u64) {
+        if let Some(of) = self.sessions.remove(&session) {
+            self.total -= of.promised - of.used;
+        }
+    }
+}
+
+const _: () = assert!(RESERVED_SHARE > 1);
+const _: () = assert!(Span::ZERO.0 < SPACE_AGE.0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn reserved(bytes: u64, free: u64) -> Reserved {
+        let mut reserved = Reserved::default();
+        reserved.saw(bytes, free, Instant::default());
+        reserved
+    }
+
+    #[test]
+    fn what_is_promised_is_refused_to_others() {
+        let mut own = reserved(1_000 * MIB, 200 * MIB);
+        let promised = own.ask(1, 16 * MIB);
+        assert!(promised > 0 && own.total() == promised);
+        assert_eq!(own.ask(1, promised), promised, "asked again");
+        assert!(own.may_take(100 * MIB));
+        assert!(!own.may_take(100 * MIB), "what is left is promised");
+        own.used(1, promised);
+        assert_eq!((own.total(), own.has(1)), (0, true));
+        own.end(1);
+        assert_eq!((own.total(), own.has(1)), (0, false));
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_promises_nothing() {
+        let mut own = reserved(1_000 * MIB, 50 * MIB);
+        assert_eq!(own.ask(1, 16 * MIB), 0);
+        assert!(own.may_take(50 * MIB), "and has room for who asks");
+    }
+
+    #[test]
+    fn what_the_run_before_promised_holds() {
+        let mut own = Reserved::default();
+        assert_eq!(own.restate(3, 5 * MIB), 5 * MIB);
+        assert_eq!(own.restate(3, 5 * MIB), 5 * MIB);
+        own.saw(1_000 * MIB, 6 * MIB, Instant::default());
+        assert!(own.total() == 5 * MIB && own.may_take(MIB) && !own.may_take(MIB));
+        own.used(3, 9 * MIB);
+        assert_eq!(own.total(), 0);
+    }
+}

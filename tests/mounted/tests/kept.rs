@@ -1,0 +1,84 @@
+//! Small writes that a mount's daemon acknowledges before it sends them: another mount sees them,
+//! and a daemon that is killed loses nothing that was synced.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use mounted::Up;
+
+/// What a record of a log has.
+const RECORD: usize = 100;
+
+#[test]
+fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
+    let mut up = Up::new("kept-seen");
+    let other = up.second_mount(43);
+    for round in 0..20_u8 {
+        let name = format!("f{round}");
+        let mut file = File::create(up.at(&name)).expect("room");
+        file.write_all(&[round; 4_000]).expect("room");
+        let there = other.join(&name);
+        match round % 3 {
+            0 => assert_eq!(fs::metadata(&there).expect("it is there").len(), 4_000),
+            1 => assert_eq!(fs::read(&there).expect("it is there"), [round; 4_000]),
+            _ => File::options()
+                .append(true)
+                .open(&there)
+                .and_then(|mut file| file.write_all(b"end"))
+                .expect("room"),
+        }
+        file.write_all(b"more").expect("room");
+        drop(file);
+        assert!(fs::metadata(&there).expect("it is there").len() >= 4_000);
+    }
+    let kept = up.param("llite.*.writeback_stats");
+    assert!(kept.lines().any(|line| line.starts_with("writes: ") && line != "writes: 0"), "{kept}");
+    up.set("llite.*.writeback", "0");
+    up.stop();
+}
+
+/// Appends with a sync now and then, until the daemon dies. Every synced record is there, and what
+/// is there is a prefix of what was written.
+#[test]
+fn a_killed_daemon_loses_nothing_that_was_synced() {
+    let mut up = Up::new("kept-killed");
+    let path = up.at("log");
+    for round in 0..mounted::count(5, 30) {
+        let dir = up.second_mount(43);
+        let log = dir.join(format!("log{round}"));
+        let daemon = mounted::daemon_of(&dir);
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(300 + 70 * (round as u64 % 10)));
+            mounted::kill(daemon, libc::SIGKILL);
+        });
+        let mut file = File::options().create(true).append(true).open(&log).expect("room");
+        let (mut written, mut synced) = (0, 0);
+        for record in 0_u32.. {
+            if file.write_all(&record_of(record)).is_err() {
+                break;
+            }
+            written += 1;
+            if record % 50 == 49 {
+                if file.sync_data().is_err() {
+                    break;
+                }
+                synced = written;
+            }
+        }
+        killer.join().expect("it kills");
+        drop(file);
+        let start = Instant::now();
+        let found = fs::read(path.with_file_name(format!("log{round}"))).expect("it is there");
+        assert!(start.elapsed() < Duration::from_secs(60), "a dead client is waited for too long");
+        let whole = found.len() / RECORD;
+        assert!((synced..=written + 1).contains(&whole), "{synced} <= {whole} <= {written}");
+        let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
+        assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
+    }
+    up.stop();
+}
+
+fn record_of(record: u32) -> Vec<u8> {
+    record.to_le_bytes().repeat(RECORD / 4)
+}
