@@ -26,8 +26,11 @@ impl Inner {
         if !inode.under_way.is_empty() || self.has_kept(fid) {
             return None;
         }
-        let view = inode.with_view(|view| view.clone()).filter(|view| view.is_whole(&layout))?;
-        let objects = view.complete(&layout, &BTreeMap::new());
+        let known = inode.with_view(|view| {
+            let is_whole = view.is_whole(&layout);
+            is_whole.then(|| (view.complete(&layout, &BTreeMap::new()), view.epoch()))
+        });
+        let (objects, write_epoch) = known.flatten()?;
         if inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
             return None; // an object is missing
         }
@@ -39,7 +42,7 @@ impl Inner {
             blocks: extents.blocks,
             mtime: mtime.sec,
             mtime_nsec: mtime.nsec,
-            write_epoch: view.epoch(),
+            write_epoch,
             ..GrantSize::default()
         })
     }
