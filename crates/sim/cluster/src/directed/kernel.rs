@@ -33,6 +33,8 @@ const CALLS: u32 = 6;
 /// Owner of the file that create 0 made.
 const FIRST_OWNER: u32 = 1_000;
 const PERMISSIONS: u32 = 0o7777;
+/// A client has heard of a death by then, and has forgotten what the MDT had granted.
+const HEARD_AFTER: Span = Span::millis(100);
 /// What a kernel may believe longer than it was told: its ticks, and how late its callers run.
 const SLACK: Span = Span::millis(30);
 
@@ -230,7 +232,8 @@ impl Board {
 
     /// Whether another order may explain the answer than the one that all others saw:
     /// - A read makes no dependency: it may have seen a change that had no answer yet when the MDT
-    ///   died, and that is made again later, perhaps as another inode.
+    ///   died, and that is made again later, perhaps as another inode. So may one from a cache, until
+    ///   its client is connected again.
     /// - A change does not wait for what its own mount believes: until it is answered, calls on
     ///   that mount see what was before or what is now, whatever others have seen.
     fn is_unclear(&self, read: &Call) -> bool {
@@ -243,7 +246,8 @@ impl Board {
         let before_a_death = self.kills.iter().any(|at| {
             let since = changes().filter(|call| spans(*at, call)).map(|call| call.begin).min();
             let is_later = |since: u64| read.end.is_some_and(|end| end >= since);
-            read.begin <= *at && since.is_some_and(is_later)
+            let is_earlier = read.begin <= *at + HEARD_AFTER.0;
+            is_earlier && since.is_some_and(is_later)
         });
         let is_of_mount = |call: &Call| (call.who as usize) % MOUNTS == read.who as usize % MOUNTS;
         let beside_a_change = changes()
