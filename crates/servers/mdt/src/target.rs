@@ -588,7 +588,8 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            self.engine.state.borrow_mut().grants.called.set_recovering(false);
+            let now = self.env.now();
+            self.engine.state.borrow_mut().grants.called.recovered(now);
             self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;

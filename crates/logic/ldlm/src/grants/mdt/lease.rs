@@ -23,6 +23,16 @@ impl Mdt {
         self.is_recovering = is_recovering;
     }
 
+    /// The recovery is over. Clients that waited for its end sent nothing meanwhile: their leases
+    /// count from now.
+    pub fn recovered(&mut self, now: Instant) {
+        self.is_recovering = false;
+        let until = now + with_skew(self.config.lease);
+        for holder in self.holders.iter_mut().flatten().filter(|holder| holder.renews()) {
+            holder.until = holder.until.max(until);
+        }
+    }
+
     /// A new session, which holds nothing. The client takes no grant with a number up to the one
     /// that is returned: it was for a session before.
     ///

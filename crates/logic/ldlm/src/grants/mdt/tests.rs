@@ -395,6 +395,25 @@ fn a_client_that_never_restates_delays_changes_by_its_lease() {
 }
 
 #[test]
+fn a_client_that_waited_for_the_end_of_a_recovery_has_a_whole_lease() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.set_recovering(true);
+    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    mdt.set_callbacks(B, true);
+    let old = Number(Number::first_of_epoch(1).0 + 5);
+    let stated = [Stated { fid: X, bits: Bits::PERM, number: old }];
+    mdt.restate(B, &stated, at(100)).expect("as it was");
+    [A, B].iter().for_each(|session| mdt.restated(*session, at(100)));
+    mdt.recovered(at(36_000));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(36_000));
+    let ends = |outputs: &[Output]| {
+        outputs.iter().any(|output| matches!(output, Output::Expelled { .. } | Output::Ready(_)))
+    };
+    assert!(!ends(&pass(&mut mdt, 36_000, 46_900, &[A])));
+    assert!(ends(&pass(&mut mdt, 47_000, 47_100, &[A])));
+}
+
+#[test]
 fn a_grant_takes_at_most_80_bytes() {
     let mut mdt = usual();
     let count = 200_000;
