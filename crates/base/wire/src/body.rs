@@ -43,6 +43,7 @@ mod fid;
 #[macro_use]
 mod layout;
 mod grants;
+mod many;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -50,6 +51,7 @@ pub use self::fid::WireFid;
 pub use self::grants::{
     BODIES as GRANT_BODIES, CallbackRep, GrantAck, GrantSize, GrantWord, GrantsReq,
 };
+pub use self::many::{BODIES as MANY_BODIES, GetattrsRep, GetattrsReq};
 use crate::Attr;
 pub use crate::flags::{
     BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GrantBits, GrantsFlags,
@@ -137,29 +139,6 @@ bodies! {
         flags: u32,
         /// Zero.
         reserved: u32,
-    }
-    /// Getattr of many files. Buffer 1: their FIDs; where `parent` is not zero, their names in that
-    /// directory, each with a NUL behind it.
-    GetattrsReq (32) {
-        /// Directory of the names; zero: files are named by their FIDs.
-        parent: WireFid,
-        /// Files asked for.
-        count: u32,
-        /// 1: layouts of files whose size is not known come along.
-        flags: u32,
-        /// Bytes of answers wanted at most.
-        bytes_max: u32,
-        /// Zero.
-        reserved: u32,
-    }
-    /// Reply to getattrs. Buffer 1: [`crate::stats`] records, in the order asked for.
-    GetattrsRep (16) {
-        /// Files that are answered: the first ones of those asked for, at least one.
-        count: u32,
-        /// Zero.
-        reserved: u32,
-        /// Names all that this reply grants: it rises.
-        grant: u64,
     }
     /// Reply to getattr, lookup, create, open, setattr, link. Buffer 1: layout record (regular
     /// files; default of a directory), may be empty.

@@ -232,8 +232,8 @@ impl Board {
 
     /// Whether another order may explain the answer than the one that all others saw:
     /// - A read makes no dependency: it may have seen a change that had no answer yet when the MDT
-    ///   died, and that is made again later, perhaps as another inode. So may one from a cache, until
-    ///   its client is connected again.
+    ///   died, and that is made again later, perhaps as another inode. So may one from a cache,
+    ///   until its client is connected again.
     /// - A change does not wait for what its own mount believes: until it is answered, calls on
     ///   that mount see what was before or what is now, whatever others have seen.
     fn is_unclear(&self, read: &Call) -> bool {
