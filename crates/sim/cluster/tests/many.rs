@@ -97,13 +97,15 @@ fn expected() -> BTreeMap<String, u64> {
     (0..FILES).map(|number| (format!("file{number}"), number)).collect()
 }
 
-/// A directory with files that the first client has open.
+/// A directory with files that the first client has open, and of which it keeps nothing any more.
 fn written(world: &World) -> Fid {
-    world.run(0, async |client| {
+    let dir = world.run(0, async |client| {
         let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
         fill(client, dir).await?;
         Ok(dir)
-    })
+    });
+    world.cluster.sim.run_for(Span::secs(2));
+    dir
 }
 
 #[test]
@@ -150,6 +152,7 @@ fn objects_are_asked_where_several_clients_write() {
 #[test]
 fn objects_are_asked_where_the_writer_is_silent() {
     let world = World::new(1);
+    world.clients[0].1.set_writeback(false); // else it has to be given up first
     let dir = written(&world);
     world.clients[0].0.freeze();
     let (found, sent) = world.list(dir);
