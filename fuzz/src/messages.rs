@@ -129,7 +129,11 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
         | Opcode::MdtFid2path
         | Opcode::MdtSync => vec![encode_body(&body::FidReq { fid, ..Default::default() })],
         Opcode::MdtGetattrs => {
-            let body = body::GetattrsReq { count: 1, flags: 1, ..Default::default() };
+            let body = body::GetattrsReq {
+                count: 1,
+                flags: body::GetattrsFlags::LAYOUTS,
+                ..Default::default()
+            };
             vec![encode_body(&body), encode_body::<body::WireFid>(&fid)]
         }
         Opcode::MdtGetxattr | Opcode::MdtRemovexattr => {

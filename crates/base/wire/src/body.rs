@@ -54,8 +54,8 @@ pub use self::grants::{
 pub use self::many::{BODIES as MANY_BODIES, GetattrsRep, GetattrsReq};
 use crate::Attr;
 pub use crate::flags::{
-    BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GrantBits, GrantsFlags,
-    IoFlags, LockFlags, PunchFlags, ReserveFlags, SetattrFlags, StatfsState,
+    BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GetattrsFlags, GrantBits,
+    GrantsFlags, IoFlags, LockFlags, PunchFlags, ReserveFlags, SetattrFlags, StatfsState,
 };
 pub use crate::values::{cancel, connect, fallocate, lock};
 

@@ -116,6 +116,14 @@ flags! {
         EXACT = 1,
     }
 
+    /// Flags of [`GetattrsReq`](crate::body::GetattrsReq).
+    GetattrsFlags: u32 {
+        /// Layouts of files whose size is not known come along.
+        LAYOUTS = 1,
+        /// Sizes are asked of the clients that write.
+        SIZES = 2,
+    }
+
     /// Flags of [`CloseReq`](crate::body::CloseReq).
     CloseFlags: u32 {
         /// `size`, `blocks`, `mtime` are exact, if nobody else opened for write meanwhile

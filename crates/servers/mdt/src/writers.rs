@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use service::{CallingBack, Incoming};
 use types::{ClientId, Fid, Timespec};
-use wire::body::{Disposition, GetattrsRep, GetattrsReq, GrantSize, GrantWord};
+use wire::body::{Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, GrantSize, GrantWord};
 use wire::grants::{self, Callback, VECTOR_MAX};
 use wire::stats::{self, StatRecord};
 use wire::{Opcode, Reply, SizeState, encode_body};
@@ -28,9 +28,6 @@ use wire::{Opcode, Reply, SizeState, encode_body};
 use crate::limits::WRITER_PATIENCE;
 use crate::state::State;
 use crate::target::Mdt;
-
-/// Bit of a getattr of many: sizes are asked of writers.
-const SIZES: u32 = 2;
 
 /// A file whose writer is asked.
 struct Asked {
@@ -51,7 +48,7 @@ impl Mdt {
     pub(crate) async fn ask_writers(&self, incoming: &Incoming, reply: &mut Reply) {
         let request = &incoming.request;
         let wants_sizes = request.opcode() == Opcode::MdtGetattrs
-            && request.body::<GetattrsReq>().flags & SIZES != 0;
+            && request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES);
         if !wants_sizes || reply.errno().is_some() || self.exports.is_recovering() {
             return;
         }

@@ -121,6 +121,20 @@ impl Cluster {
         }
     }
 
+    /// A cluster that runs, with two clients on nodes of their own; nothing else happens there.
+    #[must_use]
+    pub fn with_two_clients(scenario: &Scenario) -> (Cluster, [(NodeHandle, Client); 2]) {
+        let cluster = Cluster::new(1, scenario);
+        cluster.boot();
+        let clients = [0, 1].map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        });
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        (cluster, clients)
+    }
+
     /// A node for a client.
     #[must_use]
     pub fn client_node(&self, name: &str, index: u32) -> NodeHandle {

@@ -27,14 +27,7 @@ fn me() -> Ctx {
 impl World {
     fn new() -> World {
         let scenario = Scenario { granted: Granted::Recall, mdts: (3, 3), ..Scenario::calm() };
-        let cluster = Cluster::new(1, &scenario);
-        cluster.boot();
-        let clients = [0, 1].map(|index| {
-            let node = cluster.client_node(&format!("c{index}"), index);
-            let client = cluster.mount(&node);
-            (node, client)
-        });
-        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        let (cluster, clients) = Cluster::with_two_clients(&scenario);
         World { cluster, clients }
     }
 

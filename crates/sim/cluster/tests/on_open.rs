@@ -23,14 +23,8 @@ struct World {
 
 impl World {
     fn new(granted: Granted) -> World {
-        let cluster = Cluster::new(1, &Scenario { granted, dom: true, ..Scenario::calm() });
-        cluster.boot();
-        let clients = [0, 1].map(|index| {
-            let node = cluster.client_node(&format!("c{index}"), index);
-            let client = cluster.mount(&node);
-            (node, client)
-        });
-        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        let (cluster, clients) =
+            Cluster::with_two_clients(&Scenario { granted, dom: true, ..Scenario::calm() });
         World { cluster, clients }
     }
 

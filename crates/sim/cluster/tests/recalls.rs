@@ -20,14 +20,7 @@ struct World {
 impl World {
     fn new() -> World {
         let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
-        let cluster = Cluster::new(1, &scenario);
-        cluster.boot();
-        let clients = [0, 1].map(|index| {
-            let node = cluster.client_node(&format!("c{index}"), index);
-            let client = cluster.mount(&node);
-            (node, client)
-        });
-        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        let (cluster, clients) = Cluster::with_two_clients(&scenario);
         let mut world = World { cluster, clients, dir: Fid::ROOT };
         world.dir = world
             .run(0, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await)

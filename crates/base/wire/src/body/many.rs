@@ -3,6 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::WireFid;
+use crate::flags::GetattrsFlags;
 
 bodies! {
     /// Getattr of many files. Buffer 1: their FIDs; where `parent` is not zero, their names in that
@@ -12,8 +13,8 @@ bodies! {
         parent: WireFid,
         /// Files asked for.
         count: u32,
-        /// 1: layouts of files whose size is not known come along.
-        flags: u32,
+        /// What is answered.
+        flags: GetattrsFlags,
         /// Bytes of answers wanted at most.
         bytes_max: u32,
         /// Zero.

@@ -15,7 +15,7 @@ use endpoint::CallError;
 use env::LocalFuture;
 use types::{Errno, Fid, TargetId, Transno};
 use wire::attr::ATTR_STRIPED;
-use wire::body::{GetattrsRep, GetattrsReq, WireFid};
+use wire::body::{GetattrsFlags, GetattrsRep, GetattrsReq, WireFid};
 use wire::stats::{self, StatRecord};
 use wire::{Attr, Opcode};
 use zerocopy::IntoBytes;
@@ -28,11 +28,6 @@ use crate::grants::Asking;
 use crate::inode::Stat;
 use crate::join::{join_bounded, try_join};
 use crate::{Ctx, DirPage, Error, Result, limits};
-
-/// Bit of the request: layouts of files whose size is not known come along.
-const LAYOUTS: u32 = 1;
-/// Bit of the request: sizes are asked of the clients that write.
-const SIZES: u32 = 2;
 
 /// What an MDT says of each file that was asked for, or why it says nothing.
 type Stats = Vec<Result<Stat>>;
@@ -87,7 +82,7 @@ impl Client {
     /// # Errors
     /// ENOTDIR, EACCES; those of an MDT. A name that is not there is none.
     pub async fn look_ahead(&self, ctx: &Ctx, dir: Fid, names: &[Vec<u8>]) -> Result<usize> {
-        let stats = self.0.look_ahead(ctx, dir, names, 0).await?;
+        let stats = self.0.look_ahead(ctx, dir, names, GetattrsFlags::empty()).await?;
         Ok(stats.iter().filter(|stat| stat.is_ok()).count())
     }
 }
@@ -99,7 +94,7 @@ impl Inner {
         ctx: &Ctx,
         dir: Fid,
         names: &[Vec<u8>],
-        flags: u32,
+        flags: GetattrsFlags,
     ) -> Result<Stats> {
         let mut by_holder: BTreeMap<Fid, Vec<Vec<u8>>> = BTreeMap::new();
         for name in names {
@@ -124,7 +119,7 @@ impl Inner {
         (dir, names): (Fid, &[Vec<u8>]),
         layouts: bool,
     ) -> Result<Vec<Stat>> {
-        let flags = if layouts { LAYOUTS } else { 0 };
+        let flags = GetattrsFlags::LAYOUTS.when(layouts);
         let stats = self.look_ahead(ctx, dir, names, flags).await?;
         Ok(stats.into_iter().flatten().collect())
     }
@@ -192,7 +187,8 @@ impl Inner {
             let asking = self.grants.at(mdt.index).asking();
             let files = Bytes::copy_from_slice(files.as_bytes());
             let (parent, count) = (Fid::ZERO, rest.len());
-            let flags = LAYOUTS | if self.glimpse_batch.get() > 1 { SIZES } else { 0 };
+            let sizes = GetattrsFlags::SIZES.when(self.glimpse_batch.get() > 1);
+            let flags = GetattrsFlags::LAYOUTS | sizes;
             let asked = Asked { mdt, parent, files, count, flags };
             let (records, as_of) = self.ask_many(ctx, asked).await?;
             for (fid, record) in rest.iter().zip(records) {
@@ -225,7 +221,7 @@ impl Inner {
         ctx: &Ctx,
         holder: Fid,
         names: &[Vec<u8>],
-        flags: u32,
+        flags: GetattrsFlags,
     ) -> Result<Stats> {
         let mut told = Stats::new();
         while told.len() < names.len() {
@@ -240,7 +236,7 @@ impl Inner {
         ctx: &Ctx,
         holder: Fid,
         names: &[Vec<u8>],
-        flags: u32,
+        flags: GetattrsFlags,
     ) -> Result<Stats> {
         let mdt = mdt_of(holder);
         let names = &names[..names.len().min(limits::GETATTRS_MAX)];
@@ -368,5 +364,5 @@ struct Asked {
     parent: Fid,
     files: Bytes,
     count: usize,
-    flags: u32,
+    flags: GetattrsFlags,
 }

@@ -6,7 +6,7 @@
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::body::{AttrRep, Disposition, GetattrsReq, WireFid};
+use wire::body::{AttrRep, Disposition, GetattrsFlags, GetattrsReq, WireFid};
 use wire::stats::{self, StatRecord};
 use wire::{Attr, Request, SizeState, decode_body};
 
@@ -15,16 +15,13 @@ use crate::op::{Answer, ManyAnswer, Op, Told, checked_name, lease};
 use crate::perm::X;
 use crate::record::Inode;
 
-/// Bit of the request: layouts of files whose size is not known come along.
-const LAYOUTS: u32 = 1;
-
 /// Attributes of all files that fit.
 pub(crate) fn getattrs(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: GetattrsReq = op.request.body();
     let asked = op.request.buf(1);
     let count = (body.count as usize).min(GETATTRS_MAX);
     let mut files = Files { told: Vec::new(), bytes: 0, bytes_max: bytes_max(&body) };
-    let layouts = body.flags & LAYOUTS != 0;
+    let layouts = body.flags.contains(GetattrsFlags::LAYOUTS);
     if Fid::from(body.parent).is_zero() {
         for fid in asked.chunks_exact(size_of::<WireFid>()).take(count) {
             let told = op.by_fid(decode_body::<WireFid>(fid).into(), layouts)?;

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use types::Fid;
 use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GetattrsRep, GetattrsReq,
-    GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq, LockFlags, LockReq, LookupReq,
-    OpenReq, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
-    WireFid,
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GetattrsFlags, GetattrsRep,
+    GetattrsReq, GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq, LockFlags,
+    LockReq, LookupReq, OpenReq, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq,
+    SetxattrReq, UnlinkReq, WireFid,
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body, grants};
 use zerocopy::IntoBytes;
@@ -162,7 +162,7 @@ impl Known {
         let body = GetattrsReq {
             parent: parent.into(),
             count: u32::from(choices.byte() % 4),
-            flags: choices.half(),
+            flags: GetattrsFlags::from_bits_retain(choices.half()),
             bytes_max: choices.half(),
             reserved: 0,
         };

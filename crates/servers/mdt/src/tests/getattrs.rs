@@ -1,7 +1,9 @@
 //! getattr of many files: what it answers and grants, and how much of it fits.
 
 use types::{Errno, Fid, Span};
-use wire::body::{Disposition, GetattrsRep, GetattrsReq, SetattrFlags, SetattrReq, WireFid};
+use wire::body::{
+    Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, SetattrFlags, SetattrReq, WireFid,
+};
 use wire::stats::{self, StatRecord};
 use wire::{Attr, Opcode, SizeState};
 use zerocopy::IntoBytes;
@@ -29,7 +31,7 @@ fn ask(rig: &mut Rig, body: GetattrsReq, files: &[u8]) -> Result<Vec<StatRecord>
     Ok(records)
 }
 
-fn by_fids(rig: &mut Rig, fids: &[Fid], flags: u32) -> Vec<StatRecord> {
+fn by_fids(rig: &mut Rig, fids: &[Fid], flags: GetattrsFlags) -> Vec<StatRecord> {
     let fids: Vec<WireFid> = fids.iter().copied().map(WireFid::from).collect();
     let body = GetattrsReq { count: fids.len() as u32, flags, ..GetattrsReq::default() };
     ask(rig, body, fids.as_bytes()).expect("at least one file")
@@ -50,7 +52,7 @@ fn each_file_has_its_own_answer() {
     let (known, dirty) = (made(&mut rig, "known", None), made(&mut rig, "dirty", Some(O_RDWR)));
     later(&rig);
     let absent = Fid { oid: 9_999, ..known };
-    let found = by_fids(&mut rig, &[known, absent, dirty], 0);
+    let found = by_fids(&mut rig, &[known, absent, dirty], GetattrsFlags::empty());
     let errno = |record: &StatRecord| record.errno;
     let stale = Errno::ESTALE.raw().unsigned_abs();
     assert_eq!(found.iter().map(errno).collect::<Vec<_>>(), [0, stale, 0]);
@@ -60,7 +62,7 @@ fn each_file_has_its_own_answer() {
     assert_eq!(found[2].rep.lease_ms, 0, "its size is not known");
     assert_eq!(found[2].rep.attr.size_state(), SizeState::Dirty);
     assert!(found.iter().all(|record| record.layout.is_empty()), "no layout was asked for");
-    let found = by_fids(&mut rig, &[known, dirty], 1);
+    let found = by_fids(&mut rig, &[known, dirty], GetattrsFlags::LAYOUTS);
     assert!(found[0].layout.is_empty(), "its size is known");
     assert!(layout::Striping::decode(dirty, &found[1].layout).is_ok());
     assert_ne!(found[1].rep.write_epoch, 0);
