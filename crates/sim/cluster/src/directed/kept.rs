@@ -4,7 +4,8 @@
 //! - No call that begins after a write was answered sees the file before it.
 //! - This also holds if the MDT or an OST restarts, and if the writer loses the MDT but not the
 //!   OSTs.
-//! - A writer that loses all servers may lose writes, and hears so. What others saw then stays.
+//! - A writer that dies may lose writes, and one that loses all servers may lose them and hears so.
+//!   What others saw then stays.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -36,10 +37,17 @@ enum Fault {
     OstDies,
     MdtIsLost,
     AllAreLost,
+    WriterDies,
 }
 
-const FAULTS: [Fault; 5] =
-    [Fault::Nothing, Fault::MdtDies, Fault::OstDies, Fault::MdtIsLost, Fault::AllAreLost];
+const FAULTS: [Fault; 6] = [
+    Fault::Nothing,
+    Fault::MdtDies,
+    Fault::OstDies,
+    Fault::MdtIsLost,
+    Fault::AllAreLost,
+    Fault::WriterDies,
+];
 
 impl Stage<'_> {
     pub(super) fn kept(&mut self) -> Result<(), String> {
@@ -69,8 +77,15 @@ impl Stage<'_> {
                 file = self.open_again(&writer, fid, file)?;
             }
             self.write_kept(&writer, &file, version, &board)?;
-            if version == faulty && matches!(fault, Fault::MdtIsLost | Fault::AllAreLost) {
-                return self.lose_the_writer(&writer, &readers[0], fault, &file, &board);
+            match fault {
+                _ if version != faulty => {}
+                Fault::MdtIsLost | Fault::AllAreLost => {
+                    return self.lose_the_writer(&writer, &readers[0], fault, &file, &board);
+                }
+                Fault::WriterDies => {
+                    return self.kill_the_writer(&writer, &readers[0], fid, &board);
+                }
+                Fault::Nothing | Fault::MdtDies | Fault::OstDies => {}
             }
         }
         self.end_of_looks(&board)?;
@@ -118,7 +133,7 @@ impl Stage<'_> {
         let kind = match fault {
             Fault::MdtDies => TargetKind::Mdt,
             Fault::OstDies => TargetKind::Ost,
-            Fault::Nothing | Fault::MdtIsLost | Fault::AllAreLost => return Ok(()),
+            _ => return Ok(()),
         };
         let servers = self.cluster.servers.iter().filter(|server| server.target.kind == kind);
         let servers: Vec<_> = servers.collect();
@@ -149,21 +164,52 @@ impl Stage<'_> {
         for server in cluster.servers.iter().filter(|server| is_lost(server.target.kind)) {
             cluster.sim.partition(&writer.0, &server.node, Cut::BothWays);
         }
-        cluster.sim.run_for(GIVEN_UP);
-        let seen = self.ask(reader, "looking", async move |client| read(client, fid).await)?;
-        board.answered.set(seen[0]);
-        board.begun.set(seen[0]);
+        let seen = self.what_stays(reader, fid, board)?;
         cluster.sim.heal_all();
         cluster.sim.run_for(GIVEN_UP);
         let own = file.clone();
         let synced = self.ask(writer, "syncing", async move |_| Ok(own.fsync(false).await))?;
-        if synced.is_ok() && seen[0] != last {
+        if synced.is_ok() && seen != last {
             return Err("writes are lost and the writer does not hear so".to_owned());
         }
         self.end_of_looks(board)?;
         let file = file.clone();
         let _closed = self.ask(writer, "closing", async move |_| Ok(file.close().await))?;
         self.nothing_is_left(reader)
+    }
+
+    /// The writer dies right after an answer, with what it has not sent. The others go on.
+    fn kill_the_writer(
+        &mut self,
+        writer: &(NodeHandle, Client),
+        reader: &(NodeHandle, Client),
+        fid: Fid,
+        board: &Board,
+    ) -> Result<(), String> {
+        if writer.1.kept_since(fid).is_some() {
+            planted::reached("sim: a client died with writes that it had not sent");
+        }
+        self.cluster.sim.narrate("kills the writer");
+        writer.0.kill();
+        board.answered.set(0);
+        self.what_stays(reader, fid, board)?;
+        self.cluster.sim.run_for(GIVEN_UP);
+        self.end_of_looks(board)?;
+        self.nothing_is_left(reader)
+    }
+
+    /// The version of a file whose writer was given up: everybody sees it from now on.
+    fn what_stays(
+        &mut self,
+        reader: &(NodeHandle, Client),
+        fid: Fid,
+        board: &Board,
+    ) -> Result<u8, String> {
+        self.cluster.sim.run_for(GIVEN_UP);
+        let seen = self.ask(reader, "looking", async move |client| read(client, fid).await)?;
+        board.answered.set(seen[0]);
+        board.begun.set(seen[0]);
+        Ok(seen[0])
     }
 }
 
