@@ -626,12 +626,12 @@ bodies! {
         total: u64,
         /// How it is counted.
         flags: ReserveFlags,
-        /// Zero.
-        reserved: u32,
+        /// Rises with each question of a session: one that comes after a later one has no effect.
+        number: u32,
     }
     /// Answer to [`OstReserveReq`].
     OstReserveRep (8) {
-        /// Bytes in all that are promised: at least as many as before.
+        /// Bytes in all that are promised: at least as many as before, if nothing was given back.
         total: u64,
     }
     /// Objects in the order of their FIDs. Reply: [`OstListRep`], and in buffer 1 as many

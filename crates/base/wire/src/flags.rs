@@ -249,6 +249,8 @@ flags! {
     ReserveFlags: u32 {
         /// In a recovery: what the run before had promised, and is used by nothing so far.
         RESTATE = 1,
+        /// Everything that is promised beyond this total is given back.
+        RELEASE = 2,
     }
 }
 

@@ -175,6 +175,9 @@ pub const RESERVED_BYTES: u64 = 16 << 20;
 /// More is asked for when less than this is left.
 pub const RESERVED_LOW_BYTES: u64 = 8 << 20;
 
+/// Room of which nothing was used for so long is given back.
+pub const ROOM_REST: Span = Span::secs(5);
+
 /// What a file system takes at least for bytes of an object.
 pub const ROOM_UNIT: u64 = 4_096;
 

@@ -3,7 +3,8 @@
 //! Invariants
 //! - The room of all sessions together is free: other writes are refused (ENOSPC) where they would
 //!   take some of it, and `statfs` does not show it.
-//! - What is promised to a session in all only rises while the session lasts. Used is at most that.
+//! - What is promised to a session in all falls only when the session gives room back. Used is at
+//!   most that.
 //! - A client gets less and less where room is short, and nothing at the end. It then sends what it
 //!   writes at once, and is told the truth.
 //!
@@ -20,6 +21,14 @@ use crate::limits::{RESERVE_FREE_MAX, RESERVED_OF_CLIENT_MAX, RESERVED_SHARE, SP
 struct Of {
     promised: u64,
     used: u64,
+    /// Of the latest question.
+    number: u32,
+}
+
+impl Of {
+    fn unused(&self) -> u64 {
+        self.promised - self.used
+    }
 }
 
 /// See the head of the file.
@@ -61,9 +70,13 @@ impl Reserved {
     }
 
     /// A session wants so much in all. Returns what it has.
-    pub(crate) fn ask(&mut self, session: u64, wanted: u64) -> u64 {
+    pub(crate) fn ask(&mut self, session: u64, number: u32, wanted: u64) -> u64 {
         let left = self.free.saturating_sub(self.total + self.kept_free) / RESERVED_SHARE;
         let of = self.sessions.entry(session).or_default();
+        if number < of.number {
+            return of.promised;
+        }
+        of.number = number;
         let most = of.used.saturating_add(RESERVED_OF_CLIENT_MAX);
         let more = wanted.min(most).saturating_sub(of.promised).min(left);
         of.promised += more;
@@ -72,23 +85,40 @@ impl Reserved {
     }
 
     /// A session of the run before was promised so much, and has used nothing of it.
-    pub(crate) fn restate(&mut self, session: u64, owed: u64) -> u64 {
+    pub(crate) fn restate(&mut self, session: u64, number: u32, owed: u64) -> u64 {
         self.end(session);
         let promised = owed.min(RESERVED_OF_CLIENT_MAX);
-        self.sessions.insert(session, Of { promised, used: 0 });
+        self.sessions.insert(session, Of { promised, used: 0, number });
         self.total += promised;
         promised
     }
 
-    /// Whether a session has room that is not used.
+    /// A session gives back what it has beyond a total. Returns what it has.
+    pub(crate) fn give_back(&mut self, session: u64, number: u32, total: u64) -> u64 {
+        let Some(of) = self.sessions.get_mut(&session) else { return 0 };
+        if number >= of.number {
+            of.number = number;
+            let kept = total.clamp(of.used, of.promised);
+            self.total -= of.promised - kept;
+            of.promised = kept;
+        }
+        of.promised
+    }
+
+    /// Whether a session was promised room in this run of the OST.
     pub(crate) fn has(&self, session: u64) -> bool {
         self.sessions.get(&session).is_some_and(|of| of.promised > 0)
+    }
+
+    /// Whether a session has room that is not used.
+    pub(crate) fn has_unused(&self, session: u64) -> bool {
+        self.sessions.get(&session).is_some_and(|of| of.unused() > 0)
     }
 
     /// A write of a session has used so much of its room.
     pub(crate) fn used(&mut self, session: u64, bytes: u64) {
         let Some(of) = self.sessions.get_mut(&session) else { return };
-        let used = bytes.min(of.promised - of.used);
+        let used = bytes.min(of.unused());
         of.used += used;
         self.total -= used;
         self.free = self.free.saturating_sub(bytes);
@@ -97,7 +127,7 @@ impl Reserved {
     /// A session is over.
     pub(crate) fn end(&mut self, session: u64) {
         if let Some(of) = self.sessions.remove(&session) {
-            self.total -= of.promised - of.used;
+            self.total -= of.unused();
         }
     }
 }
@@ -120,9 +150,9 @@ mod tests {
     #[test]
     fn what_is_promised_is_refused_to_others() {
         let mut own = reserved(1_000 * MIB, 200 * MIB);
-        let promised = own.ask(1, 16 * MIB);
+        let promised = own.ask(1, 1, 16 * MIB);
         assert!(promised > 0 && own.total() == promised);
-        assert_eq!(own.ask(1, promised), promised, "asked again");
+        assert_eq!(own.ask(1, 1, promised), promised, "asked again");
         assert!(own.may_take(100 * MIB));
         assert!(!own.may_take(100 * MIB), "what is left is promised");
         own.used(1, promised);
@@ -134,18 +164,36 @@ mod tests {
     #[test]
     fn a_disk_that_is_nearly_full_promises_nothing() {
         let mut own = reserved(1_000 * MIB, 50 * MIB);
-        assert_eq!(own.ask(1, 16 * MIB), 0);
+        assert_eq!(own.ask(1, 1, 16 * MIB), 0);
         assert!(own.may_take(50 * MIB), "and has room for who asks");
     }
 
     #[test]
     fn what_the_run_before_promised_holds() {
         let mut own = Reserved::default();
-        assert_eq!(own.restate(3, 5 * MIB), 5 * MIB);
-        assert_eq!(own.restate(3, 5 * MIB), 5 * MIB);
+        assert_eq!(own.restate(3, 1, 5 * MIB), 5 * MIB);
+        assert_eq!(own.restate(3, 1, 5 * MIB), 5 * MIB);
         own.saw(1_000 * MIB, 6 * MIB, Instant::default());
         assert!(own.total() == 5 * MIB && own.may_take(MIB) && !own.may_take(MIB));
         own.used(3, 9 * MIB);
         assert_eq!(own.total(), 0);
+    }
+
+    #[test]
+    fn what_is_given_back_is_free_and_late_questions_take_nothing() {
+        let mut own = reserved(1_000 * MIB, 500 * MIB);
+        assert_eq!(own.give_back(1, 1, 0), 0, "it has nothing");
+        assert_eq!(own.ask(1, 1, 16 * MIB), 16 * MIB);
+        own.used(1, 2 * MIB);
+        // of a write that the OST has not executed yet, 1 MiB is kept
+        assert_eq!(own.give_back(1, 2, 3 * MIB), 3 * MIB);
+        assert_eq!((own.total(), own.has_unused(1)), (MIB, true));
+        own.used(1, MIB);
+        assert_eq!((own.total(), own.has_unused(1)), (0, false));
+
+        assert_eq!(own.ask(1, 4, 8 * MIB), 8 * MIB);
+        assert_eq!(own.give_back(1, 3, 3 * MIB), 8 * MIB, "older than the question");
+        assert_eq!(own.ask(1, 2, 16 * MIB), 8 * MIB, "older");
+        assert_eq!(own.total(), 5 * MIB);
     }
 }

@@ -9,7 +9,7 @@ use service::spec::OST;
 use service::{Class, ClientRecord, Direction, Exports, Incoming, ObjectIo, Session, Target};
 use target::{Marks, Pace, StartError, Store};
 use tokio::sync::Mutex;
-use types::{Errno, Extent, Fid, TargetId};
+use types::{Errno, Extent, Fid, Instant, TargetId};
 use wire::body::{OstAttr, OstIoReq};
 use wire::{Opcode, Reply, Request, RequestFlags};
 
@@ -38,6 +38,8 @@ pub struct Ost {
     pub(crate) under_way: UnderWay,
     /// Room that is reserved for clients.
     pub(crate) reserved: RefCell<Reserved>,
+    /// The first change that it saw since it is read-only.
+    pub(crate) read_only_since: Cell<Option<Instant>>,
     /// What sweeps under way know of the store.
     pub(crate) listed: RefCell<Vec<op::sweep::Listed>>,
     /// Listings of the store since the start.
@@ -74,6 +76,7 @@ impl Ost {
             mdts: RefCell::new(booted.mdts),
             under_way: UnderWay::default(),
             reserved: RefCell::default(),
+            read_only_since: Cell::default(),
             listed: RefCell::default(),
             listings: Cell::new(0),
             tally: Tally::default(),

@@ -152,8 +152,10 @@ impl Choices<'_> {
                 encode_body(&OstFenceReq { store, client_low, client_high, session, instance })
             }
             Opcode::OstReserve => {
-                let flags = ReserveFlags::RESTATE.when(self.byte() >= 128);
-                encode_body(&OstReserveReq { total: self.word(), flags, reserved: 0 })
+                let all = [ReserveFlags::empty(), ReserveFlags::RESTATE, ReserveFlags::RELEASE];
+                let flags = all[usize::from(self.byte()) % all.len()];
+                let number = u32::from(self.byte());
+                encode_body(&OstReserveReq { total: self.word(), flags, number })
             }
             Opcode::OstRaise => {
                 let (first, count) = (self.word() as u32, u32::from(self.byte()));

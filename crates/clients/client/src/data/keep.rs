@@ -28,7 +28,7 @@ use types::{Errno, Extent, Fid, Instant, TargetId};
 use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
 use wire::{Opcode, encode_body};
 
-use self::room::Room;
+use self::room::{Question, Room};
 use self::run::Run;
 use super::set_id::drop_set_id;
 use super::write::{Sending, write_kept};
@@ -38,7 +38,7 @@ use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::inode::Inode;
 use crate::limits::{
-    FULL_PAUSE, FULL_WAIT, KEPT_BYTES_MAX, KEPT_WRITE_BYTES, ROOM_OF_RUN, ROOM_UNIT,
+    FULL_PAUSE, FULL_WAIT, KEPT_BYTES_MAX, KEPT_WRITE_BYTES, ROOM_OF_RUN, ROOM_REST, ROOM_UNIT,
 };
 use crate::{Error, Result, flags};
 
@@ -345,6 +345,9 @@ pub(crate) fn send_off(inner: &Rc<Inner>, inode: &Rc<Inode>) {
         inner.keeper.bytes.set(inner.keeper.bytes.get() - len);
         inner.keeper.count(|stats| stats.runs += 1);
         if let Err(error) = sent {
+            if matches!(error.errno(), Errno::EROFS) {
+                inner.give_up_room(&costs);
+            }
             inner.lose_kept(inode.fid, extent, &error);
         }
         inode.keeping.flights.borrow_mut().remove(&number);
@@ -466,31 +469,66 @@ impl Inner {
 
     /// Asks an OST for room, if it is time.
     fn reserve(self: &Rc<Self>, ost: TargetId) {
-        let wanted = self.keeper.rooms.borrow_mut().entry(ost).or_default().wants();
-        let Some((period, total)) = wanted else { return };
+        let wanted = self.with_room(ost, Room::wants);
+        if let Some(question) = wanted {
+            self.spawn_ask(ost, question, ReserveFlags::empty());
+        }
+    }
+
+    fn with_room<R>(&self, ost: TargetId, look: impl FnOnce(&mut Room) -> R) -> R {
+        look(self.keeper.rooms.borrow_mut().entry(ost).or_default())
+    }
+
+    fn spawn_ask(self: &Rc<Self>, ost: TargetId, question: Question, flags: ReserveFlags) {
         let inner = self.clone();
         self.env.spawn("room", async move {
-            let call = reserve_call(total, ReserveFlags::empty());
-            let answer = inner.ask(ost, call).await;
+            let answer = inner.ask(ost, reserve_call(question, flags)).await;
             let promised = answer.map(|answer| answer.reply.body::<OstReserveRep>().total);
             if let Err(error) = &promised {
                 tracing::debug!(%ost, %error, "no room is reserved");
             }
-            let mut rooms = inner.keeper.rooms.borrow_mut();
-            rooms.entry(ost).or_default().answered(period, promised.ok());
+            inner.with_room(ost, |room| room.answered(question.period, promised.ok()));
+            if inner.with_room(ost, Room::must_be_watched) {
+                inner.watch_room(ost);
+            }
         });
+    }
+
+    /// Gives room at an OST back when it rests.
+    fn watch_room(self: &Rc<Self>, ost: TargetId) {
+        let (weak, env) = (Rc::downgrade(self), self.env.clone());
+        self.env.spawn("resting room", async move {
+            loop {
+                env.sleep(ROOM_REST).await;
+                let Some(inner) = weak.upgrade() else { return };
+                if let Some(question) = inner.with_room(ost, Room::look) {
+                    inner.spawn_ask(ost, question, ReserveFlags::RELEASE);
+                }
+                if !inner.with_room(ost, Room::is_watched_on) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// OSTs that have become read-only keep no room for this client.
+    fn give_up_room(self: &Rc<Self>, costs: &Costs) {
+        for ost in costs.keys() {
+            if let Some(question) = self.with_room(*ost, Room::give_up) {
+                self.spawn_ask(*ost, question, ReserveFlags::RELEASE);
+            }
+        }
     }
 
     /// What an OST that recovers is to promise again before anything else.
     pub(crate) fn reserve_again(&self, ost: TargetId) -> Vec<Call> {
-        let mut rooms = self.keeper.rooms.borrow_mut();
-        let owed = rooms.get_mut(&ost).map_or(0, Room::begins);
-        if owed == 0 { Vec::new() } else { vec![reserve_call(owed, ReserveFlags::RESTATE)] }
+        let owed = self.keeper.rooms.borrow_mut().get_mut(&ost).and_then(Room::begins);
+        owed.map(|question| reserve_call(question, ReserveFlags::RESTATE)).into_iter().collect()
     }
 }
 
-fn reserve_call(total: u64, flags: ReserveFlags) -> Call {
-    let body = OstReserveReq { total, flags, reserved: 0 };
+fn reserve_call(question: Question, flags: ReserveFlags) -> Call {
+    let body = OstReserveReq { total: question.total, flags, number: question.number };
     Call::new(Opcode::OstReserve, vec![encode_body(&body)]).repeatable()
 }
 

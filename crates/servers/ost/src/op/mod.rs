@@ -21,7 +21,7 @@ use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
 use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec, Transno};
-use wire::body::{Claim, ObjectRange, OstAttr, StatfsState};
+use wire::body::{Claim, IoFlags, ObjectRange, OstAttr, OstIoReq, StatfsState};
 use wire::{Opcode, Reply, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -210,14 +210,13 @@ impl Ost {
 
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
     /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
-    /// answered before and is replayed now is `Overtaken` by the destroy then. A read-only OST
-    /// takes replays, because their changes were acknowledged.
+    /// answered before and is replayed now is `Overtaken` by the destroy then.
     fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
         }
         self.check_fence(incoming, claim)?;
-        if self.marks.has(StatfsState::READ_ONLY) && !incoming.is_replay() {
+        if self.is_closed_for(incoming) {
             return Err(Errno::EROFS);
         }
         match self.tombstones.borrow().holds(object) {
@@ -225,6 +224,25 @@ impl Ost {
             true if incoming.is_replay() => Ok(Change::Overtaken),
             true => Err(Errno::ESTALE),
         }
+    }
+
+    /// Whether this OST is read-only for a change. It takes replays, because their changes were
+    /// acknowledged, and for a while writes that may have been acknowledged before it was marked.
+    fn is_closed_for(&self, incoming: &Incoming) -> bool {
+        if !self.marks.has(StatfsState::READ_ONLY) {
+            self.read_only_since.set(None);
+            return false;
+        }
+        let now = self.env.now();
+        let since = self.read_only_since.get().unwrap_or(now);
+        self.read_only_since.set(Some(since));
+        let is_promised = || {
+            let request = &incoming.request;
+            request.opcode() == Opcode::OstWrite
+                && request.body::<OstIoReq>().flags.contains(IoFlags::RESERVED)
+                && self.reserved.borrow().has_unused(incoming.session.id)
+        };
+        !incoming.is_replay() && (now - since > READ_ONLY_GRACE || !is_promised())
     }
 
     /// Refuses to read what was destroyed: whoever still names it has an old layout.

@@ -3,7 +3,7 @@
 
 use service::Incoming;
 use types::Errno;
-use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
+use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags, StatfsState};
 use wire::{Reply, encode_body};
 
 use crate::target::Ost;
@@ -12,12 +12,17 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let body: OstReserveReq = incoming.request.body();
     let session = incoming.session.id;
     let space = ost.objects.space().await?;
+    // who asks a read-only OST hears what it has
+    let wanted = if ost.marks.has(StatfsState::READ_ONLY) { 0 } else { body.total };
     let total = {
         let mut reserved = ost.reserved.borrow_mut();
         reserved.saw(space.bytes, space.bytes_free, ost.env.now());
-        match body.flags.contains(ReserveFlags::RESTATE) && ost.exports.is_recovering() {
-            true => reserved.restate(session, body.total),
-            false => reserved.ask(session, body.total),
+        if body.flags.contains(ReserveFlags::RESTATE) && ost.exports.is_recovering() {
+            reserved.restate(session, body.number, body.total)
+        } else if body.flags.contains(ReserveFlags::RELEASE) {
+            reserved.give_back(session, body.number, body.total)
+        } else {
+            reserved.ask(session, body.number, wanted)
         }
     };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&OstReserveRep { total })]))

@@ -1,12 +1,14 @@
 //! Room that OSTs have reserved for this client, so that no write meets ENOSPC that was
 //! acknowledged before it was sent.
 //!
-//! Both sides count from the begin of a session, and both counts only rise: what the OST has
-//! promised in all, and what was used of that. A client uses room when it acknowledges a write, the
-//! OST when it executes it. So a repeated question or a late answer counts once.
+//! Both sides count from the begin of a session: what the OST has promised in all, and what was used
+//! of that. A client uses room when it acknowledges a write, the OST when it executes it. Questions
+//! are numbered and asked one after the other, so a repeated or late one counts once.
 //!
 //! Invariants
 //! - What is used is at most what is promised.
+//! - Room that rests is given back: others may have it, and the next write is sent at once and hears
+//!   what the OST has become.
 //! - After a restart of the OST the client asks for exactly what it has acknowledged and not sent
 //!   before it asks for anything else. The OST promises that during its recovery, before any other
 //!   client can use the room.
@@ -14,6 +16,15 @@
 //! Pure.
 
 use crate::limits::{RESERVED_BYTES, RESERVED_LOW_BYTES};
+
+/// What an OST is asked: to promise so much in all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub(super) number: u32,
+    pub(super) total: u64,
+    /// The session and run of the OST that it is for.
+    pub(super) period: u64,
+}
 
 /// At one OST.
 #[derive(Debug, Default)]
@@ -25,6 +36,11 @@ pub(super) struct Room {
     /// Used, and not known to be executed.
     unsent: u64,
     is_asking: bool,
+    asked: u32,
+    /// Since the last look.
+    was_used: bool,
+    /// Somebody looks from time to time.
+    is_watched: bool,
 }
 
 impl Room {
@@ -34,6 +50,7 @@ impl Room {
         if is_there {
             self.used += bytes;
             self.unsent += bytes;
+            self.was_used = true;
         }
         is_there
     }
@@ -51,13 +68,43 @@ impl Room {
         self.unsent -= bytes;
     }
 
-    /// What to ask for in all, if it is time, and in which period.
-    pub(super) fn wants(&mut self) -> Option<(u64, u64)> {
+    /// What to ask for, if it is time.
+    pub(super) fn wants(&mut self) -> Option<Question> {
         if self.is_asking || self.promised - self.used >= RESERVED_LOW_BYTES {
             return None;
         }
+        Some(self.ask(self.used + RESERVED_BYTES))
+    }
+
+    /// Gives back what is not used. Returns what to tell the OST, if it has promised more.
+    pub(super) fn give_up(&mut self) -> Option<Question> {
+        if self.is_asking || self.promised == self.used {
+            return None;
+        }
+        self.promised = self.used;
+        Some(self.ask(self.used))
+    }
+
+    /// Gives it back if nothing was used since the last look.
+    pub(super) fn look(&mut self) -> Option<Question> {
+        if std::mem::take(&mut self.was_used) { None } else { self.give_up() }
+    }
+
+    /// Whether there is room to look after, and nobody does so far.
+    pub(super) fn must_be_watched(&mut self) -> bool {
+        self.promised > self.used && !std::mem::replace(&mut self.is_watched, true)
+    }
+
+    /// Whether there is still room to look after.
+    pub(super) fn is_watched_on(&mut self) -> bool {
+        self.is_watched = self.promised > self.used || self.is_asking;
+        self.is_watched
+    }
+
+    fn ask(&mut self, total: u64) -> Question {
         self.is_asking = true;
-        Some((self.period, self.used + RESERVED_BYTES))
+        self.asked += 1;
+        Question { number: self.asked, total, period: self.period }
     }
 
     /// The OST has promised so much in all in this period; nothing: it did not answer.
@@ -68,12 +115,16 @@ impl Room {
         }
     }
 
-    /// A session, or another run of the OST, begins. What to ask for first.
-    pub(super) fn begins(&mut self) -> u64 {
+    /// A session, or another run of the OST, begins. What to ask for first, if anything.
+    pub(super) fn begins(&mut self) -> Option<Question> {
         self.period += 1;
         self.is_asking = false;
         (self.promised, self.used) = (self.unsent, self.unsent);
-        self.unsent
+        if self.unsent == 0 {
+            return None;
+        }
+        self.asked += 1;
+        Some(Question { number: self.asked, total: self.unsent, period: self.period })
     }
 }
 
@@ -81,14 +132,18 @@ impl Room {
 mod tests {
     use super::*;
 
+    fn question(number: u32, total: u64, period: u64) -> Option<Question> {
+        Some(Question { number, total, period })
+    }
+
     #[test]
     fn no_more_is_taken_than_is_promised() {
         let mut room = Room::default();
         assert!(!room.take(1));
-        assert_eq!((room.wants(), room.wants()), (Some((0, RESERVED_BYTES)), None));
+        assert_eq!((room.wants(), room.wants()), (question(1, RESERVED_BYTES, 0), None));
         room.answered(0, Some(100));
         assert!(room.take(60) && !room.take(41) && room.take(40));
-        assert_eq!(room.wants(), Some((0, 100 + RESERVED_BYTES)));
+        assert_eq!(room.wants(), question(2, 100 + RESERVED_BYTES, 0));
         room.answered(0, None);
         assert!(!room.take(1) && room.wants().is_some());
         room.answered(7, Some(1 << 30));
@@ -101,9 +156,26 @@ mod tests {
         room.answered(0, Some(100));
         assert!(room.take(30) && room.take(20));
         room.sent(30);
-        assert_eq!(room.begins(), 20);
+        assert_eq!(room.begins(), question(1, 20, 1));
         assert!(!room.take(1), "nothing more is promised");
         room.answered(1, Some(50));
         assert!(room.take(30) && !room.take(1));
+    }
+
+    #[test]
+    fn what_rests_is_given_back() {
+        let mut room = Room::default();
+        assert!(room.wants().is_some() && !room.must_be_watched());
+        assert_eq!(room.look(), None, "an answer is on its way");
+        room.answered(0, Some(100));
+        assert!(room.must_be_watched() && !room.must_be_watched());
+        assert!(room.take(30));
+        assert_eq!(room.look(), None, "it was used since the last look");
+        assert_eq!(room.look(), question(2, 30, 0));
+        assert!(!room.take(1) && room.is_watched_on());
+        room.answered(0, Some(30));
+        assert!(!room.take(1) && !room.is_watched_on());
+        room.sent(30);
+        assert_eq!((room.look(), room.begins()), (None, None));
     }
 }
