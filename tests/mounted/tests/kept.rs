@@ -14,7 +14,6 @@ const RECORD: usize = 100;
 fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
     let mut up = Up::new("kept-seen");
     let other = up.second_mount(43);
-    up.set("llite.*.writeback", "1");
     for round in 0..20_u8 {
         let name = format!("f{round}");
         let mut file = File::create(up.at(&name)).expect("room");
@@ -47,7 +46,6 @@ fn a_killed_daemon_loses_nothing_that_was_synced() {
     let path = up.at("log");
     for round in 0..mounted::count(5, 30) {
         let dir = up.second_mount(43);
-        up.set("llite.*.writeback", "1");
         let log = dir.join(format!("log{round}"));
         let daemon = mounted::daemon_of(&dir);
         let killer = std::thread::spawn(move || {

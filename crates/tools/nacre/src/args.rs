@@ -368,7 +368,7 @@ Options (-o, separated by commas):
   localflock       file locks hold on this machine
   wait=SECONDS     how long to wait for absent servers (60; 0: forever)
   unmount_wait=S   how long an unmount waits for work that is not durable (300; 0: no wait)
-  writeback=1      small writes are acknowledged before they are sent (0)
+  writeback=0      no write is acknowledged before it is sent (1)
   soft             calls fail after a minute without a server; without soft they wait
   allow_other      other users may use the mount (default for root)
   insecure         plaintext to addresses that are not loopback

@@ -74,7 +74,7 @@ impl Default for MountOptions {
             flock: true,
             wait_secs: 60,
             unmount_wait_secs: client::limits::UNMOUNT_WAIT_DEFAULT.as_millis() / 1_000,
-            writeback: false,
+            writeback: true,
             insecure: false,
             manner: fuse::Manner::default(),
         }
