@@ -2,7 +2,7 @@
 //! and written, and another one joins. A degraded, read-only or draining target shows its letter.
 
 use std::fs;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,6 +167,7 @@ fn marked_osts_show_letters_and_get_files_as_they_may() {
     }
     up.set("obdfilter.testfs-OST0000.degraded", "1");
     up.set("obdfilter.testfs-OST0001.no_create", "1");
+    fs::write(up.at("on2"), b"before").expect("acknowledged before the mark");
     up.set("obdfilter.testfs-OST0002.readonly", "1");
     assert_eq!(
         ["OST0000", "OST0001", "OST0002", "MDT0000"].map(|name| letters(&up, name)),
@@ -183,10 +184,9 @@ fn marked_osts_show_letters_and_get_files_as_they_may() {
     for ost in 0..3 {
         let name = format!("on{ost}");
         assert_eq!(fs::read(up.at(&name)).expect("reads"), b"before");
-        let wrote = fs::OpenOptions::new().write(true).open(up.at(&name)).and_then(|file| {
-            file.write_all_at(b"after!", 0)?;
-            file.sync_all()
-        });
+        let mut options = fs::OpenOptions::new();
+        options.write(true).custom_flags(libc::O_SYNC);
+        let wrote = options.open(up.at(&name)).and_then(|file| file.write_all_at(b"after!", 0));
         let errno = wrote.err().and_then(|error| error.raw_os_error());
         assert_eq!(errno, (ost == 2).then_some(libc::EROFS), "{name}");
     }

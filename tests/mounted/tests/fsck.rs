@@ -2,6 +2,7 @@
 //! the stores is found and repaired, and the next start serves what was repaired.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -53,7 +54,9 @@ fn content(name: &str) -> Vec<u8> {
 }
 
 fn write(up: &Up, name: &str) {
-    fs::write(up.at(name), content(name)).expect("write");
+    let mut file = fs::File::create(up.at(name)).expect("create");
+    file.write_all(&content(name)).expect("write");
+    file.sync_all().expect("its objects are there");
 }
 
 /// Changes records of a target that is stopped.
