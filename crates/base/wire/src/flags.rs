@@ -114,6 +114,8 @@ flags! {
     GetattrFlags: u32 {
         /// Not answered before the objects have all that any client has written.
         EXACT = 1,
+        /// The size of a file that one other client writes is asked of that client.
+        SIZE = 2,
     }
 
     /// Flags of [`GetattrsReq`](crate::body::GetattrsReq).

@@ -9,13 +9,13 @@ use layout::{FileLayout, Striping};
 use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
-use wire::body::{AttrRep, DirRep, Disposition, WireFid};
+use wire::body::{AttrRep, DirRep, Disposition, OstAttr, WireFid};
 use wire::{Attr, Opcode, PROJID_NONE, Reply, decode_body};
 
 use crate::atime::Access;
 use crate::data::{Keeping, UnderWay};
 use crate::grants::Gift;
-use crate::size::{WriteView, stripe_mask};
+use crate::size::{WriteView, stripe_bits, stripe_mask};
 use crate::{Error, Result, flags};
 
 /// An open file of this client; lives from its first open handle to its last.
@@ -199,6 +199,16 @@ impl Inode {
     pub(crate) fn lose(&self) {
         self.lost.set(true);
         *self.view.borrow_mut() = None;
+    }
+
+    /// The objects of a file that this client alone has written, while no change of them is under
+    /// way. `epoch` and `layout` are the MDT's last word.
+    pub(crate) fn own_objects(&self, epoch: u64, layout: &FileLayout) -> Option<Vec<OstAttr>> {
+        let is_quiet = self.under_way.is_empty() && self.keeping.is_clean();
+        let is_its = self.layout().is_some_and(|its| its.generation() == layout.generation());
+        let view = self.view.borrow();
+        let objects = view.as_ref().filter(|_| is_quiet && is_its)?.told(epoch, layout)?;
+        (self.stripes_of(layout) & !stripe_bits(&objects) == 0).then_some(objects)
     }
 
     /// Changes the view, if there is one.

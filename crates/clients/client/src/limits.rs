@@ -87,6 +87,17 @@ pub const GETATTRS_IN_FLIGHT: usize = 8;
 /// Names of a series that are asked ahead at most, unless set otherwise. Lustre: 128.
 pub const STATAHEAD_DEFAULT: u32 = 128;
 
+/// So long a look-up waits for an answer that was asked ahead. Others of the same request may need
+/// a server that is away, and the MDT does not wait long for a kernel that holds a directory.
+pub const AHEAD_WAIT: Span = Span::millis(20);
+
+/// Calls at a time that ask the objects of files whose names were asked ahead. An OST that is away
+/// holds them up.
+pub const AGL_IN_FLIGHT: u32 = 4;
+
+/// So long a client that is asked for sizes sends what it keeps of the files.
+pub const TELL_WAIT: Span = Span::millis(300);
+
 /// And at most of all. Lustre: 2,048; here one request.
 pub const STATAHEAD_MAX: u32 = GETATTRS_MAX as u32;
 

@@ -107,8 +107,6 @@ pub(crate) struct WriteView {
     stripes: Vec<Stripe>,
     /// Raised by each truncate: a write that began before cannot say what is there now.
     generation: u64,
-    /// This client has begun to change the contents.
-    touched: bool,
     /// A truncate has begun and not ended well: objects are not what the handles know.
     is_cut: bool,
 }
@@ -122,7 +120,6 @@ impl WriteView {
             mixed: false,
             stripes: Vec::new(),
             generation: 0,
-            touched: false,
             is_cut: false,
         }
     }
@@ -143,16 +140,15 @@ impl WriteView {
     }
 
     /// A write begins: its answer comes with what this returns.
-    pub(crate) fn write_begins(&mut self) -> u64 {
-        self.touched = true;
+    pub(crate) fn write_begins(&self) -> u64 {
         self.generation
     }
 
-    /// Whether the file has no byte: this client made it, has not begun to write, and by the epoch
-    /// that the MDT tells nobody else has opened it for writing since, or cut it. A write under way
-    /// is no ground: others may have seen it.
-    pub(crate) fn is_untouched(&self, epoch: u64) -> bool {
-        self.fresh && !self.touched && !self.mixed && self.epoch == epoch
+    /// All objects, where they are what this client knows of them: it made the file, and by the
+    /// epoch that the MDT tells nobody else has opened it for writing since, or cut it.
+    pub(crate) fn told(&self, epoch: u64, layout: &FileLayout) -> Option<Vec<OstAttr>> {
+        let is_own = self.fresh && self.epoch == epoch && self.is_whole(layout);
+        is_own.then(|| self.complete(layout, &BTreeMap::new()))
     }
 
     /// A write to `stripe` that began under `generation` was answered.
@@ -170,7 +166,7 @@ impl WriteView {
     /// A truncate begins: what is in flight says nothing any more.
     pub(crate) fn truncate_begins(&mut self) {
         self.generation += 1;
-        (self.touched, self.is_cut) = (true, true);
+        self.is_cut = true;
         self.stripes.iter_mut().for_each(|stripe| *stripe = Stripe::Stale);
     }
 
@@ -185,7 +181,6 @@ impl WriteView {
     /// Nothing that was learnt holds any more: a server lost its memory.
     pub(crate) fn forget(&mut self, stripe_count: u32) {
         self.generation += 1;
-        self.touched = true;
         self.stripes = vec![Stripe::Stale; stripe_count as usize];
     }
 
@@ -431,22 +426,20 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_known_to_be_empty_until_anybody_may_have_written() {
+    fn a_file_is_known_until_anybody_else_may_have_written() {
         let fresh = WriteView::new(true, 7);
-        assert!(fresh.is_untouched(7));
-        assert!(!fresh.is_untouched(8), "somebody opened it for writing, or cut it");
-        assert!(!WriteView::new(false, 7).is_untouched(7), "who wrote before is not known");
+        assert_eq!(fresh.told(7, &layout(2)), Some(vec![OstAttr::default(); 2]));
+        assert_eq!(fresh.told(8, &layout(2)), None, "somebody opened it for writing, or cut it");
+        assert_eq!(WriteView::new(false, 7).told(7, &layout(2)), None, "who wrote before?");
         let after = |change: fn(&mut WriteView)| {
             let mut view = fresh.clone();
             change(&mut view);
-            view.is_untouched(7)
+            view.told(7, &layout(2))
         };
-        assert!(
-            !after(|view| _ = view.write_begins()),
-            "others may have seen what is not answered yet"
-        );
-        assert!(!after(WriteView::opened));
-        assert!(!after(WriteView::truncate_begins));
-        assert!(!after(|view| view.forget(1)));
+        let written = after(|view| view.wrote(1, object(5, 1), 0));
+        assert_eq!(written, Some(vec![OstAttr::default(), object(5, 1)]));
+        assert_eq!(after(WriteView::opened), None);
+        assert_eq!(after(WriteView::truncate_begins), None);
+        assert_eq!(after(|view| view.forget(1)), None);
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Statahead {
     /// Names of a series that are asked ahead at most; zero: none.
     max: Cell<u32>,
     agl: Cell<bool>,
+    /// Calls of it under way.
+    agl_calls: Cell<u32>,
     answered: Notify,
 }
 
@@ -39,6 +41,7 @@ impl Default for Statahead {
             series: RefCell::default(),
             max: Cell::new(limits::STATAHEAD_DEFAULT),
             agl: Cell::new(true),
+            agl_calls: Cell::new(0),
             answered: Notify::new(),
         }
     }
@@ -111,16 +114,19 @@ impl Inner {
         });
         self.statahead.series.borrow_mut().answered(&ahead, stats.len());
         self.statahead.answered.notify_waiters(); // no lookup waits for an OST
-        if !agl {
+        let calls = &self.statahead.agl_calls;
+        if !agl || calls.get() >= limits::AGL_IN_FLIGHT {
             return;
         }
+        calls.set(calls.get() + 1);
         match self.settle_quiet(ctx, stats).await {
             Ok(files) => self.statahead.series.borrow_mut().stats.agl_total += files as u64,
             Err(error) => tracing::debug!(%error, "objects are not asked ahead"),
         }
+        calls.set(calls.get() - 1);
     }
 
-    /// Returns when no answer about a name is on its way.
+    /// Returns when no answer about a name is on its way. That may take as long as a server is away.
     pub(crate) async fn arrived(&self, dir: Fid, name: &[u8]) {
         loop {
             let answered = self.statahead.answered.notified();

@@ -43,6 +43,8 @@ pub(crate) struct Fences {
     /// Sums of [`Pending::untold`].
     untold: usize,
     untold_of: BTreeMap<ClientId, usize>,
+    /// How many are unsure.
+    unsure: usize,
 }
 
 struct Pending {
@@ -120,6 +122,7 @@ impl Fences {
         };
         self.end(lapsed.session);
         self.count(lapsed.client, 0, pending.untold());
+        self.unsure += usize::from(is_unsure);
         self.pending.insert(lapsed.session, pending);
     }
 
@@ -183,19 +186,21 @@ impl Fences {
     pub(crate) fn end(&mut self, session: u64) {
         if let Some(pending) = self.pending.remove(&session) {
             self.count(pending.client, pending.untold(), 0);
+            self.unsure -= usize::from(pending.is_unsure);
         }
     }
 
     /// Whether a session is pending of which nobody knows what it held.
     pub(crate) fn is_unsure(&self) -> bool {
-        self.pending.values().any(|pending| pending.is_unsure)
+        self.unsure > 0
     }
 
     /// Whether such a session may still use one of these OSTs.
     pub(crate) fn is_unsure_of(&self, osts: &[u32]) -> bool {
-        self.pending.values().filter(|pending| pending.is_unsure).any(|pending| {
-            pending.left.as_ref().is_none_or(|left| osts.iter().any(|ost| left.contains(ost)))
-        })
+        self.is_unsure()
+            && self.pending.values().filter(|pending| pending.is_unsure).any(|pending| {
+                pending.left.as_ref().is_none_or(|left| osts.iter().any(|ost| left.contains(ost)))
+            })
     }
 }
 

@@ -23,6 +23,16 @@ pub(crate) const GETATTRS_BYTES_MAX: usize = READDIR_BYTES_MAX;
 /// longer than a queue at a busy client, and shorter than a reader notices.
 pub(crate) const WRITER_PATIENCE: Span = Span::millis(500);
 
+/// So long a writer is not asked again that has not told a size in time.
+pub(crate) const WRITER_REST: Span = Span::secs(10);
+
+/// Such writers that are remembered, 24 bytes each.
+pub(crate) const WRITERS_SILENT_MAX: usize = 4_096;
+
+/// Callbacks that a client has not answered from which on it is not asked for sizes: recalls need
+/// the places that are left.
+pub(crate) const GLIMPSES_UNANSWERED_MAX: usize = ptlrpc::limits::CALLBACKS_IN_FLIGHT / 2;
+
 /// Name of an extended attribute (XATTR_NAME_MAX).
 pub(crate) const XATTR_NAME_BYTES_MAX: usize = 255;
 

@@ -1,6 +1,6 @@
 //! The target from the service layer's side: sessions around the engine, and requests that wait.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use endpoint::Endpoint;
@@ -22,6 +22,7 @@ use crate::op::{Caller, Run};
 use crate::recalls::{Changing, Recalls};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
+use crate::writers::Silent;
 use crate::{MdtConfig, background, keys, op};
 
 pub struct Mdt {
@@ -41,6 +42,8 @@ pub struct Mdt {
     pub(crate) deliveries: Deliveries,
     /// An OST refuses a client whose session has ended.
     pub(crate) fences_fell: Notify,
+    /// Clients that do not tell sizes.
+    pub(crate) silent: RefCell<Silent>,
     pub(crate) tally: Tally,
     stopped: Cell<bool>,
 }
@@ -138,6 +141,7 @@ impl Mdt {
             guests: Guests::default(),
             deliveries: Deliveries::default(),
             fences_fell: Notify::new(),
+            silent: RefCell::default(),
             tally: Tally::default(),
             stopped: Cell::new(false),
         });

@@ -1,8 +1,8 @@
 //! Sizes of files that are being written, asked of the clients that write them.
 //!
 //! ```text
-//!  getattrs --> attributes; dirty files by their only writer --one vector each--> clients
-//!           <-- with sizes, as far as the epoch is still that of the question <--'
+//!  getattr, getattrs --> attributes; dirty files by their only writer --one vector each--> clients
+//!                    <-- with sizes, as far as the epoch is still that of the question <--'
 //! ```
 //! A file that one client writes grows only through that client, so its word is the size. One
 //! question to a client covers all its files of the request, whatever their stripe counts. The
@@ -13,19 +13,26 @@
 //! - A size is told only if the same client was the only one with a handle for writing, and no size
 //!   was changed, from before the question until after the answer.
 //! - A size that is told comes without a grant.
+//! - Questions leave room in a client's lane for recalls. A client that did not answer one is not
+//!   asked for a while.
 //!
 //! Lustre: the glimpse callback of an OST to the holder of the highest lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use service::{CallingBack, Incoming};
-use types::{ClientId, Fid, Timespec};
-use wire::body::{Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, GrantSize, GrantWord};
+use types::{ClientId, Fid, Instant, Timespec};
+use wire::body::{
+    AttrRep, Disposition, FidReq, GetattrFlags, GetattrsFlags, GetattrsRep, GetattrsReq, GrantSize,
+    GrantWord,
+};
 use wire::grants::{self, Callback, VECTOR_MAX};
 use wire::stats::{self, StatRecord};
-use wire::{Opcode, Reply, SizeState, encode_body};
+use wire::{Opcode, Reply, Request, SizeState, encode_body};
 
-use crate::limits::WRITER_PATIENCE;
+use crate::limits::{
+    FILE_BYTES_MAX, GLIMPSES_UNANSWERED_MAX, WRITER_PATIENCE, WRITER_REST, WRITERS_SILENT_MAX,
+};
 use crate::state::State;
 use crate::target::Mdt;
 
@@ -37,6 +44,62 @@ struct Asked {
     epoch: u64,
 }
 
+/// Clients that did not answer a question, and until when they are not asked.
+#[derive(Debug, Default)]
+pub(crate) struct Silent(BTreeMap<ClientId, Instant>);
+
+impl Silent {
+    fn begin(&mut self, client: ClientId, now: Instant) {
+        if self.0.len() >= WRITERS_SILENT_MAX {
+            self.0.retain(|_, until| *until > now);
+        }
+        if self.0.len() < WRITERS_SILENT_MAX {
+            self.0.insert(client, now + WRITER_REST);
+        }
+    }
+
+    fn has(&self, client: ClientId, now: Instant) -> bool {
+        self.0.get(&client).is_some_and(|until| *until > now)
+    }
+}
+
+/// Whether sizes are to be asked of writers.
+fn wants_sizes(request: &Request) -> bool {
+    match request.opcode() {
+        Opcode::MdtGetattrs => {
+            request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES)
+        }
+        Opcode::MdtGetattr => request.body::<FidReq>().flags.contains(GetattrFlags::SIZE),
+        _ => false,
+    }
+}
+
+/// The files of an answer.
+fn files_of(request: &Request, reply: &Reply) -> Option<Vec<StatRecord>> {
+    if request.opcode() == Opcode::MdtGetattrs {
+        let head: GetattrsRep = reply.body();
+        return stats::decode(&reply.buf(1), head.count as usize);
+    }
+    Some(vec![StatRecord { rep: reply.body(), ..StatRecord::default() }])
+}
+
+/// Puts them back. A page has no layouts of files whose size is told.
+fn put_back(request: &Request, reply: &mut Reply, mut files: Vec<StatRecord>) {
+    if request.opcode() == Opcode::MdtGetattr {
+        reply.bufs[0] = encode_body::<AttrRep>(&files[0].rep);
+        return;
+    }
+    let mut bytes = Vec::with_capacity(reply.buf(1).len());
+    for file in &mut files {
+        if file.rep.attr.size_state() != SizeState::Dirty {
+            file.rep.stripes = 0;
+            file.layout.clear();
+        }
+        stats::push(&mut bytes, file);
+    }
+    reply.bufs[1] = bytes.into();
+}
+
 /// The client that alone can change the size of a file now.
 fn writer(state: &State, fid: Fid) -> Option<ClientId> {
     // a client that is given up may write until all OSTs refuse it
@@ -44,16 +107,14 @@ fn writer(state: &State, fid: Fid) -> Option<ClientId> {
 }
 
 impl Mdt {
-    /// Adds sizes to the answer of a getattr of many, where they are wanted.
+    /// Adds sizes to the answer of a getattr, where they are wanted.
     pub(crate) async fn ask_writers(&self, incoming: &Incoming, reply: &mut Reply) {
         let request = &incoming.request;
-        let wants_sizes = request.opcode() == Opcode::MdtGetattrs
-            && request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES);
-        if !wants_sizes || reply.errno().is_some() || self.exports.is_recovering() {
+        let is_over = reply.errno().is_some() || self.exports.is_recovering();
+        if is_over || !wants_sizes(request) {
             return;
         }
-        let head: GetattrsRep = reply.body();
-        let Some(mut records) = stats::decode(&reply.buf(1), head.count as usize) else { return };
+        let Some(mut records) = files_of(request, reply) else { return };
         let asked = self.written(&records, incoming.session.client);
         if asked.is_empty() {
             return;
@@ -70,29 +131,29 @@ impl Mdt {
                     }
                 },
                 Err(error) => {
+                    self.silent.borrow_mut().begin(client, self.env.now());
                     tracing::debug!(target: "mdt", %client, %error, "a writer does not tell sizes")
                 }
             }
         }
-        let mut bytes = Vec::with_capacity(reply.buf(1).len());
-        records.iter().for_each(|record| stats::push(&mut bytes, record));
-        reply.bufs = vec![encode_body(&head), bytes.into()];
+        put_back(request, reply, records);
     }
 
     /// Dirty files with one writer, by that writer. The caller knows its own.
     fn written(&self, records: &[StatRecord], caller: ClientId) -> BTreeMap<ClientId, Vec<Asked>> {
-        let state = self.engine.state.borrow();
+        let (state, silent, now) =
+            (self.engine.state.borrow(), self.silent.borrow(), self.env.now());
         let mut asked: BTreeMap<ClientId, Vec<Asked>> = BTreeMap::new();
+        let mut seen = BTreeSet::new();
         for (at, record) in records.iter().enumerate() {
             let attr = &record.rep.attr;
             let fid = attr.fid();
             let is_dirty = attr.is_file() && attr.size_state() == SizeState::Dirty;
-            if record.errno != 0 || !is_dirty {
+            if record.errno != 0 || !is_dirty || !seen.insert(fid) {
                 continue;
             }
-            let Some(client) = writer(&state, fid).filter(|client| *client != caller) else {
-                continue;
-            };
+            let may_ask = |client: &ClientId| *client != caller && !silent.has(*client, now);
+            let Some(client) = writer(&state, fid).filter(may_ask) else { continue };
             let epoch = state.opens.write_epoch(fid);
             asked.entry(client).or_default().push(Asked { at, fid, epoch });
         }
@@ -107,7 +168,7 @@ impl Mdt {
     ) -> Vec<(ClientId, Vec<Asked>, CallingBack)> {
         let Some(session) = self.exports.session_of(client) else { return Vec::new() };
         let mut calls = Vec::new();
-        while !files.is_empty() {
+        while !files.is_empty() && session.callbacks_unanswered() < GLIMPSES_UNANSWERED_MAX {
             let rest = files.split_off(files.len().min(VECTOR_MAX));
             let word = |file: &Asked| GrantWord {
                 fid: file.fid.into(),
@@ -133,6 +194,7 @@ impl Mdt {
         let state = self.engine.state.borrow();
         for (file, size) in files.iter().zip(sizes) {
             let is_same = size.known == 1
+                && size.size <= FILE_BYTES_MAX
                 && Fid::from(size.fid) == file.fid
                 && size.write_epoch == file.epoch
                 && state.opens.write_epoch(file.fid) == file.epoch
@@ -158,26 +220,36 @@ fn put_size(record: &mut StatRecord, told: &GrantSize) {
         }
         attr.set_ctime(attr.ctime().max(written));
     }
-    (rep.lease_ms, rep.stripes) = (0, 0);
-    record.layout.clear();
+    rep.lease_ms = 0;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use wire::Attr;
-    use wire::body::AttrRep;
+
+    #[test]
+    fn who_was_silent_is_asked_again_later() {
+        let (mut silent, now) = (Silent::default(), Instant::default());
+        silent.begin(ClientId(7), now);
+        assert!(silent.has(ClientId(7), now) && !silent.has(ClientId(8), now));
+        assert!(!silent.has(ClientId(7), now + WRITER_REST));
+        for client in 0..3 * WRITERS_SILENT_MAX {
+            silent.begin(ClientId(client as u128), now);
+        }
+        assert!(silent.0.len() <= WRITERS_SILENT_MAX);
+    }
 
     #[test]
     fn a_time_that_was_set_by_hand_holds_until_a_later_write() {
         let put = |mtime_set, written| {
             let attr = Attr { mtime: 50, ctime: 60, ..Attr::default() };
             let rep = AttrRep { attr, mtime_set, lease_ms: 7, ..AttrRep::default() };
-            let mut record = StatRecord { rep, layout: vec![1], ..StatRecord::default() };
+            let mut record = StatRecord { rep, ..StatRecord::default() };
             let told = GrantSize { known: 1, size: 9, mtime: written, ..GrantSize::default() };
             put_size(&mut record, &told);
             let attr = record.rep.attr;
-            assert_eq!((attr.size, record.rep.lease_ms, record.layout.len()), (9, 0, 0));
+            assert_eq!((attr.size, record.rep.lease_ms), (9, 0));
             (attr.mtime, attr.ctime)
         };
         assert_eq!(put(52, 55), (55, 60));

@@ -44,13 +44,18 @@ impl World {
     fn list(&self, dir: Fid) -> (BTreeMap<String, u64>, BTreeMap<Opcode, u64>) {
         let before = self.clients[1].1.requests();
         let sizes = self.run(1, async move |client| sizes(client, dir).await);
-        let mut sent = self.clients[1].1.requests();
-        for (opcode, count) in before {
-            *sent.entry(opcode).or_default() -= count;
-        }
-        sent.retain(|_, count| *count > 0);
-        (sizes, sent)
+        (sizes, sent_since(&self.clients[1].1, &before))
     }
+}
+
+/// Requests that a client has sent since then.
+fn sent_since(client: &Client, before: &BTreeMap<Opcode, u64>) -> BTreeMap<Opcode, u64> {
+    let mut sent = client.requests();
+    for (opcode, count) in before {
+        *sent.entry(*opcode).or_default() -= count;
+    }
+    sent.retain(|_, count| *count > 0);
+    sent
 }
 
 async fn sizes(client: &Client, dir: Fid) -> client::Result<BTreeMap<String, u64>> {
@@ -151,6 +156,65 @@ fn objects_are_asked_where_the_writer_is_silent() {
     let (found, sent) = world.list(dir);
     assert_eq!(found, expected());
     assert!(sent[&Opcode::OstGlimpse] <= 8, "one for each OST: {sent:?}");
+}
+
+#[test]
+fn a_silent_writer_is_waited_for_once() {
+    let world = World::new(1);
+    world.clients[0].1.set_writeback(false);
+    let dir = written(&world);
+    world.clients[0].0.freeze();
+    let begun = world.cluster.sim.now();
+    for _ in 0..3 {
+        assert_eq!(world.list(dir).0, expected());
+    }
+    let took = world.cluster.sim.now() - begun;
+    assert!(took < Span::secs(1), "{took:?}");
+}
+
+#[test]
+fn the_size_of_one_file_is_asked_of_its_writer_too() {
+    let world = World::new(1);
+    let dir = written(&world);
+    let file = world.run(0, async move |client| {
+        let me = Ctx::root();
+        let (_, file) = client.create(&me, dir, b"new", 0o644, flags::O_RDWR, None).await?;
+        file.write(50, b"kept"[..].into()).await?;
+        Ok(file)
+    });
+    for (name, size) in [("new", 54), ("file9", 9)] {
+        let (found, sent) = world.run(1, async move |client| {
+            let me = Ctx::root();
+            let listed = client.readdir(&me, dir, 0, 1 << 20).await?;
+            let fid = listed.entries.iter().find(|entry| entry.name == name.as_bytes());
+            let fid = fid.expect("it is listed").attr.fid();
+            let before = client.requests();
+            let found = client.getattr(&me, fid, None).await?;
+            Ok((found.size, sent_since(client, &before)))
+        });
+        assert_eq!(found, size, "{name}");
+        assert_eq!(sent, BTreeMap::from([(Opcode::MdtGetattr, 1)]), "{name}");
+    }
+    let kept = |world: &World| world.clients[0].1.kept_stats().writes;
+    let before = kept(&world);
+    world.run(0, async move |_| file.write(54, b"more"[..].into()).await);
+    assert_eq!(kept(&world), before + 1, "the writer goes on to keep");
+}
+
+#[test]
+fn a_client_that_lists_what_it_writes_asks_no_object() {
+    let world = World::new(1);
+    let dir = world.run(0, async |client| {
+        let dir = client.mkdir(&Ctx::root(), Fid::ROOT, b"dir", 0o755).await?.fid();
+        fill(client, dir).await?;
+        Ok(dir)
+    });
+    let (found, sent) = world.run(0, async move |client| {
+        let before = client.requests();
+        Ok((sizes(client, dir).await?, sent_since(client, &before)))
+    });
+    assert_eq!(found, expected());
+    assert_eq!(sent.get(&Opcode::OstGlimpse), None, "{sent:?}");
 }
 
 #[test]

@@ -89,10 +89,19 @@ impl Inner {
         Ok(attrs.chunks_exact(size_of::<OstAttr>()).take(objects.len()).map(decode_body).collect())
     }
 
-    /// Puts the true size into what the MDT said of a file. A file that this client has just made
-    /// is not asked for.
+    /// Puts the true size into what the MDT said of a file. The objects of a file that this client
+    /// alone has written are not asked.
     pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
-        if self.settle_known(stat) { Ok(()) } else { self.resolve(ctx, stat).await }
+        if self.settle_known(stat) {
+            return Ok(());
+        }
+        if self.has_kept(stat.attr.fid()) {
+            self.flush_file(stat.attr.fid()).await;
+            if self.settle_known(stat) {
+                return Ok(());
+            }
+        }
+        self.resolve(ctx, stat).await
     }
 
     /// Adds what this client knows to what the MDT said of a file. Says whether its size is exact
@@ -105,13 +114,13 @@ impl Inner {
         let Some(layout) = stat.layout.as_ref().filter(|_| crate::needs_glimpse(&stat.attr)) else {
             return true;
         };
-        let untouched = inode
+        let own = inode
             .filter(|_| !stat.is_kept_elsewhere)
-            .and_then(|inode| inode.with_view(|view| view.is_untouched(stat.epoch)));
-        if untouched == Some(true) {
-            settle(&mut stat.attr, stat.mtime_set, 0, layout, &Objects::new());
-        }
-        untouched == Some(true)
+            .and_then(|inode| inode.own_objects(stat.epoch, layout));
+        let Some(own) = own else { return false };
+        let objects = (0..).zip(own).filter(|(_, object)| object.exists != 0).collect();
+        settle(&mut stat.attr, stat.mtime_set, 0, layout, &objects);
+        true
     }
 
     /// Puts the true size into the MDT's attributes of a dirty file. If its objects went meanwhile,

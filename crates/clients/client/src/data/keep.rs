@@ -117,7 +117,7 @@ impl Keeping {
         }
     }
 
-    fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.kept.borrow().is_none() && self.flights.borrow().is_empty()
     }
 }

@@ -1,18 +1,35 @@
 //! What this client knows of the size of files that it writes, for those that ask the MDT.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use types::Fid;
 use wire::body::{GrantSize, GrantWord};
 
+use super::keep::{flush, send_off};
 use crate::client::Inner;
-use crate::size;
+use crate::{limits, size};
 
 impl Inner {
+    /// [`Inner::told_sizes`] after what is kept was sent, because what others have seen is not to
+    /// be lost with this client.
+    pub(crate) async fn tell_sizes(self: &Rc<Self>, words: &[GrantWord]) -> Vec<GrantSize> {
+        let inodes = words.iter().filter_map(|word| self.inodes.get(word.fid.into()));
+        let kept: Vec<_> = inodes.filter(|inode| self.has_kept(inode.fid)).collect();
+        kept.iter().for_each(|inode| send_off(self, inode));
+        let sent = async {
+            for inode in kept {
+                flush(self, &inode).await;
+            }
+        };
+        let _late = self.env.timeout(limits::TELL_WAIT, sent).await; // the objects are asked then
+        self.told_sizes(words)
+    }
+
     /// The sizes of files that the MDT asks for, in its order. A size is not known while a change
     /// is under way, because others may have seen a part of it, nor where this client would have to
     /// ask the objects itself.
-    pub(crate) fn told_sizes(&self, words: &[GrantWord]) -> Vec<GrantSize> {
+    fn told_sizes(&self, words: &[GrantWord]) -> Vec<GrantSize> {
         let size = |word: &GrantWord| {
             let known = self.size_of_written(word.fid.into());
             GrantSize { fid: word.fid, ..known.unwrap_or_default() }

@@ -177,8 +177,10 @@ impl Inner {
         let words = match callback {
             Callback::Recall(words) => words,
             Callback::Glimpse(words) => {
-                let sizes = self.told_sizes(&words);
-                return Box::pin(std::future::ready(Ok(CallbackAnswer::Sizes(sizes))));
+                let inner = self.clone();
+                return Box::pin(async move {
+                    Ok(CallbackAnswer::Sizes(inner.tell_sizes(&words).await))
+                });
             }
             Callback::Complete(_) => {
                 return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));

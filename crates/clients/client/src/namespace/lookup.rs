@@ -35,7 +35,8 @@ impl Client {
             known.is_none() && self.0.known_holder(parent, name).is_some_and(has_no_name);
         let is_known = known.is_some() || is_absent;
         if self.0.look_ahead_of(ctx, parent, name, is_known) && !is_known {
-            self.0.arrived(parent, name).await;
+            let arrived = self.0.arrived(parent, name);
+            let _late = self.0.env.timeout(limits::AHEAD_WAIT, arrived).await;
             known = self.0.named(parent, name);
         }
         if let Some((attr, lease)) = known {
@@ -89,7 +90,7 @@ impl Client {
         if let Some(believed) = self.0.believed(fid) {
             return Ok(believed);
         }
-        let (mut stat, lease) = self.0.look_exactly(ctx, fid, file).await?;
+        let (mut stat, lease) = self.0.look_at_size(ctx, fid, file).await?;
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
         Ok((stat.attr, lease))
@@ -244,14 +245,15 @@ impl Inner {
         self.look_as(ctx, fid, file, GetattrFlags::empty()).await
     }
 
-    /// The same, when the objects have what other clients have written.
-    async fn look_exactly(
+    /// The same, with the size that the file's only writer tells, if it is another client.
+    async fn look_at_size(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Stat, Lease)> {
-        self.look_as(ctx, fid, file, GetattrFlags::EXACT).await
+        let flags = GetattrFlags::SIZE.when(self.glimpse_batch.get() > 1);
+        self.look_as(ctx, fid, file, flags).await
     }
 
     async fn look_as(

@@ -23,10 +23,10 @@ use zerocopy::IntoBytes;
 use super::check_name;
 use super::lookup::is_gone;
 use crate::client::{Client, Inner, mdt_of};
-use crate::data::{Question, settle};
+use crate::data::{Question, flush, send_off, settle};
 use crate::grants::Asking;
 use crate::inode::Stat;
-use crate::join::{join_bounded, try_join};
+use crate::join::try_join;
 use crate::{Ctx, DirPage, Error, Result, limits};
 
 /// What an MDT says of each file that was asked for, or why it says nothing.
@@ -43,8 +43,7 @@ impl Client {
         let is_asked = |attr: &&mut Attr| crate::needs_glimpse(attr);
         let mut asked: Vec<&mut Attr> = attrs.iter_mut().filter(is_asked).collect();
         let fids: Vec<Fid> = asked.iter().map(|attr| attr.fid()).collect();
-        let stats = self.0.stat_many(ctx, &fids).await?;
-        let found = self.0.resolve_many(ctx, stats).await?;
+        let found = self.0.whole_many(ctx, &fids).await?;
         for (attr, found) in asked.iter_mut().zip(found) {
             if let Some(found) = found {
                 **attr = found;
@@ -64,8 +63,7 @@ impl Client {
         let mut asked: Vec<_> =
             asked.filter(|entry| is_asked(entry.has_attr, &entry.attr)).collect();
         let fids: Vec<Fid> = asked.iter().map(|entry| entry.attr.fid()).collect();
-        let stats = self.0.stat_many(ctx, &fids).await?;
-        let found = self.0.resolve_many(ctx, stats).await?;
+        let found = self.0.whole_many(ctx, &fids).await?;
         for (entry, found) in asked.iter_mut().zip(found) {
             if let Some(found) = found {
                 (entry.attr, entry.has_attr) = (found, true);
@@ -104,7 +102,10 @@ impl Inner {
         }
         let asks = by_holder.into_iter().map(|(holder, names)| {
             let ask: LocalFuture<'_, Result<Stats>> =
-                Box::pin(async move { self.look_up_all(ctx, holder, &names, flags).await });
+                Box::pin(async move {
+                    let named = Named::Names(holder, &names);
+                    self.ask_all(ctx, mdt_of(holder), named, flags).await
+                });
             ask
         });
         let found = try_join(asks.collect(), limits::GETATTRS_IN_FLIGHT).await?;
@@ -154,6 +155,19 @@ impl Inner {
         Ok(stats.len())
     }
 
+    /// Attributes of files as callers see them, in the order given. Nothing of files that are gone.
+    async fn whole_many(self: &Rc<Self>, ctx: &Ctx, fids: &[Fid]) -> Result<Vec<Option<Attr>>> {
+        // what this client keeps of them goes first, so that their objects have it
+        let inodes = fids.iter().filter_map(|fid| self.inodes.get(*fid));
+        let kept: Vec<_> = inodes.filter(|inode| self.has_kept(inode.fid)).collect();
+        kept.iter().for_each(|inode| send_off(self, inode));
+        for inode in kept {
+            flush(self, &inode).await;
+        }
+        let stats = self.stat_many(ctx, fids).await?;
+        self.resolve_many(ctx, stats).await
+    }
+
     /// What the MDTs say of files, in the order given, with the layouts of those whose size is not
     /// known. What they grant is kept.
     pub(crate) async fn stat_many(self: &Rc<Self>, ctx: &Ctx, fids: &[Fid]) -> Result<Stats> {
@@ -163,10 +177,14 @@ impl Inner {
         }
         let mut asks: Vec<LocalFuture<'_, Result<Stats>>> = Vec::new();
         let mut order = Vec::new();
+        let sizes = GetattrsFlags::SIZES.when(self.glimpse_batch.get() > 1);
+        let flags = GetattrsFlags::LAYOUTS | sizes;
         for (mdt, files) in &by_mdt {
             for part in files.chunks(limits::GETATTRS_MAX) {
-                let part_fids = part.iter().map(|index| fids[*index]).collect();
-                asks.push(Box::pin(self.stat_part(ctx, *mdt, part_fids)));
+                let fids: Vec<Fid> = part.iter().map(|index| fids[*index]).collect();
+                asks.push(Box::pin(async move {
+                    self.ask_all(ctx, *mdt, Named::Fids(&fids), flags).await
+                }));
                 order.extend(part.iter().copied());
             }
         }
@@ -178,25 +196,33 @@ impl Inner {
         Ok(found.into_iter().map(|stat| stat.expect("each file is in one part")).collect())
     }
 
-    /// The files of one MDT, request after request until all are told.
-    async fn stat_part(self: &Rc<Self>, ctx: &Ctx, mdt: TargetId, fids: Vec<Fid>) -> Result<Stats> {
-        let mut stats = Stats::with_capacity(fids.len());
-        while stats.len() < fids.len() {
-            let rest = &fids[stats.len()..];
-            let files: Vec<WireFid> = rest.iter().copied().map(WireFid::from).collect();
+    /// Files of one MDT, request after request until all are told. What is granted is kept.
+    async fn ask_all(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        mdt: TargetId,
+        named: Named<'_>,
+        flags: GetattrsFlags,
+    ) -> Result<Stats> {
+        let mut stats = Stats::with_capacity(named.len());
+        while stats.len() < named.len() {
+            let from = stats.len();
             let asking = self.grants.at(mdt.index).asking();
-            let files = Bytes::copy_from_slice(files.as_bytes());
-            let (parent, count) = (Fid::ZERO, rest.len());
-            let sizes = GetattrsFlags::SIZES.when(self.glimpse_batch.get() > 1);
-            let flags = GetattrsFlags::LAYOUTS | sizes;
-            let asked = Asked { mdt, parent, files, count, flags };
-            let (records, as_of) = self.ask_many(ctx, asked).await?;
-            for (fid, record) in rest.iter().zip(records) {
-                let stat = self.stat_in(mdt, &record, as_of).map_err(|error| error.about(*fid));
-                if let Ok(stat) = &stat {
-                    self.take_one(&asking, *fid, stat)?;
-                }
-                stats.push(stat);
+            let (records, as_of) = self.ask_many(ctx, mdt, named.rest(from), flags).await?;
+            for (at, record) in (from..).zip(&records) {
+                let stat = self.stat_in(mdt, record, as_of);
+                stats.push(match (named, stat) {
+                    (Named::Fids(fids), Ok(stat)) => {
+                        self.take_one(&asking, fids[at], &stat)?;
+                        Ok(stat)
+                    }
+                    (Named::Fids(fids), Err(error)) => Err(error.about(fids[at])),
+                    (Named::Names(holder, names), Ok(stat)) => {
+                        self.take_name(&asking, holder, &names[at], &stat);
+                        Ok(stat)
+                    }
+                    (Named::Names(..), Err(error)) => Err(error),
+                });
             }
         }
         self.shed_grants(mdt.index);
@@ -215,68 +241,33 @@ impl Inner {
         Ok(())
     }
 
-    /// Files of names in one directory or shard, request after request until all are told.
-    async fn look_up_all(
-        self: &Rc<Self>,
-        ctx: &Ctx,
-        holder: Fid,
-        names: &[Vec<u8>],
-        flags: GetattrsFlags,
-    ) -> Result<Stats> {
-        let mut told = Stats::new();
-        while told.len() < names.len() {
-            told.extend(self.look_up_many(ctx, holder, &names[told.len()..], flags).await?);
-        }
-        Ok(told)
+    /// The same of a name in a directory or shard.
+    fn take_name(&self, asking: &Asking, holder: Fid, name: &[u8], stat: &Stat) {
+        self.order.found(holder, name, stat.attr.fid());
+        self.elsewhere.note(holder, stat.attr.fid());
+        asking.told_one_name(holder, name, stat);
     }
 
-    /// The same as far as one request tells them, at least one. What is granted is kept.
-    async fn look_up_many(
-        self: &Rc<Self>,
-        ctx: &Ctx,
-        holder: Fid,
-        names: &[Vec<u8>],
-        flags: GetattrsFlags,
-    ) -> Result<Stats> {
-        let mdt = mdt_of(holder);
-        let names = &names[..names.len().min(limits::GETATTRS_MAX)];
-        let asking = self.grants.at(mdt.index).asking();
-        let files: Vec<u8> =
-            names.iter().flat_map(|name| name.iter().copied().chain([0])).collect();
-        let (parent, count) = (holder, names.len());
-        let asked = Asked { mdt, parent, files: files.into(), count, flags };
-        let (records, as_of) = self.ask_many(ctx, asked).await?;
-        let mut stats = Stats::with_capacity(records.len());
-        for (name, record) in names.iter().zip(&records) {
-            let stat = self.stat_in(mdt, record, as_of);
-            if let Ok(stat) = &stat {
-                self.order.found(holder, name, stat.attr.fid());
-                self.elsewhere.note(holder, stat.attr.fid());
-                asking.told_one_name(holder, name, stat);
-            }
-            stats.push(stat);
-        }
-        self.shed_grants(mdt.index);
-        Ok(stats)
-    }
-
+    /// One request.
     async fn ask_many(
         self: &Rc<Self>,
         ctx: &Ctx,
-        asked: Asked,
+        mdt: TargetId,
+        named: Named<'_>,
+        flags: GetattrsFlags,
     ) -> Result<(Vec<StatRecord>, Transno)> {
         let broken = || Error::local(Errno::EPROTO, Opcode::MdtGetattrs.name());
         let body = GetattrsReq {
-            parent: asked.parent.into(),
-            count: asked.count as u32,
-            flags: asked.flags,
+            parent: named.parent().into(),
+            count: named.len() as u32,
+            flags,
             bytes_max: limits::READDIR_BYTES_MAX,
             ..GetattrsReq::default()
         };
-        let call = self.call(ctx, Opcode::MdtGetattrs, &body).buf(asked.files);
-        let reply = self.ask(asked.mdt, call).await?.reply;
+        let call = self.call(ctx, Opcode::MdtGetattrs, &body).buf(named.encode());
+        let reply = self.ask(mdt, call).await?.reply;
         let head: GetattrsRep = reply.body();
-        let records = stats::decode(&reply.buf(1), asked.count).ok_or_else(broken)?;
+        let records = stats::decode(&reply.buf(1), named.len()).ok_or_else(broken)?;
         if records.is_empty() || records.len() != head.count as usize {
             return Err(broken());
         }
@@ -309,6 +300,10 @@ impl Inner {
             };
             let is_settled = self.settle_known(&mut stat);
             found.push(Some(stat.attr));
+            if stat.attr.flags & ATTR_STRIPED != 0 {
+                apart.push((index, stat.attr)); // its shards know more
+                continue;
+            }
             if is_settled || self.config.bugs.forget_glimpse() {
                 continue;
             }
@@ -320,11 +315,11 @@ impl Inner {
             asked.push((index, stat));
         }
         let looks = apart.iter().map(|(index, attr)| {
-            let look: LocalFuture<'_, (usize, Option<Attr>)> =
-                Box::pin(async move { (*index, self.look_at_one(ctx, attr).await) });
+            let look: LocalFuture<'_, Result<(usize, Option<Attr>)>> =
+                Box::pin(async move { Ok((*index, self.look_at_one(ctx, attr).await?)) });
             look
         });
-        for (index, attr) in join_bounded(looks.collect(), limits::BATCH_RPCS_MAX).await {
+        for (index, attr) in try_join(looks.collect(), limits::BATCH_RPCS_MAX).await? {
             found[index] = attr;
         }
         let objects = self.glimpse(ctx, &questions).await?;
@@ -334,35 +329,63 @@ impl Inner {
             let settled = settle(&mut attr, stat.mtime_set, stat.stripes, layout, &objects);
             found[index] = Some(attr);
             if settled.is_old_layout {
-                found[index] = self.look_at_one(ctx, &stat.attr).await;
+                found[index] = self.look_at_one(ctx, &stat.attr).await?;
             }
-        }
-        let is_striped = |attr: &Attr| attr.flags & ATTR_STRIPED != 0;
-        for attr in found.iter_mut().filter(|attr| attr.as_ref().is_some_and(is_striped)) {
-            let striped = attr.take().expect("found above");
-            *attr = self.look_at_one(ctx, &striped).await;
         }
         Ok(found)
     }
 
-    /// Attributes of a file whose objects or shards need another look.
-    async fn look_at_one(self: &Rc<Self>, ctx: &Ctx, attr: &Attr) -> Option<Attr> {
+    /// Attributes of a file whose objects or shards need another look. Nothing: it is gone.
+    async fn look_at_one(self: &Rc<Self>, ctx: &Ctx, attr: &Attr) -> Result<Option<Attr>> {
         match Client(self.clone()).getattr(ctx, attr.fid(), None).await {
-            Ok(now) => Some(now),
-            Err(error) => {
-                tracing::debug!(%error, "a listed file went");
-                None
-            }
+            Ok(now) => Ok(Some(now)),
+            Err(error) if is_gone(&error) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
 
-/// One request.
-struct Asked {
-    mdt: TargetId,
-    /// Directory of the names; zero: files are named by FIDs.
-    parent: Fid,
-    files: Bytes,
-    count: usize,
-    flags: GetattrsFlags,
+/// Files of one MDT, as a request names them.
+#[derive(Clone, Copy)]
+enum Named<'a> {
+    Fids(&'a [Fid]),
+    /// In a directory or shard.
+    Names(Fid, &'a [Vec<u8>]),
+}
+
+impl<'a> Named<'a> {
+    fn len(self) -> usize {
+        match self {
+            Named::Fids(fids) => fids.len(),
+            Named::Names(_, names) => names.len(),
+        }
+    }
+
+    /// Those of one request, from the first that is not told.
+    fn rest(self, from: usize) -> Named<'a> {
+        let end = self.len().min(from + limits::GETATTRS_MAX);
+        match self {
+            Named::Fids(fids) => Named::Fids(&fids[from..end]),
+            Named::Names(holder, names) => Named::Names(holder, &names[from..end]),
+        }
+    }
+
+    fn parent(self) -> Fid {
+        match self {
+            Named::Fids(_) => Fid::ZERO,
+            Named::Names(holder, _) => holder,
+        }
+    }
+
+    fn encode(self) -> Bytes {
+        match self {
+            Named::Fids(fids) => {
+                let files: Vec<WireFid> = fids.iter().copied().map(WireFid::from).collect();
+                Bytes::copy_from_slice(files.as_bytes())
+            }
+            Named::Names(_, names) => {
+                names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
+            }
+        }
+    }
 }

@@ -12,7 +12,9 @@
 //!   in a row.
 //! - At most `window_max` names are asked ahead of the one that was looked up.
 //! - After 32 misses in a row, or when a fifth of at least 32 hits are misses, a series ends. It
-//!   begins again with four names in a row.
+//!   begins again with four names in a row. A name that was asked ahead in vain is a miss.
+//! - Where most names that were asked ahead are not there, twice as many names in a row are wanted
+//!   before the next ones are asked, because a program makes the names.
 //!
 //! Pure: no clock, no request; the client feeds it and asks it. Lustre: `statahead.c`, with its
 //! pattern of file names (`LSA_PATTERN_FNAME`).
@@ -24,6 +26,8 @@ use types::{Fid, Instant, Span};
 
 /// Names in a row before more are asked for. Lustre: 4.
 const RUN_MIN: u32 = 4;
+/// And at most, where names are being made.
+const RUN_MAX: u32 = 1_024;
 /// Names that are asked ahead at first.
 const WINDOW_MIN: u32 = 2;
 /// Hits from which on misses are weighed against them, and misses in a row that end a series.
@@ -94,6 +98,8 @@ struct Series {
     width: usize,
     /// Names in a row.
     run: u32,
+    /// Before more are asked for.
+    run_min: u32,
     window: u32,
     /// Numbers below it have been asked ahead.
     asked: u64,
@@ -138,12 +144,14 @@ impl AllSeries {
             self.by_name.insert(key, Series::new(number, width, now));
             return Step::default();
         };
-        let was_asked = series.look_up(number, width, now);
+        let is_told = is_known || series.is_under_way(number);
+        let is_hit = series.look_up(number, width, is_told, now);
         let is_running = series.is_running();
-        self.stats.hit_total += u64::from(is_running && was_asked);
-        self.stats.miss_total += u64::from(is_running && !was_asked);
+        self.stats.hit_total += u64::from(is_running && is_hit);
+        self.stats.miss_total += u64::from(is_running && !is_hit);
         if series.is_wrong() {
-            self.by_name.remove(&key);
+            let run_min = series.run_min;
+            *series = Series { run_min, ..Series::new(number, width, now) };
             self.stats.wrong += 1;
             return Step::default();
         }
@@ -174,6 +182,9 @@ impl AllSeries {
             // most are not there: the series ends, or its names are about to be made
             series.end = Some(ahead.numbers.end);
             (series.run, series.window) = (0, WINDOW_MIN);
+            series.run_min = (2 * series.run_min).min(RUN_MAX);
+        } else {
+            series.run_min = RUN_MIN;
         }
     }
 
@@ -197,6 +208,7 @@ impl Series {
             next: number + 1,
             width,
             run: 1,
+            run_min: RUN_MIN,
             window: WINDOW_MIN,
             asked: 0,
             first_asked: u64::MAX,
@@ -222,8 +234,9 @@ impl Series {
         self.first_asked != u64::MAX
     }
 
-    /// Counts a name. Says whether it had been asked ahead.
-    fn look_up(&mut self, number: u64, width: usize, now: Instant) -> bool {
+    /// Counts a name. Says whether it was worth while that it was asked ahead: `is_told` is what
+    /// came of that.
+    fn look_up(&mut self, number: u64, width: usize, is_told: bool, now: Instant) -> bool {
         self.used = now;
         let was_asked = self.was_asked(number);
         if number == self.next {
@@ -238,14 +251,15 @@ impl Series {
         if !self.is_running() {
             return false;
         }
-        if was_asked {
+        let is_hit = was_asked && is_told;
+        if is_hit {
             self.hits = self.hits.saturating_add(1);
             self.missed_in_row = 0;
         } else {
             self.misses = self.misses.saturating_add(1);
             self.missed_in_row += 1;
         }
-        was_asked
+        is_hit
     }
 
     fn is_wrong(&self) -> bool {
@@ -256,7 +270,7 @@ impl Series {
     /// Numbers to ask ahead now: when half the window is left, and no answer is on its way.
     fn ahead(&mut self, window_max: u32) -> Option<Range<u64>> {
         let (next, asked) = (self.next, self.asked.max(self.next));
-        if self.run < RUN_MIN || window_max == 0 || self.under_way.is_some() {
+        if self.run < self.run_min || window_max == 0 || self.under_way.is_some() {
             return None;
         }
         if self.end.is_some_and(|end| next < end) {
@@ -300,6 +314,8 @@ fn parse(name: &[u8]) -> Option<(&[u8], u64, usize)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const DIR: Fid = Fid { seq: 0x2_0000_0401, oid: 7, ver: 0 };
@@ -308,13 +324,16 @@ mod tests {
         Instant::default() + Span::secs(secs)
     }
 
-    /// Looks names up, one after another; answers come at once. Returns what was asked ahead.
+    /// Looks names up, one after another; answers come at once, and all that was asked ahead is
+    /// granted. Returns what was asked ahead.
     fn asked(all: &mut AllSeries, names: &str, window_max: u32) -> String {
-        let mut asked = Vec::new();
+        let (mut asked, mut granted) = (Vec::new(), BTreeSet::new());
         for name in names.split(' ') {
-            let step = all.looked_up((DIR, name.as_bytes()), false, window_max, at(0));
+            let is_known = granted.contains(name.as_bytes());
+            let step = all.looked_up((DIR, name.as_bytes()), is_known, window_max, at(0));
             if let Some(ahead) = step.ahead {
                 all.answered(&ahead, ahead.names.len());
+                granted.extend(ahead.names.clone());
                 let names = ahead.names.into_iter().map(|name| String::from_utf8(name).unwrap());
                 asked.push(names.collect::<Vec<_>>().join(" "));
             }
@@ -325,10 +344,9 @@ mod tests {
     #[test]
     fn after_four_names_in_a_row_the_next_are_asked_for() {
         let mut all = AllSeries::default();
-        assert_eq!(asked(&mut all, "f7 f8 f9", 128), "");
-        assert_eq!(asked(&mut all, "f10", 128), "f11 f12");
-        assert_eq!(asked(&mut all, "f11", 128), "f13", "half the window is left");
-        assert_eq!(asked(&mut all, "f12 f13", 128), "f14 f15 f16; f17 f18 f19 f20 f21");
+        let names = "f7 f8 f9 f10 f11 f12 f13";
+        let windows = "f11 f12; f13; f14 f15 f16; f17 f18 f19 f20 f21";
+        assert_eq!(asked(&mut all, names, 128), windows, "when half the window is left");
         assert_eq!((all.stats.total, all.stats.hit_total, all.stats.miss_total), (1, 3, 0));
     }
 
@@ -398,7 +416,30 @@ mod tests {
             }
         }
         let asked = all.stats.fname_total;
-        assert!((1..=600).contains(&asked), "two names of each four or more: {asked}");
+        assert!((1..=50).contains(&asked), "twice as many in a row each time: {asked}");
+    }
+
+    #[test]
+    fn names_that_are_asked_ahead_in_vain_end_a_series() {
+        let mut all = AllSeries::default();
+        for number in 0..100 {
+            let name = format!("written.{number}"); // nothing of it is granted
+            let step = all.looked_up((DIR, name.as_bytes()), false, 128, at(0));
+            if let Some(ahead) = step.ahead {
+                all.answered(&ahead, ahead.names.len());
+            }
+        }
+        assert_eq!((all.stats.hit_total, all.stats.wrong > 0), (0, true));
+    }
+
+    #[test]
+    fn names_that_were_asked_ahead_before_are_asked_ahead_again() {
+        let names: Vec<String> = (0..200).map(|number| format!("f{number}")).collect();
+        let mut all = AllSeries::default();
+        asked(&mut all, &names.join(" "), 128);
+        let first = all.stats.hit_total;
+        asked(&mut all, &names[..100].join(" "), 128);
+        assert!(all.stats.hit_total >= first + 32, "{:?}", all.stats);
     }
 
     #[test]
@@ -414,12 +455,14 @@ mod tests {
             |(window_max, jumps)| {
                 let window_max = window_max % 300;
                 let mut all = AllSeries::default();
-                let (mut number, mut highest) = (0_u64, 0);
+                let (mut number, mut highest, mut granted) = (0_u64, 0, BTreeSet::new());
                 for jump in jumps {
                     number += if jump % 8 == 0 { u64::from(jump / 8) } else { 1 };
                     let name = format!("f{number}");
-                    let step = all.looked_up((DIR, name.as_bytes()), false, window_max, at(0));
+                    let is_known = granted.contains(name.as_bytes());
+                    let step = all.looked_up((DIR, name.as_bytes()), is_known, window_max, at(0));
                     let Some(ahead) = step.ahead else { continue };
+                    granted.extend(ahead.names.clone());
                     let Range { start, end } = ahead.numbers;
                     assert!(start > number && start < end);
                     assert!(start >= highest || all.stats.wrong > 0, "asked for twice");

@@ -67,10 +67,19 @@ impl Files {
 }
 
 impl Op<'_, '_> {
+    /// A record that is damaged is an error of its file.
     fn by_fid(&mut self, fid: Fid, layouts: bool) -> Decided<Told> {
-        match self.tx.find_here(fid)? {
-            Some(inode) => self.tell(&inode, layouts),
-            None => Ok(refused(Errno::ESTALE)),
+        let told = match self.tx.find_here(fid) {
+            Ok(Some(inode)) => self.tell(&inode, layouts),
+            Ok(None) => return Ok(refused(Errno::ESTALE)),
+            Err(error) => Err(error),
+        };
+        match told {
+            Err(OpError::Broken(what)) => {
+                tracing::error!(target: "mdt", %fid, what, "a record cannot be read");
+                Ok(refused(Errno::EIO))
+            }
+            told => told,
         }
     }
 

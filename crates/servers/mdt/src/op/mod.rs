@@ -45,7 +45,7 @@ use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
 use wire::body::{AttrRep, Disposition, GetattrsRep, ReaddirRep, SetattrFlags, SetattrReq};
 use wire::dirent::{self, Dirent};
-use wire::stats::{self, StatRecord};
+use wire::stats::{self, LAYOUT_BYTES_MAX, StatRecord};
 use wire::updates::OpId;
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
@@ -394,7 +394,7 @@ const _: () = {
 pub(crate) fn answer_bytes(request: &Request) -> u64 {
     let bytes = match request.opcode() {
         Opcode::MdtReaddir => readdir::page_bytes(&request.body()),
-        Opcode::MdtGetattrs => getattrs::bytes_max(&request.body()),
+        Opcode::MdtGetattrs => getattrs::bytes_max(&request.body()) + LAYOUT_BYTES_MAX,
         Opcode::MdtGetxattr => XATTR_VALUE_BYTES_MAX,
         Opcode::MdtListxattr => XATTR_LIST_BYTES_MAX,
         Opcode::MdtFid2path => FID2PATH_BYTES_MAX,
