@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mounted::{Scratch, Up, nacre_bin};
 use osd::{MetaStore, Table, WriteSet};
@@ -57,6 +58,15 @@ fn write(up: &Up, name: &str) {
     let mut file = fs::File::create(up.at(name)).expect("create");
     file.write_all(&content(name)).expect("write");
     file.sync_all().expect("its objects are there");
+}
+
+/// Tells workers to end, also where a check fails.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Changes records of a target that is stopped.
@@ -179,7 +189,7 @@ fn damage_of_two_mdts_is_found_and_repaired() {
 #[test]
 fn a_file_system_that_works_shows_no_breach_to_a_live_check() {
     let mut up = Up::with(Scratch::new("fscklive"), None, &["--mdts", "2"]);
-    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for worker in 0..2 {
             let (up, is_over) = (&up, &is_over);
@@ -188,7 +198,7 @@ fn a_file_system_that_works_shows_no_breach_to_a_live_check() {
                 let index = worker.to_string();
                 quiet(up, &["lfs", "mkdir", "-i", &index], &format!("work{worker}"));
                 for turn in 0.. {
-                    if is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                    if is_over.load(Ordering::Relaxed) {
                         return;
                     }
                     let (one, other) =
@@ -201,10 +211,10 @@ fn a_file_system_that_works_shows_no_breach_to_a_live_check() {
                 }
             });
         }
+        let _ended = Ended(&is_over);
         for _ in 0..3 {
             assert_eq!(rules(up.data(), &[], 0), Vec::<String>::new());
         }
-        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     up.stop();
     up.fsck();

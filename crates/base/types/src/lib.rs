@@ -119,6 +119,12 @@ impl Extent {
         self.end
     }
 
+    /// The shortest extent that has both.
+    #[must_use]
+    pub fn hull(self, other: Extent) -> Extent {
+        Extent { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
     /// Whether the two share a byte.
     #[must_use]
     pub fn overlaps(self, other: Extent) -> bool {

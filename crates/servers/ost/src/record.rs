@@ -97,6 +97,14 @@ impl ObjectRecord {
         }
     }
 
+    /// The same, not written earlier than the record before it says.
+    pub(crate) fn not_before(self, before: Option<ObjectRecord>) -> ObjectRecord {
+        let Some(before) = before.filter(|before| before.mtime() > self.mtime()) else {
+            return self;
+        };
+        ObjectRecord { mtime: before.mtime, mtime_nsec: before.mtime_nsec, ..self }
+    }
+
     /// The same, changed last by this transno.
     pub(crate) fn changed_by(self, transno: Transno) -> ObjectRecord {
         ObjectRecord { changed: transno.0, ..self }

@@ -93,15 +93,24 @@ impl Reserved {
         promised
     }
 
-    /// A session gives back what it has beyond a total. Returns what it has.
+    /// A session has sent everything, and uses nothing beyond a total. Returns what it has. Writes
+    /// that never came used what the OST has not seen of it.
     pub(crate) fn give_back(&mut self, session: u64, number: u32, total: u64) -> u64 {
         let Some(of) = self.sessions.get_mut(&session) else { return 0 };
         if number >= of.number {
             of.number = number;
-            let kept = total.clamp(of.used, of.promised);
-            self.total -= of.promised - kept;
-            of.promised = kept;
+            self.total -= of.unused();
+            of.promised = total.clamp(of.used, of.promised);
+            of.used = of.promised;
         }
+        of.promised
+    }
+
+    /// A session gets nothing any more, and may not use what it has. Returns what it has used.
+    pub(crate) fn close(&mut self, session: u64) -> u64 {
+        let Some(of) = self.sessions.get_mut(&session) else { return 0 };
+        self.total -= of.unused();
+        of.promised = of.used;
         of.promised
     }
 
@@ -185,15 +194,15 @@ mod tests {
         assert_eq!(own.give_back(1, 1, 0), 0, "it has nothing");
         assert_eq!(own.ask(1, 1, 16 * MIB), 16 * MIB);
         own.used(1, 2 * MIB);
-        // of a write that the OST has not executed yet, 1 MiB is kept
+        // a write that took 1 MiB was lost at the client
         assert_eq!(own.give_back(1, 2, 3 * MIB), 3 * MIB);
-        assert_eq!((own.total(), own.has_unused(1)), (MIB, true));
-        own.used(1, MIB);
         assert_eq!((own.total(), own.has_unused(1)), (0, false));
 
         assert_eq!(own.ask(1, 4, 8 * MIB), 8 * MIB);
         assert_eq!(own.give_back(1, 3, 3 * MIB), 8 * MIB, "older than the question");
         assert_eq!(own.ask(1, 2, 16 * MIB), 8 * MIB, "older");
         assert_eq!(own.total(), 5 * MIB);
+        own.used(1, MIB);
+        assert_eq!((own.close(1), own.total(), own.has_unused(1)), (4 * MIB, 0, false));
     }
 }

@@ -98,7 +98,11 @@ fn ost_named(name: &str) -> Result<TargetId> {
 
 pub(crate) type Visit<'a> = dyn FnMut(Object) -> Result<()> + 'a;
 
-/// Asks for all objects, a page at a time.
+/// Objects of a full page at least: what an OST tells another server.
+const FULL_PAGE: usize = 1_024;
+
+/// Asks for all objects, a page at a time. A page that is not full is the last one: objects that
+/// are made meanwhile come behind all others, so that a list up to an empty page need not end.
 pub(crate) fn ask_each(
     socket: &Path,
     ost: TargetId,
@@ -118,8 +122,10 @@ pub(crate) fn ask_each(
             let (file, store) = (object.file.parse()?, object.store);
             visit(Object { ost, object: object.object.parse()?, file, store })?;
         }
-        let Some(next) = behind(last) else { return Ok(()) };
-        from = next;
+        match behind(last) {
+            Some(next) if objects.len() >= FULL_PAGE => from = next,
+            _ => return Ok(()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use tokio::sync::{Notify, oneshot};
 use types::Errno;
 
-use super::keep::{flush, keep_append, learn_end};
+use super::keep::{Pause, flush, keep_append, learn_end};
 use super::newer::Tries;
 use super::write::write_tried;
 use crate::file::Open;
@@ -27,6 +27,10 @@ pub struct Appending {
     end: u64,
     /// Of the file when this began.
     shape: Cell<u64>,
+    /// Where the last of its pieces ends.
+    reached: Cell<u64>,
+    /// Nothing is kept meanwhile: under the lock there is nothing to send.
+    pause: RefCell<Option<Pause>>,
     given_up: Rc<GivenUp>,
 }
 
@@ -48,6 +52,8 @@ impl GivenUp {
 
 impl Appending {
     pub(crate) async fn begin(open: &Rc<Open>) -> Result<Appending> {
+        let pause = Pause::begin(&open.inode);
+        flush(&open.inner, &open.inode).await; // which may need the lock
         let lock = match open.inner.config.bugs.skip_append_lock() {
             true => None,
             false => Some(open.inner.lock_file(&open.ctx, open.inode.fid).await?),
@@ -57,6 +63,8 @@ impl Appending {
             lock: RefCell::new(lock),
             end: 0,
             shape: Cell::new(0),
+            reached: Cell::new(0),
+            pause: RefCell::new(Some(pause)),
             given_up: Rc::default(),
         };
         match appending.find_end().await {
@@ -80,7 +88,6 @@ impl Appending {
         let open = &self.open;
         open.inode.keeping.has_moved();
         self.shape.set(open.inode.keeping.shape());
-        flush(&open.inner, &open.inode).await;
         let attr = open.attr.borrow().to_owned();
         let mut tries = Tries::locked();
         loop {
@@ -92,9 +99,9 @@ impl Appending {
         }
     }
 
-    /// The file ends there now, if nothing else has changed it.
-    fn has_end(&self, at: u64) {
-        learn_end(&self.open, self.shape.get(), at);
+    /// The file has bytes up to there.
+    fn reaches(&self, at: u64) {
+        self.reached.set(self.reached.get().max(at));
     }
 
     /// The caller was killed: pieces under way are taken back unless their OST has begun them. They
@@ -116,7 +123,7 @@ impl Appending {
         };
         let written = inner.run("append", piece).await;
         if let Ok(written) = &written {
-            self.has_end(offset + *written as u64);
+            self.reaches(offset + *written as u64);
         }
         written
     }
@@ -126,6 +133,11 @@ impl Appending {
     /// # Errors
     /// The lock could not be given back; it goes with the session.
     pub async fn finish(&self) -> Result<()> {
+        drop(self.pause.borrow_mut().take());
+        if self.reached.get() > 0 {
+            // the file ends there now, if nothing else has changed it
+            learn_end(&self.open, self.shape.get(), self.reached.get());
+        }
         let lock = self.lock.borrow_mut().take();
         match lock {
             Some(lock) => lock.unlock().await,
@@ -149,7 +161,7 @@ pub(crate) async fn append(
     let gone = async { drop(here.await) };
     let written = write_unless(gone, open, write_locked(open, flags, appending.end, data)).await;
     if let Ok(written) = &written {
-        appending.has_end(appending.end + *written as u64);
+        appending.reaches(appending.end + *written as u64);
     }
     appending.finish().await.and(written)
 }

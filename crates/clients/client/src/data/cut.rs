@@ -20,6 +20,7 @@ use wire::body::{Claim, ObjectRange, OstRaiseReq, SetxattrReq};
 use zerocopy::IntoBytes;
 
 use super::glimpse::range;
+use super::keep::Reshaping;
 use super::place;
 use crate::client::Inner;
 use crate::join::try_join;
@@ -35,6 +36,7 @@ impl Inner {
         fid: Fid,
         value: Bytes,
     ) -> Result<()> {
+        let _is_under_way = self.inodes.get(fid).map(|inode| Reshaping::begin(&inode));
         self.flush_file(fid).await;
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.cut_components_locked(ctx, fid, value, lock.claim).await;

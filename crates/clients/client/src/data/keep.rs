@@ -17,7 +17,7 @@ mod room;
 mod run;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -65,8 +65,10 @@ pub(crate) struct Keeping {
     /// Changes under way that may move the end in another way, and how many there were.
     reshaping: Cell<u32>,
     reshaped: Cell<u64>,
-    /// Recalls that wait until everything is sent.
-    recalls: Cell<u32>,
+    /// Who waits until everything is sent, or wants nothing to be kept.
+    pauses: Cell<u32>,
+    /// Recalls among them, by their numbers.
+    recalled: RefCell<BTreeSet<u64>>,
     has_timer: Cell<bool>,
 }
 
@@ -94,6 +96,23 @@ impl Drop for Reshaping {
         let keeping = &self.0.keeping;
         keeping.reshaping.set(keeping.reshaping.get() - 1);
         keeping.has_moved();
+    }
+}
+
+/// Nothing of a file is kept until this ends.
+pub(crate) struct Pause(Rc<Inode>);
+
+impl Pause {
+    pub(crate) fn begin(inode: &Rc<Inode>) -> Pause {
+        inode.keeping.pauses.set(inode.keeping.pauses.get() + 1);
+        Pause(inode.clone())
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        let keeping = &self.0.keeping;
+        keeping.pauses.set(keeping.pauses.get() - 1);
     }
 }
 
@@ -153,17 +172,23 @@ impl Keeper {
     /// Takes room at all these OSTs, or at none.
     fn take(&self, costs: &Costs) -> bool {
         let mut rooms = self.rooms.borrow_mut();
-        let mut taken = Vec::new();
+        let mut taken = Costs::new();
         for (ost, bytes) in costs {
             if !rooms.entry(*ost).or_default().take(*bytes) {
-                for (ost, bytes) in taken {
-                    rooms.entry(ost).or_default().give_back(bytes);
-                }
+                drop(rooms);
+                self.give_back(&taken);
                 return false;
             }
-            taken.push((*ost, *bytes));
+            taken.insert(*ost, *bytes);
         }
         true
+    }
+
+    fn give_back(&self, costs: &Costs) {
+        let mut rooms = self.rooms.borrow_mut();
+        for (ost, bytes) in costs {
+            rooms.entry(*ost).or_default().give_back(*bytes);
+        }
     }
 
     fn sent(&self, costs: &Costs) {
@@ -174,17 +199,24 @@ impl Keeper {
     }
 }
 
-/// Room that a write takes: every unit that it touches, and for a new run what an object costs.
-fn costs(layout: &FileLayout, extent: Extent, is_new: bool) -> Costs {
+/// Room that a run takes: every unit that it touches, and what an object costs.
+fn costs(layout: &FileLayout, extent: Extent) -> Costs {
     let mut costs = Costs::new();
     for piece in layout.pieces(extent) {
         let (_, ost) = place(layout, piece.stripe);
         let (start, end) = (piece.object_offset, piece.object_offset + piece.len);
         let units = end.div_ceil(ROOM_UNIT) - start / ROOM_UNIT;
-        let run = if is_new { ROOM_OF_RUN } else { 0 };
-        *costs.entry(ost).or_default() += units * ROOM_UNIT + run;
+        *costs.entry(ost).or_default() += units * ROOM_UNIT + ROOM_OF_RUN;
     }
     costs
+}
+
+/// What is missing of that.
+fn missing(whole: Costs, has: &Costs) -> Costs {
+    let more = |(ost, bytes): (TargetId, u64)| {
+        (ost, bytes.saturating_sub(has.get(&ost).copied().unwrap_or(0)))
+    };
+    whole.into_iter().map(more).filter(|(_, bytes)| *bytes > 0).collect()
 }
 
 /// Whether a write may be kept now. Nothing is awaited between this and the keeping.
@@ -197,7 +229,7 @@ fn may_keep(open: &Open, flags: u32, len: usize) -> bool {
     if inner.config.bugs.keep_without_grant() {
         return true;
     }
-    open.inode.keeping.recalls.get() == 0
+    open.inode.keeping.pauses.get() == 0
         && inner.grants.of(open.inode.fid).may_write(open.inode.fid)
 }
 
@@ -259,8 +291,16 @@ fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bo
     let joins = |kept: &Kept| {
         Rc::ptr_eq(&kept.open, open) && kept.run.growth(extent.start(), data.len()).is_some()
     };
-    let is_new = !inode.keeping.kept.borrow().as_ref().is_some_and(joins);
-    let costs = costs(layout, extent, is_new);
+    let (is_new, costs) = {
+        let kept = inode.keeping.kept.borrow();
+        match kept.as_ref().filter(|kept| joins(kept)) {
+            Some(kept) => {
+                let whole = costs(layout, extent.hull(kept.run.extent()));
+                (false, missing(whole, &kept.costs))
+            }
+            None => (true, costs(layout, extent)),
+        }
+    };
     let is_there = keeper.take(&costs);
     for ost in costs.keys() {
         inner.reserve(*ost);
@@ -437,17 +477,23 @@ impl Inner {
         self.inodes.get(fid).is_some_and(|inode| !inode.keeping.is_clean())
     }
 
-    /// Nothing of a file is kept from now on, until [`Inner::end_recall`].
-    pub(crate) async fn give_up_kept(self: &Rc<Self>, fid: Fid) {
-        let Some(inode) = self.inodes.get(fid) else { return };
+    /// A grant is called back: nothing of the file is kept from now on, and what is kept is sent.
+    /// `give_up` is called then. A recall that came before with this number is still under way.
+    pub(crate) async fn give_up_kept(
+        self: &Rc<Self>,
+        fid: Fid,
+        number: u64,
+        give_up: impl FnOnce(),
+    ) {
+        let Some(inode) = self.inodes.get(fid) else { return give_up() };
+        if !inode.keeping.recalled.borrow_mut().insert(number) {
+            return;
+        }
         planted::reached("client: kept writes were called back");
-        inode.keeping.recalls.set(inode.keeping.recalls.get() + 1);
+        let _pause = Pause::begin(&inode);
         flush(self, &inode).await;
-    }
-
-    /// The grant is given up.
-    pub(crate) fn end_recall(&self, inode: &Inode) {
-        inode.keeping.recalls.set(inode.keeping.recalls.get().saturating_sub(1));
+        give_up();
+        inode.keeping.recalled.borrow_mut().remove(&number);
     }
 
     fn lose_kept(self: &Rc<Self>, fid: Fid, extent: Extent, error: &Error) {
@@ -459,7 +505,7 @@ impl Inner {
     pub(crate) fn lose_kept_of(self: &Rc<Self>, mdt: u32) {
         for inode in self.inodes.all().into_iter().filter(|inode| inode.fid.mdt_index() == mdt) {
             let Some(Kept { run, costs, .. }) = inode.keeping.kept.take() else { continue };
-            self.keeper.sent(&costs);
+            self.keeper.give_back(&costs);
             self.keeper.bytes.set(self.keeper.bytes.get() - run.len());
             let (extent, _) = run.into_parts();
             let error = Error::local(Errno::EIO, "write").about(inode.fid);
@@ -511,12 +557,11 @@ impl Inner {
         });
     }
 
-    /// OSTs that have become read-only keep no room for this client.
-    fn give_up_room(self: &Rc<Self>, costs: &Costs) {
+    /// OSTs that have become read-only: nothing is kept for them before they promise room again,
+    /// so that the next write hears of it.
+    fn give_up_room(&self, costs: &Costs) {
         for ost in costs.keys() {
-            if let Some(question) = self.with_room(*ost, Room::give_up) {
-                self.spawn_ask(*ost, question, ReserveFlags::RELEASE);
-            }
+            self.with_room(*ost, Room::give_up);
         }
     }
 

@@ -44,6 +44,10 @@ impl Inner {
         if self.config.bugs.cut_without_lock() {
             return self.truncate_locked(ctx, fid, change, self.claim(fid)).await;
         }
+        // what another client keeps is sent before the lock is taken, because that may need the lock
+        if !self.grants.of(fid).may_write(fid) {
+            self.stat_exact(ctx, fid, change.handle).await?;
+        }
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.truncate_locked(ctx, fid, change, lock.claim).await;
         lock.unlock().await.and(done)

@@ -194,13 +194,11 @@ impl Inner {
         for word in kept {
             let inner = self.clone();
             self.env.spawn("kept writes called back", async move {
-                let inode = inner.inodes.get(word.fid.into());
-                inner.give_up_kept(word.fid.into()).await;
-                let acks = inner.give_up(mdt, &[word]);
-                if let Some(inode) = inode {
-                    inner.end_recall(&inode);
-                }
-                inner.tell(mdt, Opcode::MdtAck, &acks);
+                let give_up = || {
+                    let acks = inner.give_up(mdt, &[word]);
+                    inner.tell(mdt, Opcode::MdtAck, &acks);
+                };
+                inner.give_up_kept(word.fid.into(), word.number, give_up).await;
             });
         }
         let acks = self.give_up(mdt, &words);

@@ -241,7 +241,7 @@ pub(super) fn add_wants(request: &Request, told: Option<Fid>, taken: Taken, want
             }
         }
         Opcode::MdtSetxattr if request.buf(1).starts_with(LAYOUTS) => {
-            add_to_all(data, wants);
+            add_to_all(data | writes, wants);
         }
         _ => {}
     }

@@ -22,7 +22,7 @@ use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
 use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec, Transno};
 use wire::body::{Claim, IoFlags, ObjectRange, OstAttr, OstIoReq, StatfsState};
-use wire::{Opcode, Reply, encode_body};
+use wire::{Opcode, Reply, Request, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::owners::record_after;
@@ -190,12 +190,17 @@ impl Ost {
         let _under_way = self.under_way.begin(incoming.session.client);
         let attr = if is_lost { self.objects.attr(object).await? } else { change().await? };
         let mtime = self.change_time(incoming, told.mtime);
+        let is_unordered = is_reserved(&incoming.request);
         let body = reply_attr(attr, Some(ObjectRecord::new(told.owner, mtime)));
         let mut reply = Reply::ok(&incoming.request.header, vec![encode_body(&body)]);
         let record = |view: &dyn View, transno: Transno| {
             let mut set = WriteSet::new();
             if attr.is_some() {
-                let record = record_after(view, object, told.owner, mtime)?.changed_by(transno);
+                let mut record = record_after(view, object, told.owner, mtime)?;
+                if is_unordered {
+                    record = record.not_before(object_record(view, object)?);
+                }
+                let record = record.changed_by(transno);
                 set.put(Table::Objects, object.to_key(), record.as_bytes());
                 self.mdts.borrow().remember(&told.owner, &mut set);
             }
@@ -237,10 +242,8 @@ impl Ost {
         let since = self.read_only_since.get().unwrap_or(now);
         self.read_only_since.set(Some(since));
         let is_promised = || {
-            let request = &incoming.request;
-            request.opcode() == Opcode::OstWrite
-                && request.body::<OstIoReq>().flags.contains(IoFlags::RESERVED)
-                && self.reserved.borrow().has_unused(incoming.session.id)
+            let has_room = || self.reserved.borrow().has_unused(incoming.session.id);
+            is_reserved(&incoming.request) && has_room()
         };
         !incoming.is_replay() && (now - since > READ_ONLY_GRACE || !is_promised())
     }
@@ -277,6 +280,13 @@ impl Ost {
             None => self.env.wall(),
         }
     }
+}
+
+/// Whether its caller was answered before it was sent. Such writes of one client to different
+/// bytes come in any order, and are stamped with the time of the answer.
+fn is_reserved(request: &Request) -> bool {
+    request.opcode() == Opcode::OstWrite
+        && request.body::<OstIoReq>().flags.contains(IoFlags::RESERVED)
 }
 
 /// Every FID but the one that names nothing.

@@ -12,8 +12,6 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let body: OstReserveReq = incoming.request.body();
     let session = incoming.session.id;
     let space = ost.objects.space().await?;
-    // who asks a read-only OST hears what it has
-    let wanted = if ost.marks.has(StatfsState::READ_ONLY) { 0 } else { body.total };
     let total = {
         let mut reserved = ost.reserved.borrow_mut();
         reserved.saw(space.bytes, space.bytes_free, ost.env.now());
@@ -21,8 +19,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
             reserved.restate(session, body.number, body.total)
         } else if body.flags.contains(ReserveFlags::RELEASE) {
             reserved.give_back(session, body.number, body.total)
+        } else if ost.marks.has(StatfsState::READ_ONLY) {
+            reserved.close(session)
         } else {
-            reserved.ask(session, body.number, wanted)
+            reserved.ask(session, body.number, body.total)
         }
     };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&OstReserveRep { total })]))

@@ -76,18 +76,20 @@ impl Room {
         Some(self.ask(self.used + RESERVED_BYTES))
     }
 
-    /// Gives back what is not used. Returns what to tell the OST, if it has promised more.
-    pub(super) fn give_up(&mut self) -> Option<Question> {
-        if self.is_asking || self.promised == self.used {
-            return None;
-        }
+    /// Uses no more of what is promised.
+    pub(super) fn give_up(&mut self) {
         self.promised = self.used;
-        Some(self.ask(self.used))
     }
 
-    /// Gives it back if nothing was used since the last look.
+    /// Gives back what is not used, if nothing was used since the last look and everything is sent.
+    /// Returns what to tell the OST.
     pub(super) fn look(&mut self) -> Option<Question> {
-        if std::mem::take(&mut self.was_used) { None } else { self.give_up() }
+        let is_used = std::mem::take(&mut self.was_used) || self.unsent > 0;
+        if is_used || self.is_asking || self.promised == self.used {
+            return None;
+        }
+        self.give_up();
+        Some(self.ask(self.used))
     }
 
     /// Whether there is room to look after, and nobody does so far.
@@ -171,11 +173,12 @@ mod tests {
         assert!(room.must_be_watched() && !room.must_be_watched());
         assert!(room.take(30));
         assert_eq!(room.look(), None, "it was used since the last look");
+        assert_eq!(room.look(), None, "it is not sent");
+        room.sent(30);
         assert_eq!(room.look(), question(2, 30, 0));
         assert!(!room.take(1) && room.is_watched_on());
         room.answered(0, Some(30));
         assert!(!room.take(1) && !room.is_watched_on());
-        room.sent(30);
         assert_eq!((room.look(), room.begins()), (None, None));
     }
 }

@@ -35,6 +35,11 @@ impl Run {
         self.start + self.bytes.len() as u64
     }
 
+    /// What it covers.
+    pub(super) fn extent(&self) -> Extent {
+        Extent::new(self.start, self.end()).expect("a run has bytes")
+    }
+
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -74,8 +79,14 @@ impl Run {
 
     /// What it covers, and its bytes.
     pub(super) fn into_parts(self) -> (Extent, Bytes) {
-        let extent = Extent::new(self.start, self.end()).expect("a run has bytes");
-        (extent, self.bytes.freeze())
+        let (extent, len) = (self.extent(), self.bytes.len());
+        // they stay in memory until the OST's commit
+        let is_wasteful = self.bytes.capacity() > len + len / 4;
+        let bytes = match is_wasteful {
+            true => Bytes::copy_from_slice(&self.bytes),
+            false => self.bytes.freeze(),
+        };
+        (extent, bytes)
     }
 }
 

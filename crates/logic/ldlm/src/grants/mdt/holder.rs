@@ -87,6 +87,9 @@ impl Holder {
     /// A recall goes out, the first or a further one of the grant at `place`. `flushes`: its client
     /// sends data to an OST before it answers.
     pub(super) fn recall(&mut self, place: u32, number: Number, flushes: bool, now: Instant) {
+        if flushes {
+            self.waits_longer(place);
+        }
         let order = if flushes { &mut self.flushes } else { &mut self.order };
         let recalled = self.recalled.entry(place).or_insert_with(|| {
             order.push_back((now, place));
@@ -95,6 +98,16 @@ impl Holder {
         recalled.number = number;
         if !self.outbox.contains(&place) {
             self.outbox.push(place);
+        }
+    }
+
+    /// A recall that is under way now waits until data is sent, from when it began.
+    fn waits_longer(&mut self, place: u32) {
+        let Some(since) = self.recalled.get(&place).map(|recalled| recalled.since) else { return };
+        let found = self.order.iter().position(|waits| *waits == (since, place));
+        if found.and_then(|at| self.order.remove(at)).is_some() {
+            let at = self.flushes.partition_point(|(other, _)| *other <= since);
+            self.flushes.insert(at, (since, place));
         }
     }
 
@@ -145,5 +158,25 @@ impl Holder {
     /// How long it may still believe what it has.
     pub(super) fn left(&self, now: Instant) -> Span {
         self.until - now
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_recall_that_becomes_a_flush_has_the_time_of_one() {
+        let at = |secs| Instant::default() + Span::secs(secs);
+        let mut holder = Holder::new(Session(1), at(100));
+        holder.recall(7, Number(1), false, at(10));
+        holder.recall(8, Number(2), true, at(11));
+        assert_eq!(holder.deadline(), Some(at(10) + CALLBACK_DEADLINE));
+        holder.recall(7, Number(3), true, at(12));
+        assert_eq!(holder.deadline(), Some(at(10) + FLUSH_DEADLINE));
+        holder.answered(7);
+        assert_eq!(holder.deadline(), Some(at(11) + FLUSH_DEADLINE));
     }
 }
