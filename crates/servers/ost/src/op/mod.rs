@@ -25,6 +25,7 @@ use wire::body::{Claim, IoFlags, ObjectRange, OstAttr, OstIoReq, StatfsState};
 use wire::{Opcode, Reply, Request, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
 
+use crate::limits::READ_ONLY_GRACE;
 use crate::owners::record_after;
 use crate::record::{ObjectRecord, Owner};
 use crate::tally::Kind;

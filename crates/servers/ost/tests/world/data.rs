@@ -169,6 +169,46 @@ fn a_read_only_ost_refuses_changes_but_not_replays() {
     world.attr(&remote, write(6, b"after", PLAIN)).expect("writes");
 }
 
+fn reserve(total: u64, number: u32) -> Call {
+    let body = OstReserveReq { total, number, ..OstReserveReq::default() };
+    Call::new(Opcode::OstReserve, vec![encode_body(&body)])
+}
+
+#[test]
+fn a_read_only_ost_takes_what_was_acknowledged_before() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let promised = |number| -> OstReserveRep {
+        let answer = world.call(&remote, reserve(16 << 20, number)).expect("answered");
+        decode_body(&answer.reply.buf(0))
+    };
+    assert_eq!(promised(1).total, 16 << 20);
+    set_param(&world, "readonly", "1");
+    let write = || world.attr(&remote, write(0, b"kept", IoFlags::RESERVED));
+    assert_eq!(write().map(|attr| attr.size), Ok(4));
+    world.sim.run_for(Span::secs(4));
+    assert_eq!(write().map_err(|error| error.errno()), Err(Errno::EROFS));
+    assert_eq!(promised(2).total, 0, "nothing is promised any more");
+    set_param(&world, "readonly", "0");
+    assert_eq!(promised(3).total, 16 << 20);
+    assert_eq!(write().map(|attr| attr.size), Ok(4));
+}
+
+#[test]
+fn a_write_that_comes_late_does_not_set_the_time_back() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    let mtime = |offset| {
+        world.attr(&remote, write(offset, b"kept", IoFlags::RESERVED)).expect("written");
+        let glimpse = batch(Opcode::OstGlimpse, &[range(OBJECT, 1, 1)]);
+        let answer = world.call(&remote, glimpse).expect("glimpses");
+        decode_body::<OstAttr>(&answer.reply.buf(1)).mtime
+    };
+    let late = mtime(5_000); // stamped by its offset
+    assert_eq!(mtime(100), late);
+    assert!(mtime(9_000) > late);
+}
+
 #[test]
 fn a_degraded_and_a_draining_ost_serve_all_and_say_so_until_a_restart() {
     let world = World::plain();

@@ -1,0 +1,136 @@
+//! Writes that are acknowledged before they are sent, on a cluster on which nothing else happens.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use client::{Client, Ctx, File, flags};
+use cluster::{Cluster, Granted, Scenario};
+use env_sim::NodeHandle;
+use types::{Fid, Span};
+
+/// A piece of an append that takes longer than a small one.
+const LARGE: usize = 1 << 20;
+
+struct World {
+    cluster: Cluster,
+    clients: [(NodeHandle, Client); 2],
+}
+
+impl World {
+    fn new() -> World {
+        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        let (cluster, clients) = Cluster::with_two_clients(&scenario);
+        World { cluster, clients }
+    }
+
+    fn run<T: 'static>(
+        &self,
+        at: usize,
+        work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
+    ) -> T {
+        let (node, client) = &self.clients[at];
+        let own = client.clone();
+        let done =
+            self.cluster.sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
+        done.expect("it is answered").expect("it is done")
+    }
+
+    /// A file of the first client, which is open.
+    fn make(&self, name: &'static [u8], more: u32) -> File {
+        self.run(0, async move |client| {
+            let flags = flags::O_RDWR | more;
+            client.create(&Ctx::root(), Fid::ROOT, name, 0o644, flags, None).await.map(|made| made.1)
+        })
+    }
+
+    /// Blocks that are free by the word of all OSTs.
+    fn free(&self) -> u64 {
+        self.run(1, async |client| client.statfs().await.map(|told| told.blocks_free))
+    }
+}
+
+#[test]
+fn pieces_of_an_append_that_end_in_any_order_stay_before_the_next_append() {
+    let world = World::new();
+    let file = world.make(b"log", flags::O_APPEND);
+    let (own, env) = (file.clone(), world.clients[0].0.env());
+    world.run(0, async move |_| {
+        own.write(0, Bytes::from_static(b"first")).await?;
+        let appending = Rc::new(own.begin_append().await?);
+        let (at, is_done) = (appending.end(), Rc::new(Cell::new(false)));
+        let (small, done) = (appending.clone(), is_done.clone());
+        env.spawn("a small piece", async move {
+            let bytes = Bytes::from(vec![2; 100]);
+            small.write(flags::O_RDWR, at + LARGE as u64, bytes).await.expect("written");
+            done.set(true);
+        });
+        appending.write(flags::O_RDWR, at, Bytes::from(vec![1; LARGE])).await?;
+        assert!(is_done.get(), "the small piece was faster");
+        appending.finish().await?;
+        own.write(0, Bytes::from_static(b"last")).await.map(drop)
+    });
+    let fid = file.fid();
+    let tail = world.run(1, async move |client| {
+        let file = client.open(&Ctx::root(), fid, flags::O_RDONLY).await?;
+        file.read(5 + LARGE as u64, 200).await
+    });
+    assert_eq!(tail, [&[2; 100][..], b"last"].concat());
+}
+
+#[test]
+fn room_that_rests_is_given_back() {
+    let world = World::new();
+    let before = world.free();
+    let file = world.make(b"file", 0);
+    let write = |at: u64| {
+        let file = file.clone();
+        world.run(0, async move |_| file.write(at, Bytes::from(vec![7; 100])).await);
+    };
+    (0..4).for_each(|number| write(100 * number)); // the first ones find no room
+    let kept = world.clients[0].1.kept_stats();
+    assert!(kept.writes > 0, "{kept:?}");
+    world.cluster.sim.run_for(Span::secs(1));
+    let held = before - world.free();
+    world.cluster.sim.run_for(Span::secs(30));
+    let rests = before - world.free();
+    assert!(held > 1_000 && rests < 100, "{held} blocks and then {rests}");
+    write(400); // at once, and room is asked for again
+    world.cluster.sim.run_for(Span::secs(1));
+    write(500);
+    assert_eq!(world.clients[0].1.kept_stats().writes, kept.writes + 1);
+}
+
+#[test]
+fn many_small_writes_to_one_block_take_the_room_of_one() {
+    let world = World::new();
+    let file = world.make(b"log", flags::O_APPEND);
+    let own = file.clone();
+    world.run(0, async move |_| own.write(0, Bytes::from_static(b"asks for room")).await);
+    world.cluster.sim.run_for(Span::secs(1));
+    let before = world.clients[0].1.kept_stats();
+    let own = file.clone();
+    world.run(0, async move |_| {
+        for _ in 0..8_000 {
+            own.write(0, Bytes::from_static(b"x")).await?;
+        }
+        Ok(())
+    });
+    let after = world.clients[0].1.kept_stats();
+    assert_eq!((after.writes - before.writes, after.no_room), (8_000, before.no_room));
+}
+
+#[test]
+fn an_append_does_not_wait_for_itself() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    let size = world.run(0, async move |client| {
+        let log = client.open(&Ctx::root(), fid, flags::O_RDWR | flags::O_APPEND).await?;
+        file.write(0, Bytes::from(vec![1; 1_000])).await?;
+        file.write(5_000, Bytes::from(vec![1; 1_000])).await?;
+        log.write(0, Bytes::from_static(b"end")).await?;
+        Ok(client.getattr(&Ctx::root(), fid, None).await?.size)
+    });
+    assert_eq!(size, 6_003);
+}
