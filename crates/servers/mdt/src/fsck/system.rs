@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use layout::dir::Stripes;
 use types::Fid;
 
 use super::image::{Entry, Image};
@@ -82,7 +83,7 @@ impl<'a> System<'a> {
         }
         self.images.iter().find_map(|image| {
             let mdt = image.index;
-            let moves = image.stripes.iter().find(|(_, stripes)| stripes.leaving.is_some());
+            let moves = image.stripes.iter().find(|(_, stripes)| self.has_names_to_move(stripes));
             match (image.broken.first(), &image.hash_key, moves) {
                 (Some(broken), ..) => Some(format!("a record of MDT {mdt} cannot be read: {broken}")),
                 (_, None, _) => Some(format!("MDT {mdt} has lost the key of its names")),
@@ -91,6 +92,25 @@ impl<'a> System<'a> {
                 )),
                 _ => None,
             }
+        })
+    }
+
+    /// Whether a name is still to move to another shard, and can. A name that leads nowhere cannot,
+    /// nor one that its new shard has already: only a repair ends that move.
+    fn has_names_to_move(&self, stripes: &Stripes) -> bool {
+        let can_move = |old: Fid, entry: &Entry| {
+            let (name, fid) = (&entry.record.name, entry.record.fid);
+            let home = stripes.home(name);
+            let is_there = |shard: Fid| {
+                let entries = self.image_of(shard).map_or(&[][..], |image| image.entries_of(shard));
+                entries.iter().any(|other| other.record.name == *name)
+            };
+            let is_file = self.image_of(fid).is_some_and(|image| image.inodes.contains_key(&fid));
+            home != old && is_file && !is_there(home)
+        };
+        stripes.leaving.iter().flat_map(|leaving| &leaving.shards).any(|old| {
+            let entries = self.image_of(*old).map_or(&[][..], |image| image.entries_of(*old));
+            entries.iter().any(|entry| can_move(*old, entry))
         })
     }
 

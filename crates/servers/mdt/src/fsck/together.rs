@@ -12,7 +12,7 @@ use wire::updates::{OpId, Place, Record, Update};
 
 use super::alone;
 use super::finding::{Finding, Mend, Rule};
-use super::image::Image;
+use super::image::{Entry, Image};
 use crate::record::Inode;
 
 /// File, directory, name.
@@ -255,7 +255,7 @@ impl<'a> Check<'a> {
     /// leaves, and never in both.
     fn places(&mut self) {
         let images: &'a [Image] = self.images;
-        let mut seen = BTreeMap::<(Fid, &[u8]), Fid>::new();
+        let mut seen = BTreeMap::<(Fid, &[u8]), &Entry>::new();
         for (image, entry) in
             images.iter().flat_map(|image| image.entries.iter().map(move |entry| (image, entry)))
         {
@@ -267,12 +267,23 @@ impl<'a> Check<'a> {
             };
             let Some(stripes) = self.striping(master) else { continue };
             let shown = String::from_utf8_lossy(name);
-            if let Some(other) = seen.insert((master, name), dir) {
-                let text = format!("`{shown}` of {master} is in {other} and in {dir}");
-                let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
-                self.bad.push(finding.named(dir, name).with([other, master]));
-            }
             let to = stripes.home(name);
+            if let Some(other) = seen.insert((master, name), entry) {
+                let text = format!("`{shown}` of {master} is in {} and in {dir}", other.dir);
+                let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
+                let finding = finding.named(dir, name).with([other.dir, master]);
+                // one that is in a wrong shard besides is a finding of its own
+                let leaves = |entry: &&Entry| {
+                    entry.dir != to && stripes.old_home(name) == Some(entry.dir)
+                };
+                let stray = [other, entry].into_iter().find(leaves);
+                self.bad.push(match stray {
+                    Some(Entry { dir, cookie, .. }) => {
+                        finding.mended_by(Mend::MoveName { dir: *dir, cookie: *cookie, to })
+                    }
+                    None => finding,
+                });
+            }
             if to == dir || stripes.old_home(name) == Some(dir) {
                 continue;
             }

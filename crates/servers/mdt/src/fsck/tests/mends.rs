@@ -137,6 +137,12 @@ impl Stores {
     }
 }
 
+fn names_in(world: &World, dir: Fid) -> Vec<Vec<u8>> {
+    let images = world.stores.images();
+    let entries = images[dir.mdt_index() as usize].entries_of(dir).iter();
+    entries.map(|entry| entry.record.name.to_vec()).collect()
+}
+
 #[test]
 fn what_is_only_not_known_stands_against_a_repair() {
     let against = |world: &World, osts: &[OstImage]| {
@@ -151,6 +157,14 @@ fn what_is_only_not_known_stands_against_a_repair() {
     let stripes = Stripes { hash: 2, version: 2, master: 0, shards, leaving };
     world.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
     assert!(against(&world, &world.osts).contains("move to other shards"));
+    let entries = |world: &World| world.stores.images()[0].entries_of(fid(0, 1)).len();
+    assert!(entries(&world) > 0);
+    let mut damaged = World::rich();
+    damaged.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
+    for name in names_in(&damaged, fid(0, 1)) {
+        damaged.stores.drop_entry(fid(0, 1), &name);
+    }
+    assert_eq!(against(&damaged, &damaged.osts), "", "nothing can move any more");
     world.stores.0[0].put(Table::Inodes, fid(0, 1).to_key(), b"no inode".to_vec());
     assert!(against(&world, &world.osts).starts_with("a record of MDT 0 cannot be read"));
 }
