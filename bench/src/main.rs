@@ -45,10 +45,13 @@ struct Args {
     /// Measure again what an earlier run of this commit has measured already.
     #[arg(long)]
     afresh: bool,
-    /// Write the tables of README.md and bench/README.md and the plots in docs/figures from the
-    /// whole run of this commit.
+    /// Write the charts of README.md, the tables of bench/README.md and all of docs/results from
+    /// the whole run of this commit.
     #[arg(long, conflicts_with = "quick")]
     publish: bool,
+    /// With --publish: the commit that was measured, where it is an older one. Measures nothing.
+    #[arg(long, requires = "publish", value_name = "COMMIT")]
+    of: Option<String>,
     /// Name the parts.
     #[arg(long)]
     list: bool,
@@ -62,6 +65,9 @@ fn main() -> Result<()> {
         parts.iter().for_each(|part| println!("{:<14} {}", part.name, part.about));
         return Ok(());
     }
+    if let Some(commit) = &args.of {
+        return publish_of(commit, &parts);
+    }
     let is_named = std::env::var_os("NACRE_BIN").is_some();
     ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
     let machine = Machine::look()?;
@@ -74,10 +80,24 @@ fn main() -> Result<()> {
     println!("written: {}", dir.display());
     if args.publish {
         ensure!(args.only.is_empty(), "--publish wants the whole run, not --only");
-        ensure!(!machine.is_dirty, "commit first: published figures name their commit");
-        report::publish::publish(&machine, &results)?;
+        publish(&machine, &results)?;
     }
     Ok(())
+}
+
+fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
+    ensure!(!machine.is_dirty, "commit first: published figures name their commit");
+    report::publish::publish(machine, results)
+}
+
+/// Publishes an earlier run again, such as after a change of how figures are shown.
+fn publish_of(commit: &str, parts: &[&Part]) -> Result<()> {
+    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
+    let results = Store::open(commit, Scale::FULL.name)?.all(&names)?;
+    let machine = results.first().map(|result| result.machine.clone());
+    let machine = machine.with_context(|| format!("nothing was measured at {commit}"))?;
+    ensure!(results.iter().all(|result| !result.machine.is_dirty), "a part had changes");
+    publish(&machine, &results)
 }
 
 fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {

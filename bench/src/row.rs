@@ -114,6 +114,11 @@ pub(crate) mod tests {
         }
     }
 
+    pub(crate) fn result(part: &str, rows: Vec<Row>) -> PartResult {
+        let machine = Machine::look().expect("it is there");
+        PartResult { part: part.to_owned(), seconds: 1.0, machine, rows }
+    }
+
     #[test]
     fn a_ratio_is_taken_within_each_turn() {
         let row = row(&[1.0, 4.0, 3.0], &[2.0, 2.0, 4.0], Some(Bound::Ratio(0.7)));

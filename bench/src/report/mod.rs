@@ -1,5 +1,7 @@
 //! Makes tables, plots and one JSON file from the results of a run.
 
+mod charts;
+pub(crate) mod csv;
 pub(crate) mod markdown;
 mod plot;
 pub(crate) mod publish;
@@ -10,21 +12,33 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use serde_json::json;
 
+use self::charts::Drawn;
 use crate::machine::Machine;
-use crate::parts::listing;
 use crate::row::{PartResult, Row};
 
-/// Writes `figures.json`, `figures.md` and a plot per group into `dir`.
+/// Writes `figures.md` and everything of [`data`] into `dir`.
 pub(crate) fn write(dir: &Path, machine: &Machine, results: &[PartResult]) -> Result<PathBuf> {
-    let whole = json!({ "machine": machine, "parts": results });
-    fs::write(dir.join("figures.json"), serde_json::to_string_pretty(&whole)?)?;
     fs::write(dir.join("figures.md"), markdown::whole(machine, results))?;
-    plots(dir, results)?;
+    data(dir, machine, results)?;
     Ok(dir.to_path_buf())
 }
 
+/// Writes `figures.json`, `figures.csv`, the charts and a plot per group into `dir`. Returns the
+/// charts.
+fn data(dir: &Path, machine: &Machine, results: &[PartResult]) -> Result<Vec<Drawn>> {
+    let whole = json!({ "machine": machine, "parts": results });
+    fs::write(dir.join("figures.json"), serde_json::to_string_pretty(&whole)? + "\n")?;
+    fs::write(dir.join("figures.csv"), csv::whole(results))?;
+    plots(dir, results)?;
+    let drawn = charts::draw(results)?;
+    for chart in &drawn {
+        fs::write(dir.join(format!("{}.svg", chart.name)), &chart.svg)?;
+    }
+    Ok(drawn)
+}
+
 /// A plot for each group that has ratios.
-pub(crate) fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
+fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
     for (name, title, parts) in GROUPS {
         let rows: Vec<&Row> = results
             .iter()
@@ -36,17 +50,8 @@ pub(crate) fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
             fs::write(dir.join(format!("{name}.svg")), plot::ratios(title, &rows)?)?;
         }
     }
-    let listings = results.iter().filter(|result| result.part == "listing");
-    let rows: Vec<&Row> = listings.flat_map(|result| &result.rows).collect();
-    let lines = listing::lines(&rows);
-    if !lines.is_empty() {
-        let svg = plot::lines(LISTING_TITLE, ("stripes", "us a file"), &lines)?;
-        fs::write(dir.join("listing.svg"), svg)?;
-    }
     Ok(())
 }
-
-const LISTING_TITLE: &str = "Listing: time of a file against its stripes";
 
 /// File, title, and the parts that one plot shows.
 const GROUPS: &[(&str, &str, &[&str])] = &[

@@ -1,4 +1,5 @@
-//! One bar per row: the median ratio, its range as a line, its bound as a mark.
+//! Plots of ratios (one bar per row: the median, its range as a line, its bound as a mark), small
+//! charts of values, and lines over logarithmic axes.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -14,6 +15,69 @@ const LINES_HEIGHT: u32 = 520;
 const NAME_WIDTH: u32 = 330;
 const BAR: RGBColor = RGBColor(64, 120, 160);
 const MARK: RGBColor = RGBColor(200, 60, 40);
+/// Bars of what Nacre is compared with.
+const OTHER: RGBColor = RGBColor(170, 170, 170);
+const CHART_WIDTH: u32 = 460;
+const CHART_NAME_WIDTH: u32 = 120;
+/// Room for the value behind the longest bar, as a part of it.
+const VALUE_ROOM: f64 = 1.3;
+
+/// One bar of a small chart.
+pub(super) struct Bar<'a> {
+    pub(super) name: &'a str,
+    pub(super) value: f64,
+    pub(super) is_ours: bool,
+}
+
+/// An SVG of a few values.
+pub(super) fn bars(title: &str, unit: &str, bars: &[Bar<'_>]) -> Result<String> {
+    let mut svg = String::new();
+    draw_bars(&mut svg, title, unit, bars).map_err(|error| anyhow!("{error}"))?;
+    Ok(svg)
+}
+
+fn draw_bars(
+    svg: &mut String,
+    title: &str,
+    unit: &str,
+    bars: &[Bar<'_>],
+) -> Result<(), Box<dyn std::error::Error>> {
+    let count = bars.len();
+    let height = HEAD_HEIGHT + ROW_HEIGHT * u32::try_from(count)?;
+    let area = SVGBackend::with_string(svg, (CHART_WIDTH, height)).into_drawing_area();
+    area.fill(&WHITE)?;
+    let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+    let mut chart = ChartBuilder::on(&area)
+        .caption(title, ("sans-serif", 16))
+        .margin(8)
+        .y_label_area_size(CHART_NAME_WIDTH)
+        .build_cartesian_2d(0.0..most * VALUE_ROOM, 0.0..count as f64)?;
+    let name = |y: &f64| {
+        // the first bar is on top
+        let index = count.checked_sub(1 + *y as usize);
+        index.and_then(|index| bars.get(index)).map_or(String::new(), |bar| bar.name.to_owned())
+    };
+    chart
+        .configure_mesh()
+        .disable_mesh()
+        .disable_x_axis()
+        .y_labels(count)
+        .y_label_offset(-(i32::try_from(ROW_HEIGHT)? / 2))
+        .y_label_formatter(&name)
+        .draw()?;
+    for (index, bar) in bars.iter().enumerate() {
+        let low = (count - 1 - index) as f64;
+        let color = if bar.is_ours { BAR } else { OTHER };
+        let text = format!(" {} {unit}", number(bar.value));
+        chart.draw_series([Rectangle::new(
+            [(0.0, low + 0.15), (bar.value, low + 0.85)],
+            color.filled(),
+        )])?;
+        chart.draw_series([Text::new(text, (bar.value, low + 0.72), ("sans-serif", 13))])?;
+    }
+    area.present()?;
+    Ok(())
+}
 
 /// An SVG of the rows that have a ratio.
 pub(super) fn ratios(title: &str, rows: &[&Row]) -> Result<String> {
@@ -143,6 +207,18 @@ mod tests {
         assert!(svg.starts_with("<svg") && svg.contains("Title"));
         assert!(svg.contains("mdtest-own: create"));
         assert_eq!(svg.matches("#C83C28").count(), 1, "one bound");
+    }
+
+    #[test]
+    fn a_chart_shows_names_and_values() {
+        let bar = |name, value, is_ours| Bar { name, value, is_ours };
+        let all = [bar("Nacre", 8_500.0, true), bar("ext4", 70_000.0, false)];
+        let svg = bars("Title", "files/s", &all).expect("it is drawn");
+        for text in ["Title", "Nacre", "ext4", "8,500 files/s", "70,000 files/s"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        assert_eq!((svg.matches("#4078A0").count(), svg.matches("#AAAAAA").count()), (1, 1));
+        assert!(bars("None", "s", &[bar("a", 0.0, true)]).is_ok(), "nothing to show");
     }
 
     #[test]

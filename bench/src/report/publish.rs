@@ -3,31 +3,28 @@
 //!
 //! ```text
 //! <!-- figures: whole -->        every part, written into bench/README.md
-//! <!-- figures: short -->        the rows of a landing page, written into README.md
+//! <!-- figures: short -->        the charts of the landing page, written into README.md
 //! <!-- end of figures -->
 //! ```
+//!
+//! `docs/results` gets the charts, the plots, and all values as JSON and CSV.
 
 use std::fs;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
+use super::charts::{self, Drawn};
 use super::markdown;
 use crate::machine::Machine;
 use crate::plan::PARTS;
-use crate::row::{PartResult, Row};
+use crate::row::PartResult;
 use crate::store::root;
 
 const END: &str = "<!-- end of figures -->";
-
-/// Rows that the landing page shows.
-const SHORT: &[&str] = &[
-    "mdtest-own/creation",
-    "mdtest-own/stat",
-    "native/creation",
-    "ior-4/write",
-    "ior-4/read",
-    "rpc/ping, 64 in flight",
-];
+/// Below the workspace root.
+const RESULTS: &str = "docs/results";
+/// Of the text of documents.
+const LINE_MAX: usize = 100;
 
 /// Writes tables and plots; refuses a run that lacks a part.
 pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
@@ -39,17 +36,37 @@ pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
     if !missing.is_empty() {
         bail!("not measured at this commit: {}", missing.join(", "));
     }
-    let dir = root().join("docs/figures");
+    let dir = root().join(RESULTS);
     fs::create_dir_all(&dir)?;
-    super::plots(&dir, results)?;
+    let drawn = super::data(&dir, machine, results)?;
+    ensure!(drawn.len() == charts::count(), "a chart of README.md lacks rows");
     replace("bench/README.md", "whole", &markdown::whole(machine, results))?;
-    let short: Vec<Row> = results
-        .iter()
-        .flat_map(|result| &result.rows)
-        .filter(|row| SHORT.contains(&row.id.as_str()))
-        .map(|row| Row { title: row.id.replace('/', ": "), ..row.clone() })
-        .collect();
-    replace("README.md", "short", &format!("{}\n\n{}", machine.line(), markdown::table(&short)))
+    replace("README.md", "short", &short(machine, &drawn))
+}
+
+fn short(machine: &Machine, drawn: &[Drawn]) -> String {
+    let mut text = machine.line();
+    for Drawn { name, title, sentence, .. } in drawn {
+        text.push_str(&format!("\n\n![{title}]({RESULTS}/{name}.svg)\n\n{}", wrapped(sentence)));
+    }
+    text
+}
+
+/// In lines of at most [`LINE_MAX`] characters.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= LINE_MAX {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n")
 }
 
 fn replace(document: &str, name: &str, text: &str) -> Result<()> {
@@ -78,5 +95,12 @@ mod tests {
         assert_eq!(new, "a\n<!-- figures: short -->\n\nnew\n\n<!-- end of figures -->\nb\n");
         assert_eq!(between(&new, "short", "new"), Some(new.clone()));
         assert_eq!(between(old, "whole", "new"), None);
+    }
+
+    #[test]
+    fn a_sentence_is_wrapped() {
+        let text = wrapped(&"word ".repeat(30));
+        assert!(text.lines().all(|line| line.len() <= LINE_MAX && !line.ends_with(' ')));
+        assert_eq!(text.split_whitespace().count(), 30);
     }
 }
