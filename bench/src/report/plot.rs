@@ -19,6 +19,7 @@ const MARK: RGBColor = RGBColor(200, 60, 40);
 const OTHER: RGBColor = RGBColor(170, 170, 170);
 const CHART_WIDTH: u32 = 460;
 const CHART_NAME_WIDTH: u32 = 120;
+const NAME_LEFT: i32 = 12;
 /// Room for the value behind the longest bar, as a part of it.
 const VALUE_ROOM: f64 = 1.3;
 
@@ -52,28 +53,18 @@ fn draw_bars(
         .margin(8)
         .y_label_area_size(CHART_NAME_WIDTH)
         .build_cartesian_2d(0.0..most * VALUE_ROOM, 0.0..count as f64)?;
-    let name = |y: &f64| {
-        // the first bar is on top
-        let index = count.checked_sub(1 + *y as usize);
-        index.and_then(|index| bars.get(index)).map_or(String::new(), |bar| bar.name.to_owned())
-    };
-    chart
-        .configure_mesh()
-        .disable_mesh()
-        .disable_x_axis()
-        .y_labels(count)
-        .y_label_offset(-(i32::try_from(ROW_HEIGHT)? / 2))
-        .y_label_formatter(&name)
-        .draw()?;
+    chart.configure_mesh().disable_mesh().disable_axes().draw()?;
     for (index, bar) in bars.iter().enumerate() {
-        let low = (count - 1 - index) as f64;
+        let low = (count - 1 - index) as f64; // the first bar is on top
         let color = if bar.is_ours { BAR } else { OTHER };
         let text = format!(" {} {unit}", number(bar.value));
         chart.draw_series([Rectangle::new(
             [(0.0, low + 0.15), (bar.value, low + 0.85)],
             color.filled(),
         )])?;
-        chart.draw_series([Text::new(text, (bar.value, low + 0.72), ("sans-serif", 13))])?;
+        let (end, top) = chart.backend_coord(&(bar.value, low + 0.72));
+        area.draw(&Text::new(text, (end, top), ("sans-serif", 13)))?;
+        area.draw(&Text::new(bar.name, (NAME_LEFT, top), ("sans-serif", 13)))?;
     }
     area.present()?;
     Ok(())

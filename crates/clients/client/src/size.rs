@@ -114,14 +114,7 @@ pub(crate) struct WriteView {
 impl WriteView {
     /// The first open for write, which made the file or not, gave this epoch.
     pub(crate) fn new(fresh: bool, epoch: u64) -> WriteView {
-        WriteView {
-            fresh,
-            epoch,
-            mixed: false,
-            stripes: Vec::new(),
-            generation: 0,
-            is_cut: false,
-        }
+        WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, is_cut: false }
     }
 
     /// Another handle was opened for write by this client.

@@ -126,7 +126,7 @@ impl Inner {
         calls.set(calls.get() - 1);
     }
 
-    /// Returns when no answer about a name is on its way. That may take as long as a server is away.
+    /// Returns when no answer about a name is on its way, which may be as long as a server is away.
     pub(crate) async fn arrived(&self, dir: Fid, name: &[u8]) {
         loop {
             let answered = self.statahead.answered.notified();

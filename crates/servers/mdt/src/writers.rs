@@ -66,9 +66,7 @@ impl Silent {
 /// Whether sizes are to be asked of writers.
 fn wants_sizes(request: &Request) -> bool {
     match request.opcode() {
-        Opcode::MdtGetattrs => {
-            request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES)
-        }
+        Opcode::MdtGetattrs => request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES),
         Opcode::MdtGetattr => request.body::<FidReq>().flags.contains(GetattrFlags::SIZE),
         _ => false,
     }

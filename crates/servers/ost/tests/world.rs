@@ -38,7 +38,8 @@ use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId};
 use wire::body::{
     BatchFlags, Claim, ConnectRep, ConnectReq, IoFlags, ObjectRange, OstAttr, OstBatchReq,
     OstFallocateReq, OstFenceReq, OstIoReq, OstListRep, OstListReq, OstListed, OstPunchReq,
-    OstRaiseReq, OstReserveRep, OstReserveReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep, StatfsState, SyncRep, fallocate,
+    OstRaiseReq, OstReserveRep, OstReserveReq, OstSeekRep, OstSeekReq, PunchFlags, StatfsRep,
+    StatfsState, SyncRep, fallocate,
 };
 use wire::{Opcode, Reply, Request, RequestFlags, decode_body, encode_body};
 use zerocopy::IntoBytes;

@@ -40,7 +40,10 @@ impl World {
     fn make(&self, name: &'static [u8], more: u32) -> File {
         self.run(0, async move |client| {
             let flags = flags::O_RDWR | more;
-            client.create(&Ctx::root(), Fid::ROOT, name, 0o644, flags, None).await.map(|made| made.1)
+            client
+                .create(&Ctx::root(), Fid::ROOT, name, 0o644, flags, None)
+                .await
+                .map(|made| made.1)
         })
     }
 

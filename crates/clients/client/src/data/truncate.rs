@@ -44,7 +44,7 @@ impl Inner {
         if self.config.bugs.cut_without_lock() {
             return self.truncate_locked(ctx, fid, change, self.claim(fid)).await;
         }
-        // what another client keeps is sent before the lock is taken, because that may need the lock
+        // what another client keeps is sent before the lock is taken, which it may need
         if !self.grants.of(fid).may_write(fid) {
             self.stat_exact(ctx, fid, change.handle).await?;
         }

@@ -101,11 +101,10 @@ impl Inner {
             by_holder.entry(holder).or_default().push(name.clone());
         }
         let asks = by_holder.into_iter().map(|(holder, names)| {
-            let ask: LocalFuture<'_, Result<Stats>> =
-                Box::pin(async move {
-                    let named = Named::Names(holder, &names);
-                    self.ask_all(ctx, mdt_of(holder), named, flags).await
-                });
+            let ask: LocalFuture<'_, Result<Stats>> = Box::pin(async move {
+                let named = Named::Names(holder, &names);
+                self.ask_all(ctx, mdt_of(holder), named, flags).await
+            });
             ask
         });
         let found = try_join(asks.collect(), limits::GETATTRS_IN_FLIGHT).await?;

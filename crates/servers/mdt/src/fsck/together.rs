@@ -273,9 +273,8 @@ impl<'a> Check<'a> {
                 let finding = Finding::new(Rule::WrongShard, entry.record.fid, text);
                 let finding = finding.named(dir, name).with([other.dir, master]);
                 // one that is in a wrong shard besides is a finding of its own
-                let leaves = |entry: &&Entry| {
-                    entry.dir != to && stripes.old_home(name) == Some(entry.dir)
-                };
+                let leaves =
+                    |entry: &&Entry| entry.dir != to && stripes.old_home(name) == Some(entry.dir);
                 let stray = [other, entry].into_iter().find(leaves);
                 self.bad.push(match stray {
                     Some(Entry { dir, cookie, .. }) => {

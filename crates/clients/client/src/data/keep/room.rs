@@ -1,14 +1,14 @@
 //! Room that OSTs have reserved for this client, so that no write meets ENOSPC that was
 //! acknowledged before it was sent.
 //!
-//! Both sides count from the begin of a session: what the OST has promised in all, and what was used
-//! of that. A client uses room when it acknowledges a write, the OST when it executes it. Questions
-//! are numbered and asked one after the other, so a repeated or late one counts once.
+//! Both sides count from the begin of a session: what the OST has promised in all, and what was
+//! used of that. A client uses room when it acknowledges a write, the OST when it executes it.
+//! Questions are numbered and asked one after the other, so a repeated or late one counts once.
 //!
 //! Invariants
 //! - What is used is at most what is promised.
-//! - Room that rests is given back: others may have it, and the next write is sent at once and hears
-//!   what the OST has become.
+//! - Room that rests is given back: others may have it, and the next write is sent at once and
+//!   hears what the OST has become.
 //! - After a restart of the OST the client asks for exactly what it has acknowledged and not sent
 //!   before it asks for anything else. The OST promises that during its recovery, before any other
 //!   client can use the room.
