@@ -32,7 +32,11 @@ fn objects(up: &Up) -> Vec<PathBuf> {
 fn write(up: &Up, path: &Path, data: &[u8]) -> PathBuf {
     let known = objects(up);
     assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", "1", &path.to_string_lossy()]), "");
-    fs::write(path, data).expect("write");
+    let written = fs::File::create(path).and_then(|mut file| {
+        file.write_all(data)?;
+        file.sync_all()
+    });
+    written.expect("write");
     let mut made = objects(up).into_iter().filter(|object| !known.contains(object));
     let object = made.next().expect("the file has an object there");
     assert!(made.next().is_none(), "one stripe is one object");

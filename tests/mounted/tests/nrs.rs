@@ -11,8 +11,16 @@ use mounted::{Scratch, Up, count, figure, full};
 
 const IO: &str = "ost.OSS.ost_io";
 
+/// Each write is a request from now on.
+fn keep_nothing(up: &Up) {
+    up.set("llite.*.writeback", "0");
+}
+
 fn up(name: &str) -> Up {
-    Up::with(Scratch::new(name), None, &["--osts", "1", "--cpu-npartitions", "4", "--cpu-virtual"])
+    let args = ["--osts", "1", "--cpu-npartitions", "4", "--cpu-virtual"];
+    let up = Up::with(Scratch::new(name), None, &args);
+    keep_nothing(&up);
+    up
 }
 
 fn at(param: &str) -> String {
@@ -333,6 +341,7 @@ fn rates(up: &Up, window: Duration) -> (f64, f64) {
 fn a_class_gets_its_rate_over_four_partitions() {
     let mut up = up("rates");
     let mounts: Vec<_> = (0..6).map(|client| up.second_mount(100 + client)).collect();
+    keep_nothing(&up);
     let window = Duration::from_secs(count(4, 10) as u64);
     set(&up, "nrs_policies", "tbf opcode");
     let slack = if full() { 0.02 } else { 0.08 };
@@ -361,6 +370,7 @@ fn a_class_gets_its_rate_over_four_partitions() {
 fn rules_of_every_kind_limit_whom_they_name() {
     let mut up = up("kinds");
     let mount = up.second_mount(100);
+    keep_nothing(&up);
     let file = File::create(mount.join("f")).expect("a file");
     let window = Duration::from_secs(count(1, 5) as u64);
     for (policy, conds) in [

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -63,9 +63,14 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
     let bare = up.second_mount_with(22, "noreaddirplus");
     let dir = up.at("d");
     fs::create_dir(&dir).expect("mkdir");
-    shell(&dir, &format!("{} lfs setstripe -o 0 f; echo gone > gone", nacre_bin().display()));
-    let mut writer = OpenOptions::new().write(true).open(second.join("d/f")).expect("open");
+    let make = "lfs setstripe -o 0 f && $NACRE lfs setstripe -o 0 alone; echo gone > gone";
+    shell(&dir, &format!("NACRE={0}; {0} {make}", nacre_bin().display()));
+    let open = |path: PathBuf| OpenOptions::new().write(true).open(path).expect("open");
+    let mut alone = open(second.join("d/alone"));
+    alone.write_all(&[7; 300]).expect("write");
+    let (mut writer, other) = (open(second.join("d/f")), open(bare.join("d/f")));
     writer.write_all(&[7; 5_000]).expect("write");
+    std::thread::sleep(Duration::from_millis(500)); // nothing is kept any more
 
     let stopped = Stopped::new(up.server("OST0000"));
     let mut asked: Vec<_> = [&dir, &bare.join("d")]
@@ -81,6 +86,10 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
         use_names(dir);
     }
     at_once(&dir, "remove", |dir| fs::remove_file(dir.join("gone")));
+    at_once(&dir, "ask the only writer", |dir| {
+        assert_eq!(fs::metadata(dir.join("alone"))?.len(), 300);
+        Ok(())
+    });
     for stat in &mut asked {
         assert!(stat.try_wait().expect("our child").is_none(), "who knows the size of f?");
     }
@@ -90,7 +99,7 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
         let size = io::read_to_string(stat.stdout.take().expect("a pipe")).expect("text");
         assert_eq!(size, "5000\n");
     }
-    drop(writer);
+    drop((writer, other, alone));
     up.stop();
 }
 

@@ -18,6 +18,7 @@ fn begin(name: &str) -> (Up, PathBuf) {
     let args = ["--osts", "2", "--crashes-max", "1000", "--commit-interval-ms", "60000"];
     let mut up = Up::with(Scratch::new(name), None, &args);
     let mount = up.second_mount(21);
+    up.set("llite.*.writeback", "0"); // what is written is at the OSTs
     (up, mount)
 }
 

@@ -12,7 +12,7 @@ use env::Env;
 use ldlm::grants::{Belief, Bits};
 use types::{Fid, Instant};
 
-use super::{AllGrants, Gift, Grants, Kernel, Known};
+use super::{AllGrants, Gift, Grants, Kernel, Known, Lease};
 use crate::atime::Reads;
 use crate::client::{Client, Inner};
 use crate::flags;
@@ -55,6 +55,11 @@ impl Grants {
     /// How often anything was called back or in doubt.
     pub(crate) fn recalls(&self) -> u64 {
         self.known().recalls.now()
+    }
+
+    /// Whether a name still stands for the file that this lease tells of.
+    pub(crate) fn still_names(&self, lease: Lease) -> bool {
+        lease.name > self.env.now() && lease.recalls == self.known().recalls.now()
     }
 
     /// Whether no other client has the file open, so that its writes may be kept.

@@ -180,7 +180,8 @@ impl Inner {
     }
 
     /// A name leads to a file of another MDT, which is asked. If it has no such file, the name may
-    /// be about to move.
+    /// be about to move. The two answers are of one moment only if the name still stands for the
+    /// file after the second one: by a grant, or because it is asked again.
     async fn look_up_elsewhere(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -193,13 +194,22 @@ impl Inner {
                 self.complete(ctx, &mut stat, &mut lease).await?;
                 return Ok((stat, lease));
             }
-            match self.look(ctx, stat.attr.fid(), None).await {
-                Ok((found, attrs)) => return Ok((found, lease.naming(attrs))),
-                Err(error) if is_gone(&error) => {}
-                Err(error) => return Err(error),
-            }
-            self.env.sleep(limits::MOVING_PAUSE).await;
+            let fid = stat.attr.fid();
+            let found = match self.look(ctx, fid, None).await {
+                Err(error) if !is_gone(&error) => return Err(error),
+                Ok((found, attrs)) if self.grants.of(parent).still_names(lease) => {
+                    return Ok((found, lease.naming(attrs)));
+                }
+                Ok(found) => Some(found),
+                Err(_) => {
+                    self.env.sleep(limits::MOVING_PAUSE).await;
+                    None
+                }
+            };
             (stat, lease) = self.look_up_once(ctx, parent, name).await?;
+            if let Some((found, attrs)) = found.filter(|_| stat.attr.fid() == fid) {
+                return Ok((found, lease.naming(attrs)));
+            }
         }
         Err(Error::local(Errno::ENOENT, "lookup").about(parent))
     }

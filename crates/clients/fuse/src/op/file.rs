@@ -77,9 +77,8 @@ impl Fs {
     }
 
     /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
-    /// took them. Writes were acknowledged one by one, so there is nothing else to report but that
-    /// such a one is lost; a size that is not handed over yet is asked of the OSTs by whoever wants
-    /// it.
+    /// took them. What is kept of the file begins to be sent. An error that is known now is
+    /// told, a later one by the next `fsync`.
     pub(crate) async fn flush(&self, header: &Header, fh: u64, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
         if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {
