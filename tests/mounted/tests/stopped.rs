@@ -104,6 +104,33 @@ fn a_stopped_ost_does_not_stop_the_directory_of_a_file_that_is_written_there() {
 }
 
 #[test]
+fn closed_files_that_wait_for_a_stopped_ost_hold_up_no_reader() {
+    const FILES: usize = 600; // more than the kernel has places for releases
+    let mut up = Up::new("stopped-closes");
+    let make = "mkdir s && $NACRE lfs setstripe -i 0 -c 1 s && $NACRE lfs setstripe -i 1 -c 1 far";
+    shell(up.mount(), &format!("NACRE={0}; {make}", nacre_bin().display()));
+    fs::write(up.at("far"), vec![7; 8 << 20]).expect("write");
+    up.set("llite.*.unmount_wait", "60");
+    for number in 0..3 {
+        fs::write(up.at(&format!("s/before{number}")), "asks for room").expect("write");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    shell(up.mount(), "sync; echo 3 > /proc/sys/vm/drop_caches");
+    let stopped = Stopped::new(up.server("OST0000"));
+    within(SILENT, &up.at("s"), "make files", |dir| {
+        (0..FILES).try_for_each(|number| fs::write(dir.join(format!("f{number}")), "kept"))
+    });
+    at_once(up.mount(), "read from another OST", |dir| {
+        assert_eq!(fs::read(dir.join("far"))?.len(), 8 << 20);
+        Ok(())
+    });
+    drop(stopped);
+    let read = |number: usize| fs::read(up.at(&format!("s/f{number}"))).expect("read");
+    (0..FILES).for_each(|number| assert_eq!(read(number), b"kept", "{number}"));
+    up.stop();
+}
+
+#[test]
 fn the_space_of_a_file_system_is_told_while_its_mdt_is_away() {
     let mut up = Up::new("stopped-mdt");
     fs::write(up.at("f"), "x").expect("write");

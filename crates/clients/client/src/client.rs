@@ -40,6 +40,8 @@ pub(crate) struct Inner {
     pub(crate) config: MountConfig,
     pub(crate) access_times: Cell<AccessTimes>,
     pub(crate) unmount_wait: Cell<Span>,
+    /// Handles for writing whose close is under way.
+    pub(crate) closing: Cell<u32>,
     /// Opens bring the bytes of small files.
     pub(crate) read_on_open: Cell<bool>,
     /// The kernel keeps data of files that are read.

@@ -229,7 +229,34 @@ impl File {
             return Ok(());
         }
         let open = self.0.clone();
-        self.0.inner.run("close", async move { data::close(&open).await }).await
+        let closing = flags::can_write(open.flags).then(|| Closing::begin(&open.inner));
+        let close = async move {
+            let _closing = closing;
+            data::close(&open).await
+        };
+        self.0.inner.run("close", close).await
+    }
+
+    /// Whether the OSTs have all that was written through this and other handles here.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        !self.0.inner.has_kept(self.0.inode.fid)
+    }
+}
+
+/// A close under way, for which an unmount waits.
+struct Closing(Rc<Inner>);
+
+impl Closing {
+    fn begin(inner: &Rc<Inner>) -> Closing {
+        inner.closing.set(inner.closing.get() + 1);
+        Closing(inner.clone())
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.closing.set(self.0.closing.get() - 1);
     }
 }
 

@@ -94,6 +94,7 @@ impl Client {
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),
+            closing: Cell::new(0),
             read_on_open: Cell::new(true),
             page_cache: Cell::new(true),
             writeback: Cell::new(config.writeback),

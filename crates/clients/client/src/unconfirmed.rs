@@ -60,14 +60,15 @@ impl Client {
         self.0.unmount_wait.set(wait);
     }
 
-    /// Waits until nothing is unconfirmed, however long its targets are away. A soft mount asks
+    /// Waits until nothing is unconfirmed and no file is being closed, however long its targets are away. A soft mount asks
     /// once, and a target that is out of use is not waited for.
     pub async fn settle(&self) {
         loop {
             self.0.flush_all().await;
             let outcome = self.0.sync_unconfirmed().await;
             let in_use = |of: &Unconfirmed| !self.0.inactive.borrow().contains(&of.id);
-            if !self.unconfirmed().iter().any(in_use) || self.0.config.soft {
+            let is_settled = self.0.closing.get() == 0 && !self.unconfirmed().iter().any(in_use);
+            if is_settled || self.0.config.soft {
                 return;
             }
             if let Err(error) = outcome {

@@ -100,6 +100,16 @@ impl Fs {
             unlocked = Box::pin(unlock).await.and(unlocked);
         }
         self.appends.finish(file.fid()).await;
+        if !file.is_sent() {
+            // The kernel has few places for releases and reads ahead together: one that waits for
+            // an OST is not to take a place.
+            self.env.spawn("release", async move {
+                if let Err(error) = file.close().await {
+                    tracing::debug!(%error, "a file is closed with an error");
+                }
+            });
+            return unlocked.map(|()| Body::Empty);
+        }
         // Closed in any case: a lock that could not be given back goes with the session.
         file.close().await.map_err(errno)?;
         unlocked.map(|()| Body::Empty)

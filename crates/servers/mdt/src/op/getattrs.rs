@@ -32,12 +32,22 @@ pub(crate) fn getattrs(op: &mut Op<'_, '_>) -> Decided<Answer> {
     } else {
         let dir = op.tx.dir(body.parent.into())?;
         op.access(&dir, X)?;
+        let mut must_move = false;
         for name in asked.split_inclusive(|byte| *byte == 0).take(count) {
             let name = name.strip_suffix(&[0]).unwrap_or(name);
-            let told = op.by_name(&dir, name, layouts)?;
+            let told = match op.by_name(&dir, name, layouts) {
+                Err(OpError::Elsewhere) => {
+                    must_move = true; // with all others in one go
+                    continue;
+                }
+                told => told?,
+            };
             if !files.take(told) {
                 break;
             }
+        }
+        if must_move {
+            return Err(OpError::Elsewhere);
         }
     }
     if files.told.is_empty() {
