@@ -60,8 +60,8 @@ impl Client {
         self.0.unmount_wait.set(wait);
     }
 
-    /// Waits until nothing is unconfirmed and no file is being closed, however long its targets are away. A soft mount asks
-    /// once, and a target that is out of use is not waited for.
+    /// Waits until nothing is unconfirmed and no file is being closed, however long targets are
+    /// away. A soft mount asks once, and a target that is out of use is not waited for.
     pub async fn settle(&self) {
         loop {
             self.0.flush_all().await;

@@ -87,8 +87,16 @@ fn a_name_is_found_and_its_size_is_the_one_told_last() {
     let world = World::new();
     let found = world.look_up();
     assert_eq!(size(&found), (3_000, 0, 0));
+    let ask = || {
+        let fs = world.fs.clone();
+        world.soon(async move { fs.getattr(&header(found.nodeid), None).await })
+    };
+    let Some(Ok(Body::Attr(told))) = ask() else { panic!("its only writer tells the size") };
+    assert_eq!((told.attr.size, told.attr_valid_nsec), (6_000, 0));
+    let args = abi::CreateIn { flags: O_RDWR, ..Default::default() };
     let fs = world.fs.clone();
-    let asked = world.soon(async move { fs.getattr(&header(found.nodeid), None).await });
+    world.entry(async move { fs.create(&header(1), NAME, args).await });
+    let asked = ask();
     assert!(asked.is_none(), "only the OSTs know the size: {asked:?}");
 }
 

@@ -137,12 +137,6 @@ impl Stores {
     }
 }
 
-fn names_in(world: &World, dir: Fid) -> Vec<Vec<u8>> {
-    let images = world.stores.images();
-    let entries = images[dir.mdt_index() as usize].entries_of(dir).iter();
-    entries.map(|entry| entry.record.name.to_vec()).collect()
-}
-
 #[test]
 fn what_is_only_not_known_stands_against_a_repair() {
     let against = |world: &World, osts: &[OstImage]| {
@@ -156,17 +150,29 @@ fn what_is_only_not_known_stands_against_a_repair() {
     let leaving = Some(layout::dir::Leaving { hash: 2, shards: vec![fid(0, 1)] });
     let stripes = Stripes { hash: 2, version: 2, master: 0, shards, leaving };
     world.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
-    assert!(against(&world, &world.osts).contains("move to other shards"));
-    let entries = |world: &World| world.stores.images()[0].entries_of(fid(0, 1)).len();
-    assert!(entries(&world) > 0);
-    let mut damaged = World::rich();
-    damaged.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
-    for name in names_in(&damaged, fid(0, 1)) {
-        damaged.stores.drop_entry(fid(0, 1), &name);
+    assert_eq!(against(&world, &world.osts), "", "nothing is left to move");
+    let names = [(&b"one"[..], fid(1, 20)), (b"nowhere", fid(1, 99))];
+    for (name, child) in names {
+        world.stores.name(fid(0, 1), name, child, S_IFLNK);
     }
-    assert_eq!(against(&damaged, &damaged.osts), "", "nothing can move any more");
+    assert_eq!(against(&world, &world.osts), "", "these cannot move");
+    world.stores.name(fid(0, 1), b"late", fid(1, 20), S_IFLNK);
+    assert!(against(&world, &world.osts).contains("move to other shards"));
     world.stores.0[0].put(Table::Inodes, fid(0, 1).to_key(), b"no inode".to_vec());
     assert!(against(&world, &world.osts).starts_with("a record of MDT 0 cannot be read"));
+}
+
+#[test]
+fn a_name_that_cannot_leave_its_shard_is_mended() {
+    let mut world = World::rich();
+    let shards = vec![fid(1, 7), fid(2, 7)];
+    let leaving = Some(layout::dir::Leaving { hash: 2, shards: vec![fid(0, 1)] });
+    let stripes = Stripes { hash: 2, version: 2, master: 0, shards, leaving };
+    world.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
+    world.stores.name(fid(0, 1), b"one", fid(1, 20), S_IFLNK);
+    let mended = world.mended();
+    assert!(mended.contains("wrong-shard"), "{mended}");
+    assert_eq!(world.stores.images()[0].entries_of(fid(0, 1)).len(), 0);
 }
 
 #[test]
