@@ -135,6 +135,20 @@ impl Cluster {
         (cluster, clients)
     }
 
+    /// What a call of one of these clients returns, which it does within a minute.
+    ///
+    /// # Panics
+    /// If it does not, or fails.
+    pub fn run<T: 'static>(
+        &self,
+        (node, client): &(NodeHandle, Client),
+        work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
+    ) -> T {
+        let own = client.clone();
+        let done = self.sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
+        done.expect("it is answered").expect("it is done")
+    }
+
     /// A node for a client.
     #[must_use]
     pub fn client_node(&self, name: &str, index: u32) -> NodeHandle {

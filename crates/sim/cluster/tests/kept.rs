@@ -8,6 +8,7 @@ use client::{Client, Ctx, File, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
 use types::{Fid, Span};
+use wire::Opcode;
 
 /// A piece of an append that takes longer than a small one.
 const LARGE: usize = 1 << 20;
@@ -29,11 +30,7 @@ impl World {
         at: usize,
         work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
     ) -> T {
-        let (node, client) = &self.clients[at];
-        let own = client.clone();
-        let done =
-            self.cluster.sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
-        done.expect("it is answered").expect("it is done")
+        self.cluster.run(&self.clients[at], work)
     }
 
     /// A file of the first client, which is open.
@@ -111,7 +108,8 @@ fn many_small_writes_to_one_block_take_the_room_of_one() {
     let own = file.clone();
     world.run(0, async move |_| own.write(0, Bytes::from_static(b"asks for room")).await);
     world.cluster.sim.run_for(Span::secs(1));
-    let before = world.clients[0].1.kept_stats();
+    let asked = |world: &World| world.clients[0].1.requests()[&Opcode::OstReserve];
+    let (before, questions) = (world.clients[0].1.kept_stats(), asked(&world));
     let own = file.clone();
     world.run(0, async move |_| {
         for _ in 0..8_000 {
@@ -121,10 +119,11 @@ fn many_small_writes_to_one_block_take_the_room_of_one() {
     });
     let after = world.clients[0].1.kept_stats();
     assert_eq!((after.writes - before.writes, after.no_room), (8_000, before.no_room));
+    assert_eq!(asked(&world), questions, "it needs no more room");
 }
 
 #[test]
-fn an_append_does_not_wait_for_itself() {
+fn an_append_comes_behind_what_another_handle_keeps() {
     let world = World::new();
     let file = world.make(b"file", 0);
     let fid = file.fid();

@@ -33,11 +33,7 @@ impl World {
         at: usize,
         work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
     ) -> T {
-        let (node, client) = &self.clients[at];
-        let own = client.clone();
-        let done =
-            self.cluster.sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
-        done.expect("it is answered").expect("it is done")
+        self.cluster.run(&self.clients[at], work)
     }
 
     /// The directory as the second client sees it, and the requests that it sent for that.

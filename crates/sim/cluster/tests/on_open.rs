@@ -36,10 +36,7 @@ impl World {
     ) -> (T, bool) {
         let sim = &self.cluster.sim;
         let before = sim.faults().delivered;
-        let (node, client) = &self.clients[at];
-        let own = client.clone();
-        let done = sim.block_on_for(node, Span::secs(60), async move { work(&own).await });
-        let answer = done.expect("it is answered").expect("it is done");
+        let answer = self.cluster.run(&self.clients[at], work);
         (answer, sim.faults().delivered != before)
     }
 

@@ -20,7 +20,7 @@ use ldlm::Mode;
 use osd::{ObjAttr, StoreError, Table, View, WriteSet};
 use service::spec::{MDT_IO, MDT_OUT, OST, OST_CREATE, OST_IO};
 use service::{Direction, Incoming, ServiceSpec};
-use types::{Errno, Extent, Fid, TargetId, TargetKind, Timespec, Transno};
+use types::{Errno, Extent, Fid, Instant, TargetId, TargetKind, Timespec, Transno};
 use wire::body::{Claim, IoFlags, ObjectRange, OstAttr, OstIoReq, StatfsState};
 use wire::{Opcode, Reply, Request, encode_body};
 use zerocopy::{FromBytes, IntoBytes};
@@ -235,18 +235,25 @@ impl Ost {
     /// Whether this OST is read-only for a change. It takes replays, because their changes were
     /// acknowledged, and for a while writes that may have been acknowledged before it was marked.
     fn is_closed_for(&self, incoming: &Incoming) -> bool {
-        if !self.marks.has(StatfsState::READ_ONLY) {
-            self.read_only_since.set(None);
-            return false;
-        }
-        let now = self.env.now();
-        let since = self.read_only_since.get().unwrap_or(now);
-        self.read_only_since.set(Some(since));
-        let is_promised = || {
-            let has_room = || self.reserved.borrow().has_unused(incoming.session.id);
-            is_reserved(&incoming.request) && has_room()
-        };
-        !incoming.is_replay() && (now - since > READ_ONLY_GRACE || !is_promised())
+        let Some(since) = self.read_only_since() else { return false };
+        let has_room = || self.reserved.borrow().has_unused(incoming.session.id);
+        let is_promised = is_reserved(&incoming.request) && has_room();
+        let is_late = self.env.now() - since > READ_ONLY_GRACE;
+        !incoming.is_replay() && (is_late || !is_promised)
+    }
+
+    /// The first request that it saw since it is read-only. Nothing: it is not.
+    fn read_only_since(&self) -> Option<Instant> {
+        let is_marked = self.marks.has(StatfsState::READ_ONLY);
+        let since = self.read_only_since.get().unwrap_or_else(|| self.env.now());
+        self.read_only_since.set(is_marked.then_some(since));
+        self.read_only_since.get()
+    }
+
+    /// Whether it keeps no promise of room any more, because it is read-only. For a while it takes
+    /// what was acknowledged before.
+    fn has_closed_rooms(&self) -> bool {
+        self.read_only_since().is_some_and(|since| self.env.now() - since > READ_ONLY_GRACE)
     }
 
     /// Refuses to read what was destroyed: whoever still names it has an old layout.

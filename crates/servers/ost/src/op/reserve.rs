@@ -19,10 +19,12 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
             reserved.restate(session, body.number, body.total)
         } else if body.flags.contains(ReserveFlags::RELEASE) {
             reserved.give_back(session, body.number, body.total)
-        } else if ost.marks.has(StatfsState::READ_ONLY) {
+        } else if ost.has_closed_rooms() {
             reserved.close(session)
         } else {
-            reserved.ask(session, body.number, body.total)
+            // a read-only OST promises nothing more
+            let is_open = !ost.marks.has(StatfsState::READ_ONLY);
+            reserved.ask(session, body.number, if is_open { body.total } else { 0 })
         }
     };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&OstReserveRep { total })]))

@@ -186,11 +186,13 @@ fn a_read_only_ost_takes_what_was_acknowledged_before() {
     set_param(&world, "readonly", "1");
     let write = || world.attr(&remote, write(0, b"kept", IoFlags::RESERVED));
     assert_eq!(write().map(|attr| attr.size), Ok(4));
+    assert_eq!(promised(2).total, 16 << 20, "and nothing more");
+    assert_eq!(write().map(|attr| attr.size), Ok(4), "a question takes nothing of it");
     world.sim.run_for(Span::secs(4));
     assert_eq!(write().map_err(|error| error.errno()), Err(Errno::EROFS));
-    assert_eq!(promised(2).total, 0, "nothing is promised any more");
+    assert_eq!(promised(3).total, 0, "nothing is promised any more");
     set_param(&world, "readonly", "0");
-    assert_eq!(promised(3).total, 16 << 20);
+    assert_eq!(promised(4).total, 16 << 20);
     assert_eq!(write().map(|attr| attr.size), Ok(4));
 }
 
