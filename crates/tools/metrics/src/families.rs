@@ -80,6 +80,27 @@ families! {
 
     LOST = Counter "nacre_lost_changes_total", "Acknowledged changes of a mount that are lost";
     AWAITED = Gauge "nacre_awaited_servers", "Servers that operations of a mount wait for";
+    KEPT_BYTES = Gauge "nacre_writeback_bytes",
+        "Bytes of small writes that a mount has acknowledged and not sent yet";
+    KEPT_WRITES = Counter "nacre_writeback_writes_total",
+        "Small writes that a mount acknowledged before it sent them";
+    KEPT_WRITTEN = Counter "nacre_writeback_written_bytes_total",
+        "Bytes of small writes that a mount acknowledged before it sent them";
+    KEPT_RUNS = Counter "nacre_writeback_runs_total",
+        "Larger writes that a mount put together from small ones";
+    KEPT_REFUSED = Counter "nacre_writeback_refusals_total",
+        "Small writes that were sent at once because the OSTs had no room to promise";
+    AHEAD_SERIES = Counter "nacre_statahead_series_total",
+        "Series of names that a mount asked for ahead";
+    AHEAD_WRONG = Counter "nacre_statahead_wrong_series_total",
+        "Series that ended because of misses";
+    AHEAD_NAMES = Counter "nacre_statahead_names_total", "Names that a mount asked for ahead";
+    AHEAD_SIZES = Counter "nacre_statahead_sizes_total",
+        "Files whose objects a mount asked for their size ahead";
+    AHEAD_HITS = Counter "nacre_statahead_hits_total",
+        "Names looked up that had been asked for ahead";
+    AHEAD_MISSES = Counter "nacre_statahead_misses_total",
+        "Names of a series looked up that had not been asked for ahead";
 
     STATS = Counter "lustre_stats_total", "Number of operations the filesystem has performed.";
     READS = Counter "lustre_read_samples_total",

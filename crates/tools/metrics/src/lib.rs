@@ -116,6 +116,9 @@ mod tests {
             ("mgs.MGS.num_exports", "3"),
             ("llite.testfs-9a80.lost", "1"),
             ("llite.testfs-9a80.waiting_on", "OST0000: lost\nOST0001: lost"),
+            ("llite.testfs-9a80.writeback_bytes", "65536"),
+            ("llite.testfs-9a80.writeback_stats", "writes: 40\nbytes: 4000\nruns: 2\nno_room: 3"),
+            ("llite.testfs-9a80.statahead_stats", AHEAD),
             ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.lock_count", "7"),
             ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.grant_hits", "70"),
             ("obdfilter.testfs-OST0001.kbytesavail", "4096"),
@@ -181,6 +184,9 @@ mod tests {
     const RECOVERY: &str = "status: RECOVERING\ntime_remaining: 9\nconnected_clients: 2/3\n\
                             completed_clients: 1/3\nreplayed_requests: 40\n\
                             queued_requests: 5\nnext_transno: 77\n";
+
+    const AHEAD: &str = "statahead total: 5\nstatahead wrong: 1\nagl total: 30\n\
+                         fname_total: 900\nhit_total: 800\nmiss_total: 20";
 
     const NRS: &str = "regular_requests:\n  - { name: fifo, queued: 2, active: 1, started: 8, \
                        declined: 0, removed: 0, promoted: 0, forced: 3, waited_us: 1500000, \

@@ -32,6 +32,22 @@ const NUMBERS: &[(&str, &Family)] = &[
     ("grant_hits", families::GRANT_HITS),
     ("lock_count", families::LOCK_COUNT),
     ("lost", families::LOST),
+    ("writeback_bytes", families::KEPT_BYTES),
+];
+
+/// Lines `NAME: NUMBER` of parameters that have several: last part of the parameter's name, the
+/// line's name.
+const LINES: &[(&str, &str, &Family)] = &[
+    ("writeback_stats", "writes", families::KEPT_WRITES),
+    ("writeback_stats", "bytes", families::KEPT_WRITTEN),
+    ("writeback_stats", "runs", families::KEPT_RUNS),
+    ("writeback_stats", "no_room", families::KEPT_REFUSED),
+    ("statahead_stats", "statahead total", families::AHEAD_SERIES),
+    ("statahead_stats", "statahead wrong", families::AHEAD_WRONG),
+    ("statahead_stats", "fname_total", families::AHEAD_NAMES),
+    ("statahead_stats", "agl total", families::AHEAD_SIZES),
+    ("statahead_stats", "hit_total", families::AHEAD_HITS),
+    ("statahead_stats", "miss_total", families::AHEAD_MISSES),
 ];
 
 /// Parameter of a target's kind, and lustre_exporter's word for its component.
@@ -66,6 +82,13 @@ pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
         for (leaf, family) in NUMBERS {
             for (target, value) in values(params, base, leaf) {
                 if let Ok(value) = value.trim().parse() {
+                    out.add(family, &[("component", component), ("target", &target)], value);
+                }
+            }
+        }
+        for (leaf, line, family) in LINES {
+            for (target, text) in values(params, base, leaf) {
+                if let Some(value) = field(&text, line).and_then(|value| value.parse().ok()) {
                     out.add(family, &[("component", component), ("target", &target)], value);
                 }
             }
