@@ -25,6 +25,7 @@ use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
 use crate::namespace::striped::Striped;
+use crate::resting::AtRest;
 use crate::statahead::Statahead;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
@@ -53,6 +54,8 @@ pub(crate) struct Inner {
     pub(crate) directory: Rc<Directory>,
     /// Files that this client has open.
     pub(crate) inodes: Inodes,
+    /// Handles that nobody uses.
+    pub(crate) at_rest: AtRest,
     /// Locks that this client holds.
     pub(crate) held: RefCell<Held>,
     /// Waits of locks under way at the MDT.

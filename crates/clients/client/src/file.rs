@@ -228,6 +228,9 @@ impl File {
         if self.0.closed.replace(true) {
             return Ok(());
         }
+        if self.0.inner.rest(&self.0) {
+            return self.0.check_heard("close");
+        }
         let open = self.0.clone();
         let closing = flags::can_write(open.flags).then(|| Closing::begin(&open.inner));
         let close = async move {

@@ -22,6 +22,7 @@ use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
 use crate::namespace::striped::Striped;
+use crate::resting::AtRest;
 use crate::statahead::Statahead;
 use crate::{Ctx, Error, MountConfig, Result};
 
@@ -63,6 +64,7 @@ impl Client {
     /// Ends the sessions. What is not durable by now is lost if its server dies before it is.
     pub async fn leave(self) {
         self.0.background.borrow_mut().drain(..).for_each(|task| task.abort());
+        self.0.at_rest.clear();
         self.0.endpoint.shutdown().await;
     }
 
@@ -74,6 +76,7 @@ impl Client {
             endpoint: Endpoint::new(env, config.endpoint.clone(), directory.clone()),
             directory,
             inodes: Inodes::default(),
+            at_rest: AtRest::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
             numbers: Cell::new(env.random() >> 1),

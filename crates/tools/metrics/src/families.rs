@@ -90,6 +90,9 @@ families! {
         "Larger writes that a mount put together from small ones";
     KEPT_REFUSED = Counter "nacre_writeback_refusals_total",
         "Small writes that were sent at once because the OSTs had no room to promise";
+    RESTING = Gauge "nacre_open_cache_handles",
+        "Handles that programs have closed and a mount keeps open";
+    REOPENS = Counter "nacre_open_cache_opens_total", "Opens of a mount that used such a handle";
     AHEAD_SERIES = Counter "nacre_statahead_series_total",
         "Series of names that a mount asked for ahead";
     AHEAD_WRONG = Counter "nacre_statahead_wrong_series_total",

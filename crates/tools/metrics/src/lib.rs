@@ -118,6 +118,7 @@ mod tests {
             ("llite.testfs-9a80.waiting_on", "OST0000: lost\nOST0001: lost"),
             ("llite.testfs-9a80.writeback_bytes", "65536"),
             ("llite.testfs-9a80.writeback_stats", "writes: 40\nbytes: 4000\nruns: 2\nno_room: 3"),
+            ("llite.testfs-9a80.opencache_stats", "opens: 50\ncloses: 60\nresting: 6"),
             ("llite.testfs-9a80.statahead_stats", AHEAD),
             ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.lock_count", "7"),
             ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.grant_hits", "70"),

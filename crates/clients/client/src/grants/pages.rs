@@ -12,7 +12,7 @@ use env::Env;
 use ldlm::grants::{Belief, Bits};
 use types::{Fid, Instant};
 
-use super::{AllGrants, Gift, Grants, Kernel, Known, Lease};
+use super::{AllGrants, Gift, Grants, Kernel, Known, Lease, STAT};
 use crate::atime::Reads;
 use crate::client::{Client, Inner};
 use crate::flags;
@@ -66,6 +66,17 @@ impl Grants {
     pub(crate) fn may_write(&self, fid: Fid) -> bool {
         let now = self.env.now();
         matches!(self.known().cache.belief(fid, Bits::WRITE, now), Belief::Until(_))
+    }
+}
+
+impl Grants {
+    /// Since when the data of a file may be kept without a break, while its attributes are known
+    /// too.
+    pub(crate) fn held_since(&self, fid: Fid) -> Option<u32> {
+        let now = self.env.now();
+        let mut known = self.known();
+        let has_attributes = matches!(known.cache.belief(fid, STAT, now), Belief::Until(_));
+        if has_attributes { known.cached_since(fid, now) } else { None }
     }
 }
 

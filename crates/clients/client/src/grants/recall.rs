@@ -201,6 +201,16 @@ impl Inner {
                 inner.give_up_kept(word.fid.into(), word.number, give_up).await;
             });
         }
+        let (resting, words): (Vec<_>, Vec<_>) =
+            words.into_iter().partition(|word| self.rests(word.fid.into()));
+        for word in resting {
+            let (inner, closed) = (self.clone(), self.end_called_back(word.fid.into()));
+            self.env.spawn("handle at rest called back", async move {
+                closed.await;
+                let acks = inner.give_up(mdt, &[word]);
+                inner.tell(mdt, Opcode::MdtAck, &acks);
+            });
+        }
         let acks = self.give_up(mdt, &words);
         Box::pin(std::future::ready(Ok(CallbackAnswer::Acks(acks))))
     }

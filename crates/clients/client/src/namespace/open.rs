@@ -180,11 +180,14 @@ impl Client {
         Ok((file.attr(), file))
     }
 
-    /// Opens a file that is there.
+    /// Opens a file that is there. Without a request where a handle of it rests.
     ///
     /// # Errors
     /// EACCES, EISDIR, ENOENT, ELOOP for a symbolic link.
     pub async fn open(&self, ctx: &Ctx, fid: Fid, open_flags: u32) -> Result<File> {
+        if let Some(file) = self.0.reopen(ctx, fid, open_flags) {
+            return Ok(file);
+        }
         let call = self.0.call(
             ctx,
             Opcode::MdtOpen,
@@ -199,6 +202,7 @@ impl Client {
             },
         );
         if changes(open_flags) {
+            self.0.end_rest(fid);
             self.0.flush_file(fid).await;
         }
         let call = call.keep(Keep::Open);

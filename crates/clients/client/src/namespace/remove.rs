@@ -28,6 +28,9 @@ impl Client {
 
     async fn remove(&self, ctx: &Ctx, parent: Fid, name: &[u8], is_dir: bool) -> Result<()> {
         check_name(name, if is_dir { "rmdir" } else { "unlink" })?;
+        if !is_dir {
+            self.0.end_rest_of(parent, name);
+        }
         let removed = self.0.at_holders(ctx, [(parent, name)], async |[parent]| {
             let is_dir = u32::from(is_dir);
             let body = UnlinkReq { parent: parent.into(), is_dir, ..UnlinkReq::default() };

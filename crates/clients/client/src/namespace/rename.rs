@@ -34,6 +34,9 @@ impl Client {
         check_name(new_name, "rename")?;
         let is_exchange = flags & RENAME_EXCHANGE != 0;
         let names = [(parent, name), (new_parent, new_name)];
+        if !is_exchange {
+            self.0.end_rest_of(new_parent, new_name);
+        }
         let renamed = self.0.at_holders(ctx, names, async |[parent, new_parent]| {
             let body = RenameReq {
                 parent: parent.into(),

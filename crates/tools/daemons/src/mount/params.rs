@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use client::{Client, KeptStats, Lru, TargetState};
+use client::{Client, KeptStats, Lru, OpenCacheStats, TargetState};
 use env::Env;
 use fuse::{Jobids, Mounted};
 use params::ParamTree;
@@ -23,6 +23,9 @@ const LRU_SIZE_MAX: u32 = 1 << 20;
 
 /// Longest `lru_max_age`, milliseconds: a day is as good as for ever.
 const LRU_MAX_AGE_MS_MAX: u64 = 86_400_000;
+
+/// Longest `opencache_max_ms`: an hour. What rests keeps a place at the MDT.
+const OPENCACHE_MS_MAX: u64 = 3_600_000;
 
 /// What a mount keeps in flight to one target.
 const IN_FLIGHT: u32 = endpoint::limits::RPCS_IN_FLIGHT_DEFAULT;
@@ -77,6 +80,7 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     );
     on_open(params, client, &llite);
     page_cache(params, client, &llite);
+    open_cache(params, client, &llite);
     statahead(params, client, &llite);
     writeback(params, client, &llite);
     connectors(params, client, instance);
@@ -114,6 +118,25 @@ fn page_cache(params: &ParamTree, client: &Client, llite: &str) {
             Ok(())
         },
     );
+}
+
+/// How long handles for reading rest after their close, and how many opens used one.
+fn open_cache(params: &ParamTree, client: &Client, llite: &str) {
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.opencache_max_ms"),
+        move || read.open_cache_age().as_millis().to_string(),
+        move |value| {
+            let ms = ::params::parse_within(value, 0, OPENCACHE_MS_MAX)?;
+            write.set_open_cache_age(Span::millis(ms));
+            Ok(())
+        },
+    );
+    let of = client.clone();
+    params.register(format!("{llite}.opencache_stats"), move || {
+        let OpenCacheStats { opens, closes, resting } = of.open_cache_stats();
+        format!("opens: {opens}\ncloses: {closes}\nresting: {resting}")
+    });
 }
 
 /// What is asked for ahead of its use, and how sizes are asked for.
