@@ -13,6 +13,7 @@
 pub const MARKS: &[&str] = &[
     "client: a change waited for one of its own",
     "client: a directory was read again without a request",
+    "client: a file was opened by a handle at rest",
     "client: a grant was called back",
     "client: a migration copied in its last pass",
     "client: a name was listed in two shards",
