@@ -4,7 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, fio, fuse, layouts, listing, mdts, metadata, neighbours, processes, rpc, scheduler, tests,
+    data, fio, fuse, layouts, listing, mdts, metadata, neighbours, processes, programs, rpc,
+    scheduler, tests,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -86,6 +87,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "attributes of a directory's files against their stripes, beside older ways",
         quick: false,
         run: listing::stripes,
+    },
+    Part {
+        name: "programs",
+        about: "cp, tar, du, ls, grep, rm and git on small files, beside ext4 or passthrough_hp",
+        quick: false,
+        run: programs::everyday,
     },
     Part {
         name: "random",

@@ -10,6 +10,7 @@ pub(crate) mod mdts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;
 pub(crate) mod processes;
+pub(crate) mod programs;
 mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;

@@ -20,9 +20,13 @@ const MPIRUN: &str = "mpirun";
 
 /// Whether a public driver can be run.
 pub(super) fn has(driver: &str) -> bool {
+    is_installed(MPIRUN) && is_installed(driver)
+}
+
+/// Whether a program is in the search path.
+pub(super) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_in_path = |name: &str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-    is_in_path(MPIRUN) && is_in_path(driver)
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
 /// Values of one phase: ours and the limit's.

@@ -65,9 +65,8 @@ impl<T> Table<T> {
         age: Span,
         is_useful: impl Fn(Fid, &T) -> bool,
     ) -> Vec<(Fid, T)> {
-        let is_over = |fid: Fid, rest: &Rest<T>| {
-            rest.since + age <= now || !is_useful(fid, &rest.handle)
-        };
+        let is_over =
+            |fid: Fid, rest: &Rest<T>| rest.since + age <= now || !is_useful(fid, &rest.handle);
         let over = self.by_file.iter().filter(|(fid, rest)| is_over(**fid, rest));
         let over: Vec<Fid> = over.map(|(fid, _)| *fid).collect();
         over.into_iter().filter_map(|fid| Some((fid, self.take(fid)?))).collect()

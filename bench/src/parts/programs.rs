@@ -1,0 +1,204 @@
+//! Everyday programs on a tree of small files, beside the same on ext4, or on `passthrough_hp` of
+//! libfuse over that ext4 where it is installed: a FUSE file system that does nothing else, with
+//! caches that know of no other client.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use mounted::Scratch;
+
+use super::metadata::text;
+use super::public::{drop_caches, is_installed};
+use crate::bed::Bed;
+use crate::machine::output;
+use crate::row::{Bound, Row};
+use crate::scale::Scale;
+
+/// A tree that every machine with a C compiler has: some thousand files of a few KiB.
+const SOURCE: &str = "/usr/include";
+
+/// Turns at most: one takes half a minute.
+const TURNS_MAX: u32 = 3;
+
+const PASSTHROUGH: &str = "passthrough_hp";
+
+/// How long its mount may take.
+const MOUNT_WAIT: Duration = Duration::from_secs(10);
+
+/// One command, in an order in which each finds what those before it have left.
+struct Step {
+    case: &'static str,
+    script: &'static str,
+    /// Nothing is cached when it begins.
+    is_cold: bool,
+    /// Most of `passthrough_hp`'s time.
+    most: f64,
+}
+
+const fn step(case: &'static str, script: &'static str, most: f64) -> Step {
+    Step { case, script, is_cold: false, most }
+}
+
+const fn cold(case: &'static str, script: &'static str, most: f64) -> Step {
+    Step { case, script, is_cold: true, most }
+}
+
+const STEPS: &[Step] = &[
+    step("copy in", "cp -a \"$SOURCE\" tree", 1.3),
+    step("copy within", "cp -a tree copy", 1.5),
+    step("unpack", "mkdir out && tar xf \"$ARCHIVE\" -C out", 1.3),
+    cold("usage, cold", "du -s tree", 1.3),
+    step("usage, again", "du -s tree", 1.3),
+    step("list all, again", "ls -lR tree", 1.3),
+    cold("search, cold", "grep -r -c nacre tree || true", 2.0),
+    step("search, again", "grep -r -c nacre tree || true", 1.3),
+    step("remove", "rm -rf copy", 1.3),
+    step("clone", "git clone -q \"$REPOSITORY\" clone", 1.3),
+    cold("status, cold", "git -C clone status -s", 1.5),
+    step("status, again", "git -C clone status -s", 1.5),
+    step("create 30,000", "mkdir many && cd many && for i in {1..30000}; do : > $i; done", 1.4),
+    cold("list 30,000, cold", "ls -lU many", 1.3),
+    step("list 30,000, again", "ls -lU many", 1.3),
+];
+
+/// What the commands read, outside of the file systems that are compared.
+struct Sources {
+    scratch: Scratch,
+}
+
+impl Sources {
+    fn make() -> Result<Sources> {
+        ensure!(Path::new(SOURCE).is_dir(), "{SOURCE} is missing: install libc6-dev");
+        let scratch = Scratch::new("bench-programs");
+        let sources = Sources { scratch };
+        output("tar", &["cf", &text(&sources.archive())?, "-C", "/usr", "include"])?;
+        let repository = text(&sources.repository())?;
+        output("git", &["init", "-q", &repository])?;
+        output("cp", &["-a", SOURCE, &repository])?;
+        let git = |words: &[&str]| {
+            let owner =
+                ["-C", &repository, "-c", "user.name=bench", "-c", "user.email=bench@local"];
+            output("git", &[&owner[..], words].concat())
+        };
+        git(&["add", "-A"])?;
+        git(&["commit", "-q", "-m", "a tree"])?;
+        Ok(sources)
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.scratch.path().join("tree.tar")
+    }
+
+    fn repository(&self) -> PathBuf {
+        self.scratch.path().join("repository")
+    }
+
+    /// Seconds that a step takes in `dir`.
+    fn time(&self, step: &Step, dir: &Path) -> Result<f64> {
+        let begun = Instant::now();
+        let ended = Command::new("bash")
+            .args(["-ec", step.script])
+            .env("SOURCE", SOURCE)
+            .env("ARCHIVE", self.archive())
+            .env("REPOSITORY", self.repository())
+            .current_dir(dir)
+            .stdout(Stdio::null())
+            .status()
+            .context("bash")?;
+        ensure!(ended.success(), "{} ended with {ended}", step.script);
+        Ok(begun.elapsed().as_secs_f64())
+    }
+}
+
+/// `passthrough_hp` over a directory.
+struct Passthrough {
+    child: Child,
+    mount: PathBuf,
+}
+
+impl Passthrough {
+    fn over(source: &Path, mount: PathBuf) -> Result<Passthrough> {
+        fs::create_dir_all(&mount)?;
+        let child = Command::new(PASSTHROUGH)
+            .arg("--foreground")
+            .args([source, &mount])
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("{PASSTHROUGH} starts"))?;
+        let passthrough = Passthrough { child, mount };
+        let begun = Instant::now();
+        while !mounted::is_mounted(&passthrough.mount) {
+            ensure!(begun.elapsed() < MOUNT_WAIT, "{PASSTHROUGH} does not mount");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(passthrough)
+    }
+}
+
+impl Drop for Passthrough {
+    fn drop(&mut self) {
+        let _it_may_be_gone = Command::new("umount").arg("-l").arg(&self.mount).status();
+        let _it_may_have_ended = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn everyday(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let sources = Sources::make()?;
+    let below = bed.limit().join("programs");
+    fs::create_dir_all(&below)?;
+    let passthrough = if is_installed(PASSTHROUGH) {
+        Some(Passthrough::over(&below, bed.limit().join("passthrough"))?)
+    } else {
+        None
+    };
+    let limit = passthrough.as_ref().map_or(&below, |passthrough| &passthrough.mount);
+    let sides = [bed.ours().join("programs"), limit.join("turn")];
+    let mut values: Vec<[Vec<f64>; 2]> = STEPS.iter().map(|_| <[Vec<f64>; 2]>::default()).collect();
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
+        for (side, dir) in sides.iter().enumerate() {
+            fs::create_dir(dir)?;
+            for (step, values) in STEPS.iter().zip(&mut values) {
+                if step.is_cold {
+                    bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
+                    drop_caches()?;
+                }
+                values[side].push(sources.time(step, dir)?);
+            }
+            fs::remove_dir_all(dir)?;
+        }
+    }
+    let has_bounds = passthrough.is_some();
+    Ok(STEPS.iter().zip(values).map(|(step, values)| row(step, values, has_bounds)).collect())
+}
+
+fn row(step: &Step, [ours, limit]: [Vec<f64>; 2], has_bound: bool) -> Row {
+    Row {
+        id: format!("programs/{}", step.case),
+        title: step.case.to_owned(),
+        unit: "s".to_owned(),
+        ours,
+        limit,
+        cpu: None,
+        bound: has_bound.then_some(Bound::RatioAtMost(step.most)),
+        command: "bash -c SCRIPT; bench/src/parts/programs.rs has the scripts".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests_of_steps {
+    use super::*;
+
+    #[test]
+    fn only_what_is_compared_with_passthrough_has_bounds() {
+        for has_bound in [true, false] {
+            let row = row(&STEPS[0], [vec![1.2], vec![1.0]], has_bound);
+            assert_eq!(row.is_reached(), has_bound.then_some(true));
+        }
+        let names: std::collections::BTreeSet<_> = STEPS.iter().map(|step| step.case).collect();
+        assert_eq!(names.len(), STEPS.len(), "each has a name of its own");
+    }
+}
