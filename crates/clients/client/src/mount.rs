@@ -13,7 +13,7 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
-use crate::data::Keeper;
+use crate::data::{Cuts, Keeper};
 use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
@@ -77,6 +77,7 @@ impl Client {
             directory,
             inodes: Inodes::default(),
             at_rest: AtRest::default(),
+            cuts: Cuts::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
             numbers: Cell::new(env.random() >> 1),

@@ -594,6 +594,7 @@ impl Engine {
             fids.extend(state.opens.get(handle).map(|open| open.fid));
             state.opens.close(handle, true, false);
         }
+        state.opens.cuts_ended(client);
         fids.sort_unstable();
         fids.dedup();
         fids

@@ -6,6 +6,8 @@
 //!   several clients wrote at once. A size that was determined under another epoch may be old and
 //!   is not trusted.
 //! - Only the one writer of an undisturbed period makes a size clean.
+//! - While a client cuts the objects of a file, a size that another client has found out is not
+//!   trusted: the objects may still have what is cut.
 //! - A client does not write a file that another runs as a program, nor the reverse. A client's own
 //!   kernel decides whether that client may do both.
 
@@ -68,6 +70,14 @@ struct FileState {
     last_writer: Option<ClientId>,
     /// State of the size before this period, where it is known.
     prior: Option<SizeState>,
+    /// Who has truncated the file and not said since what its size is.
+    cut_by: Option<ClientId>,
+}
+
+impl FileState {
+    fn is_cut_by_another(&self, client: ClientId) -> bool {
+        self.cut_by.is_some_and(|by| by != client)
+    }
 }
 
 /// What a close means for the size.
@@ -254,7 +264,7 @@ impl Opens {
             return Verdict::StayDirty;
         };
         let file = self.files[&open.fid];
-        if file.writers.count > 1 {
+        if file.writers.count > 1 || file.is_cut_by_another(open.client) {
             return Verdict::StayDirty;
         }
         match file.prior {
@@ -281,6 +291,9 @@ impl Opens {
             if file.mixed || !cleaned {
                 file.epoch = fresh;
             }
+            if cleaned {
+                file.cut_by = None;
+            }
             file.mixed &= file.writers.count > 0;
         }
         if open.runs {
@@ -304,9 +317,39 @@ impl Opens {
 
     /// The size is known and nobody writes, or the file is gone.
     pub(crate) fn cleaned(&mut self, fid: Fid) {
-        if self.files.get(&fid).is_some_and(|file| file.handles == 0) {
+        let Some(file) = self.files.get_mut(&fid) else { return };
+        file.cut_by = None;
+        if file.handles == 0 {
             self.files.remove(&fid);
         }
+    }
+
+    /// A client has truncated the file, and cuts its objects now.
+    pub(crate) fn cut(&mut self, fid: Fid, by: ClientId) {
+        if let Some(file) = self.files.get_mut(&fid) {
+            file.cut_by = Some(by);
+        }
+    }
+
+    /// The objects of the file are cut, if it was this client that did so.
+    pub(crate) fn cut_ended(&mut self, fid: Fid, by: ClientId) {
+        if let Some(file) = self.files.get_mut(&fid)
+            && file.cut_by == Some(by)
+        {
+            file.cut_by = None;
+        }
+    }
+
+    /// A client is gone: its OSTs refuse what it has not sent.
+    pub(crate) fn cuts_ended(&mut self, by: ClientId) {
+        for file in self.files.values_mut().filter(|file| file.cut_by == Some(by)) {
+            file.cut_by = None;
+        }
+    }
+
+    /// Whether another client than this one may be cutting the objects of the file.
+    pub(crate) fn is_cut_by_another(&self, fid: Fid, client: ClientId) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.is_cut_by_another(client))
     }
 
     /// Forgets the epochs of files that nobody has open, when there are too many: all their sizes

@@ -32,6 +32,10 @@ pub(crate) enum Effect {
     Closed { handle: u64, wrote: bool, cleaned: bool },
     /// The size is to be asked from the OSTs: a truncate, or a file whose writer is gone.
     Dirtied { fid: Fid, epoch: u64 },
+    /// A client cuts the objects of a file.
+    Cut { fid: Fid, by: ClientId },
+    /// It has cut them.
+    CutEnded { fid: Fid, by: ClientId },
     /// The size is known.
     Cleaned(Fid),
     /// The file is no more.
@@ -142,6 +146,8 @@ impl State {
                     self.opens.close(handle, wrote, cleaned)
                 }
                 Effect::Dirtied { fid, epoch } => self.opens.dirtied(fid, epoch),
+                Effect::Cut { fid, by } => self.opens.cut(fid, by),
+                Effect::CutEnded { fid, by } => self.opens.cut_ended(fid, by),
                 Effect::Cleaned(fid) => self.opens.cleaned(fid),
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,

@@ -156,6 +156,7 @@ impl Inner {
         if !crate::needs_glimpse(&attr)
             || stat.lost
             || !quiet
+            || self.cuts.has(fid)
             || here
             || self.config.bugs.forget_glimpse()
             || stat.layout.is_none()
@@ -180,7 +181,8 @@ impl Inner {
     async fn settle_size(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut stat = self.stat(ctx, fid, 0).await?;
         self.resolve(ctx, &mut stat).await?;
-        if crate::needs_glimpse(&stat.attr) && !stat.lost && !self.config.bugs.forget_glimpse() {
+        let is_sure = !stat.lost && !self.cuts.has(fid) && !self.config.bugs.forget_glimpse();
+        if crate::needs_glimpse(&stat.attr) && is_sure {
             self.state_size(ctx, &stat.attr, stat.epoch, stat.stripes).await?;
         }
         Ok(())

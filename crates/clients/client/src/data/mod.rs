@@ -45,6 +45,7 @@ pub(crate) use read::{joined, read};
 pub(crate) use seek::seek;
 pub(crate) use set_id::look_at_mode;
 pub(crate) use sync::fsync;
+pub(crate) use truncate::Cuts;
 pub(crate) use write::write;
 
 /// Largest offset of a byte: applications' offsets are signed.

@@ -7,6 +7,8 @@
 //! the objects alone give the size. If the client dies in between, the file stays dirty and its
 //! objects give the size. Once begun, the call runs to its end, even if the caller dies.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::LocalFuture;
@@ -24,6 +26,39 @@ use crate::join::try_join;
 use crate::namespace::Change;
 use crate::{Ctx, Error, Result, limits, size};
 
+/// Files whose objects this client is cutting. Until that ends, what the objects say is not the
+/// size of the file, and only the truncate itself tells the MDT one.
+#[derive(Default)]
+pub(crate) struct Cuts(RefCell<BTreeMap<Fid, u32>>);
+
+impl Cuts {
+    /// Whether the objects of a file are being cut.
+    pub(super) fn has(&self, fid: Fid) -> bool {
+        self.0.borrow().contains_key(&fid)
+    }
+}
+
+/// A cut under way.
+struct Cutting(Rc<Inner>, Fid);
+
+impl Cutting {
+    fn begin(inner: &Rc<Inner>, fid: Fid) -> Cutting {
+        *inner.cuts.0.borrow_mut().entry(fid).or_default() += 1;
+        Cutting(inner.clone(), fid)
+    }
+}
+
+impl Drop for Cutting {
+    fn drop(&mut self) {
+        let mut cuts = self.0.cuts.0.borrow_mut();
+        let count = cuts.get_mut(&self.1).expect("each cut is counted");
+        *count -= 1;
+        if *count == 0 {
+            cuts.remove(&self.1);
+        }
+    }
+}
+
 /// Answers to a stated size that mean: the file stays dirty.
 const NOT_TAKEN: [Errno; 5] =
     [Errno::EACCES, Errno::EBUSY, Errno::ESTALE, Errno::EAGAIN, Errno::ENOENT];
@@ -40,6 +75,7 @@ impl Inner {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
         }
         let _is_under_way = self.inodes.get(fid).map(|inode| Reshaping::begin(&inode));
+        let _is_cut = Cutting::begin(self, fid);
         self.flush_file(fid).await;
         if self.config.bugs.cut_without_lock() {
             return self.truncate_locked(ctx, fid, change, self.claim(fid)).await;
@@ -82,6 +118,7 @@ impl Inner {
             return Ok(());
         }
         let _is_under_way = self.inodes.get(fid).map(|inode| Reshaping::begin(&inode));
+        let _is_cut = Cutting::begin(self, fid);
         self.flush_file(fid).await; // what was written before
         let lock = self.lock_file(ctx, fid).await?;
         let done = self.cut_opened(ctx, stat, lock.claim).await;

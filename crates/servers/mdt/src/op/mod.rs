@@ -522,4 +522,10 @@ impl Op<'_, '_> {
         let epoch = self.state.opens.draw_epoch();
         self.tx.effects.push(Effect::Dirtied { fid: inode.fid(), epoch });
     }
+
+    /// The same, because the client is to cut the objects of `inode` now.
+    pub(crate) fn dirty_by_cut(&mut self, inode: &mut Inode) {
+        self.dirty_size(inode);
+        self.tx.effects.push(Effect::Cut { fid: inode.fid(), by: self.client });
+    }
 }

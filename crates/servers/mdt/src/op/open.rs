@@ -148,7 +148,7 @@ impl Op<'_, '_> {
         if inode.attr.size_state() == SizeState::NeverWritten {
             return Truncated::Empty;
         }
-        self.dirty_size(inode);
+        self.dirty_by_cut(inode);
         Truncated::Objects
     }
 

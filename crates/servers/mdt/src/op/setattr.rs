@@ -159,7 +159,7 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<Di
     if wanted.size == 0 {
         inode.stripes = 0; // a file without a byte misses no object
     }
-    op.dirty_size(inode);
+    op.dirty_by_cut(inode);
     Ok(Disposition::TRUNCATE)
 }
 
@@ -231,7 +231,7 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
 }
 
 /// A size that a client found out by asking every OST. It is believed if nothing happened to the
-/// file since, and nobody may write now; and only from whom the contents could be, since nobody
+/// file since, and nobody may write or cut it now; and only from whom the contents could be, since nobody
 /// else has a say in what the file is: anybody else's is passed over, and the file stays dirty.
 fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let fid: Fid = inode.fid();
@@ -240,12 +240,16 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
         None => {
             let quiet = op.state.opens.writers(fid) == 0
                 && op.state.opens.write_epoch(fid) == body.write_epoch
+                && !op.state.opens.is_cut_by_another(fid, op.client)
                 && !op.state.fences.is_unsure();
             let believed = quiet || op.config.bugs.clean_size_despite_writers();
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
     };
     let dirtied_here = body.valid.contains(SetattrFlags::SIZE);
+    if !dirtied_here {
+        op.tx.effects.push(Effect::CutEnded { fid, by: op.client }); // believed or not
+    }
     let is_size = body.attr.size <= FILE_BYTES_MAX;
     if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here || !is_size {
         return Ok(());

@@ -591,6 +591,33 @@ fn truncation_is_marked_first_and_known_later() {
 }
 
 #[test]
+fn while_a_client_cuts_a_file_nobody_else_says_its_size() {
+    check(
+        "creat /f 644 1 a -> created
+         close a wrote 100
+         truncate /f 30 -> truncate
+         client 2
+         known /f 100
+         stat /f -> 644 1 0:0 30 dirty
+         open /f 1 b
+         close b wrote 100
+         stat /f -> 644 1 0:0 30 dirty
+         client 1
+         known /f 30
+         client 2
+         known /f 30
+         stat /f -> 644 1 0:0 30 clean
+         open /f 1001 t -> truncate
+         client 1
+         known /f 30
+         stat /f -> 644 1 0:0 0 dirty
+         client 2
+         close t wrote 7
+         stat /f -> 644 1 0:0 7 clean",
+    );
+}
+
+#[test]
 fn open_files_outlive_their_names() {
     check(
         "creat /f 644 2 a -> created
