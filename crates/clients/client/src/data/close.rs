@@ -46,11 +46,24 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
     heard
 }
 
+/// A soft mount does not wait long. The MDT then counts a writer for as long as a change may still
+/// be executed.
 async fn tell(open: &Rc<Open>) -> Result<Stat> {
-    let fid = open.inode.fid;
-    if !open.inode.is_lost() {
-        settle(open).await;
+    if open.inode.is_lost() || settle(open).await {
+        return tell_now(open).await;
     }
+    let later = open.clone();
+    open.inner.env.spawn("close", async move {
+        later.inode.under_way.settled().await;
+        if let Err(error) = tell_now(&later).await {
+            tracing::debug!("a handle was closed late: {error}");
+        }
+    });
+    Err(Error::local(Errno::ETIMEDOUT, "close").about(open.inode.fid))
+}
+
+async fn tell_now(open: &Rc<Open>) -> Result<Stat> {
+    let fid = open.inode.fid;
     if open.inode.is_lost() {
         return Err(Error::local(Errno::EIO, "close").about(fid));
     }
@@ -87,12 +100,15 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
     Ok(stat)
 }
 
-/// Waits for what is under way, as long as the mount allows.
-async fn settle(open: &Open) {
+/// Waits for what is under way, as long as the mount allows. Says whether nothing is any more.
+async fn settle(open: &Open) -> bool {
     let settled = open.inode.under_way.settled();
     match open.inner.patience() {
-        Some(patience) => drop(open.inner.env.timeout(patience, settled).await),
-        None => settled.await,
+        Some(patience) => open.inner.env.timeout(patience, settled).await.is_some(),
+        None => {
+            settled.await;
+            true
+        }
     }
 }
 
