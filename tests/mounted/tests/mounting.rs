@@ -268,6 +268,13 @@ fn other_users_of_the_machine_are_refused_at_once() {
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("--trust-local-users"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(3), "at once");
+    // a program of the native library says the same, with the wait that it has by default
+    let bench = ["bench", "mdtest", "--native", &address, "-F", "-C", "-n", "1"];
+    let refused = Command::new("setpriv").args(ping).arg(nacre_bin()).args(bench).output();
+    let refused = refused.expect("setpriv starts");
+    let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && text.contains("--trust-local-users"), "{text}");
+    assert!(start.elapsed() < Duration::from_secs(10), "long before a mount gives up");
 
     posix::as_user(NOBODY, NOBODY, || {
         for _ in 0..20 {

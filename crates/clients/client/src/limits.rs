@@ -6,6 +6,10 @@ use types::Span;
 /// by one.
 pub const MOUNT_RETRY: Span = Span::millis(100);
 
+/// How long a mount asks the MGS before it looks whether that machine refuses it: attempts to
+/// connect are at most a second apart.
+pub const REFUSED_LOOK: Span = Span::secs(2);
+
 /// Two reads of the configuration are at least this far apart, however many connects fail.
 pub const REFRESH_MIN: Span = Span::millis(200);
 

@@ -30,7 +30,7 @@ impl Client {
     /// Mounts: learns from the MGS where the targets are and reaches the root directory.
     ///
     /// # Errors
-    /// ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system,
+    /// EACCES if the MGS's machine refuses this one. ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system,
     /// all of that time.
     pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
@@ -111,7 +111,7 @@ impl Client {
     /// `answered` tells meanwhile whether the MGS did.
     async fn reach(&self, answered: &Cell<bool>) -> Result<()> {
         loop {
-            let fetched = self.0.fetch_config(None).await;
+            let fetched = self.0.fetch_config(Some(limits::REFUSED_LOOK)).await;
             answered.set(
                 answered.get()
                     || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT),
@@ -121,15 +121,28 @@ impl Client {
                 Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => {
                     return Err(error);
                 }
-                _ => self.0.env.sleep(limits::MOUNT_RETRY).await,
+                _ => match self.0.remote(TargetId::MGT).refusal() {
+                    Some(why) => return Err(self.refused(&why)),
+                    None => self.0.env.sleep(limits::MOUNT_RETRY).await,
+                },
             }
         }
         self.getattr(&Ctx::root(), Fid::ROOT, None).await.map(|_| ())
     }
 
+    /// Addresses of the MGS.
+    fn mgs_text(&self) -> String {
+        self.0.config.mgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    }
+
+    fn refused(&self, why: &str) -> Error {
+        let text = format!("no way to the MGS at {}: {why}", self.mgs_text());
+        Error::local(Errno::EACCES, "mount").saying(text)
+    }
+
     fn unreached(&self, mgs_answered: bool) -> Error {
         let fsname = self.0.config.fsname;
-        let mgs = self.0.config.mgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let mgs = self.mgs_text();
         if !mgs_answered {
             Error::local(Errno::ETIMEDOUT, "mount")
                 .saying(format!("no answer from the MGS at {mgs}"))

@@ -4,6 +4,7 @@
 //! asks for. It is called after everything that may have changed the import.
 
 use std::cell::{Cell, RefCell};
+use std::io::ErrorKind::PermissionDenied;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
@@ -54,6 +55,8 @@ pub struct Remote {
     committing: Cell<bool>,
     attempts: Cell<usize>,
     outage: RefCell<Outage>,
+    /// Why the last attempt found no way to the target, where its machine said so.
+    refusal: RefCell<Option<String>>,
 }
 
 impl Remote {
@@ -81,6 +84,7 @@ impl Remote {
             committing: Cell::new(false),
             attempts: Cell::new(0),
             outage: RefCell::default(),
+            refusal: RefCell::default(),
         })
     }
 
@@ -122,6 +126,12 @@ impl Remote {
             self.wake.notify_one();
             self.pump();
         }
+    }
+
+    /// Why the machine of the target lets this one in no more, by its last answer. Another attempt
+    /// may find another machine, or one that has changed its mind.
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.borrow().clone()
     }
 
     /// Whether a session is open.
@@ -658,7 +668,10 @@ impl Remote {
     ) -> Option<(Rc<SharedLink>, Box<Reply>)> {
         let addrs = self.core.resolve.addrs(self.target);
         let addr = *addrs.get(self.attempts.get() % addrs.len().max(1))?;
-        let link = match self.core.link(addr).await {
+        let made = self.core.link(addr).await;
+        let denied = made.as_ref().err().filter(|error| error.kind() == PermissionDenied);
+        *self.refusal.borrow_mut() = denied.map(ToString::to_string);
+        let link = match made {
             Ok(link) => link,
             Err(error) => {
                 tracing::debug!(target_id = %self.target, %addr, %error, "no link");
