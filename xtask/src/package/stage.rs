@@ -58,15 +58,29 @@ pub(super) fn stage(binary: &Path, tree: &Path) -> Result<()> {
         ("docs/monitoring/prometheus.yml", doc.join("examples/prometheus.yml")),
         ("docs/monitoring/alerts.yml", doc.join("examples/alerts.yml")),
         ("docs/monitoring/grafana.json", doc.join("examples/grafana.json")),
-        ("docs/operations.md", doc.join("operations.md")),
         ("LICENSE", doc.join("copyright")),
     ];
     for (from, to) in files {
         copy(&root().join(from), &to, 0o644)?;
     }
+    documents(&root().join("docs"), &doc)?;
     let etc = tree.join("etc/nacre");
     fs::create_dir_all(&etc)?;
     fs::set_permissions(&etc, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+/// The documents with their directories, so that their links to each other lead somewhere.
+fn documents(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        let at = to.join(path.file_name().context("a name")?);
+        if path.is_dir() {
+            documents(&path, &at)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            copy(&path, &at, 0o644)?;
+        }
+    }
     Ok(())
 }
 
