@@ -68,6 +68,11 @@ impl Transno {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u128);
 
+impl ClientId {
+    /// Stands for all clients in a fence. No client is called so: servers let none in.
+    pub const EVERYBODY: ClientId = ClientId(u128::MAX);
+}
+
 impl std::fmt::Display for ClientId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", self.0)

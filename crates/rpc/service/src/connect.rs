@@ -27,6 +27,10 @@ impl Node {
         let exports = &served.exports;
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
+        if client == ClientId::EVERYBODY {
+            tracing::warn!(target_id = %exports.target, nid = %peer.nid, "refused: no client has this number");
+            return peer.reply(&Reply::error(&request.header, Errno::EINVAL));
+        }
         if exports.is_meant_for_another(&req) {
             tracing::warn!(target_id = %exports.target, client = %client_name(&request), "refused: the client looks for a target of another file system");
             return peer.reply(&Reply::error(&request.header, Errno::ENODEV));

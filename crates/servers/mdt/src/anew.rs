@@ -2,10 +2,11 @@
 //! an older copy of them was restored. OSTs and clients may know ids that the store does not.
 
 use osd::{StoreError, Table, View, WriteSet};
-use types::Fid;
+use types::{ClientId, Fid, Instance};
 use wire::SizeState;
 use wire::attr::S_IFREG;
 
+use crate::fences::Lapsed;
 use crate::ids::{encode_place, first_sequences, place_at};
 use crate::keys;
 use crate::limits::{ID_RANGE, SEQUENCES_PER_MDT};
@@ -74,6 +75,21 @@ pub fn size_anew(stored: &[u8]) -> Option<Vec<u8>> {
     }
     inode.attr.size_state = SizeState::Dirty as u32;
     Some(inode.encode())
+}
+
+/// Adds to `set`, for a store that no MDT has open and whose next run is `first`: all sessions of
+/// earlier runs are fenced. Nobody knows any more what their clients held, and some of them may
+/// still send what they wrote under it. So before an OST refuses them, the MDT gives no lock on
+/// files there, and believes no size.
+pub fn sessions_anew(set: &mut WriteSet, first: Instance) {
+    let lapsed =
+        Lapsed { client: ClientId::EVERYBODY, session: first_session(first) - 1, osts: None };
+    lapsed.remember(set);
+}
+
+/// No session of this run or a later one has a lower number.
+fn first_session(run: Instance) -> u64 {
+    run.0 << 32
 }
 
 fn place(stored: &[u8]) -> Option<(u64, u32)> {

@@ -41,7 +41,7 @@ mod unnamed;
 mod writers;
 
 pub use self::target::{Counts, Mdt};
-pub use anew::{HighestIds, ids_anew, size_anew};
+pub use anew::{HighestIds, ids_anew, sessions_anew, size_anew};
 pub use config::{Bugs, Dirs, Lod, MdtConfig, Split};
 pub use ldlm::grants::Mode as GrantMode;
 pub use named::{Stripe, names_object, path, stripes};

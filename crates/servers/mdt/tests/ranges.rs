@@ -15,11 +15,11 @@ use env_sim::{Cut, NodeHandle, Sim, SimConfig};
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Layout, Striping, Template};
 use mdt::{Bugs, Mdt, MdtConfig};
-use osd::Table;
 use osd::mem::{MemDisk, MemMeta, MemObjects};
+use osd::{MetaStore, Table};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
-use types::{ClientId, Errno, Fid, NidAddr, Span, TargetId, TargetKind};
+use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, TargetKind};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{
     AttrRep, CreateFlags, CreateReq, LayoutReq, LockFlags, LockRep, LockReq, OpenReq,
@@ -615,6 +615,31 @@ fn a_restarted_mdt_fences_who_does_not_return() {
     world.servers[0].node.kill_as(false);
     world.boot(0);
     world.lock_within(1, file.0, LAPSES_WITHIN).expect("recovery ends without it");
+    assert_eq!(world.late_changes(&file), [Err(Errno::EKEYREVOKED); 3]);
+}
+
+/// As `serve --older-copy` does.
+#[test]
+fn late_changes_of_clients_that_an_older_copy_does_not_know_are_refused() {
+    let world = World::new(17, Bugs::default());
+    let file = world.holder_is_cut_off();
+    let Server { node, disk, .. } = &world.servers[0];
+    node.kill_as(false);
+    let (env, disk) = (node.env(), disk.clone());
+    world.sim.block_on(node, async move {
+        let store = MemMeta::open(&env, &disk);
+        let mut set = target::above(&*store.running().expect("records"), TargetKind::Mdt, 1_000)
+            .expect("records of an MDT");
+        for table in [Table::Clients, Table::Replies] {
+            disk.records(table).into_iter().for_each(|(key, _)| set.delete(table, key));
+        }
+        mdt::sessions_anew(&mut set, Instance(1_001));
+        store.apply(&set).expect("there is room");
+        store.commit().await.expect("durable");
+    });
+    node.kill_as(false);
+    world.boot(0);
+    world.lock_within(1, file.0, LAPSES_WITHIN).expect("nobody holds it");
     assert_eq!(world.late_changes(&file), [Err(Errno::EKEYREVOKED); 3]);
 }
 

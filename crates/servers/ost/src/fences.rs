@@ -6,6 +6,9 @@
 //! session that may use objects. It is durable before it is answered, so that a restarted OST
 //! refuses replays too.
 //!
+//! A fence may be for all clients of an MDT ([`ClientId::EVERYBODY`]). Its MDT has lost what they
+//! held, because an older copy of its records was put back.
+//!
 //! A fence goes when its client ends its session here in good order, because no request of that
 //! life can come then. Beyond [`FENCES_MAX`] the oldest go.
 
@@ -68,8 +71,10 @@ impl Fences {
 
     /// Whether `client` may not act on this claim.
     pub(crate) fn refuses(&self, client: ClientId, claim: &Claim) -> bool {
-        let fence = self.by_client.get(&(client, claim.store));
-        fence.is_some_and(|fence| claim.session < fence.session)
+        let fence = |client| self.by_client.get(&(client, claim.store));
+        let lowest = |client| fence(client).map(|fence| fence.session);
+        let lowest = lowest(client).max(lowest(ClientId::EVERYBODY));
+        lowest.is_some_and(|lowest| claim.session < lowest)
     }
 
     /// Sessions of `client` below `session` are refused from now on; what is to be stored.
@@ -138,6 +143,17 @@ impl UnderWay {
     /// Waits until every change of `client` that began before is over; those that come later are
     /// waited for as well, but nobody begins one behind a fence.
     pub(crate) async fn over(&self, client: ClientId) {
+        if client == ClientId::EVERYBODY {
+            let clients: Vec<ClientId> = self.counts.borrow().keys().copied().collect();
+            for client in clients {
+                self.over_of(client).await;
+            }
+            return;
+        }
+        self.over_of(client).await;
+    }
+
+    async fn over_of(&self, client: ClientId) {
         while self.counts.borrow().contains_key(&client) {
             self.ended.notified().await;
         }
@@ -183,6 +199,17 @@ mod tests {
         let refused = |client, store, session| fences.refuses(client, &claim(store, session));
         assert!(refused(one, 7, 9) && !refused(one, 7, 10));
         assert!(!refused(one, 8, 1) && !refused(ClientId(2), 7, 1));
+    }
+
+    #[test]
+    fn a_fence_for_everybody_refuses_all_sessions_below_it() {
+        let mut fences = Fences::default();
+        fences.add(ClientId(1), 7, 30);
+        fences.add(ClientId::EVERYBODY, 7, 20);
+        let refused = |client, store, session| fences.refuses(client, &claim(store, session));
+        assert!(refused(ClientId(2), 7, 19) && !refused(ClientId(2), 7, 20));
+        assert!(refused(ClientId(1), 7, 29) && !refused(ClientId(1), 7, 30));
+        assert!(!refused(ClientId(2), 8, 1), "of another MDT");
     }
 
     #[test]

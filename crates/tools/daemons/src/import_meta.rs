@@ -75,8 +75,8 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
     progress.begin(&name, RECORDS);
     env_os::run(env_os::OsConfig::default(), |_env| async {
         put_in(options, &*meta, records, &progress).await?;
-        forget_clients(&*meta).await?;
-        begin_anew(target, &*meta, &highest).await
+        begin_anew(target, &*meta, &highest).await?;
+        forget_clients(target.kind, &*meta).await
     })
     .with_context(|| name.clone())?;
     superblock::finish(&options.dir, &superblock, &lock)?;

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use mdt::HighestIds;
-use osd::{MetaStore, ObjStore, Space, Table};
+use osd::{MetaStore, ObjStore, Space, Table, WriteSet};
 use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, Statvfs, superblock};
 use types::{ClientId, TargetId, TargetKind};
 
@@ -61,7 +61,7 @@ impl Opened {
         }
         if trust == Trust::OlderCopy {
             begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
-            forget_clients(&*opened.meta).await?;
+            forget_clients(kind, &*opened.meta).await?;
             tracing::warn!(
                 "{}: --older-copy: work that was acknowledged since the copy is lost, and clients are evicted",
                 target.name()
@@ -144,8 +144,15 @@ pub(crate) async fn begin_anew(
     meta.commit().await.context("records")
 }
 
-/// Clients of the time of a copy: none of them has a session that goes on from there.
-pub(crate) async fn forget_clients(meta: &dyn MetaStore) -> Result<()> {
+/// Clients of the time of a copy: none of them has a session that goes on from there. OSTs refuse
+/// the sessions that they had with an MDT, also those that began after the copy.
+pub(crate) async fn forget_clients(kind: TargetKind, meta: &dyn MetaStore) -> Result<()> {
+    if kind == TargetKind::Mdt {
+        let mut set = WriteSet::new();
+        let first = target::next_instance(&*meta.running().context("records")?, kind)?;
+        mdt::sessions_anew(&mut set, first);
+        osd::apply(meta, &set).await.context("records")?;
+    }
     let mut keys = Vec::new();
     for table in [Table::Clients, Table::Replies] {
         let view = meta.running().context("records of clients")?;
