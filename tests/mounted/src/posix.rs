@@ -151,6 +151,21 @@ pub fn fcntl_conflict(file: &impl AsRawFd) -> io::Result<Option<i32>> {
     Ok((lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid))
 }
 
+/// Asks which locks the open file has itself, which only newer kernels answer.
+pub fn ask_for_own_locks(file: &impl AsRawFd) -> io::Result<()> {
+    let mut lock = libc::flock {
+        l_type: libc::F_UNLCK as i16,
+        l_whence: libc::SEEK_SET as i16,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    };
+    #[expect(unsafe_code, reason = "a system call")]
+    // SAFETY: the descriptor is open and the struct lives through the call
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    check(outcome.into()).map(drop)
+}
+
 /// Does `work` as a user without privileges, who is in `group` only, in a thread of its own.
 pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {

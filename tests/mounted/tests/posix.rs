@@ -75,6 +75,7 @@ const CASES: &[Case] = &[
     ("direct", direct_transfers),
     ("rlimit", the_file_size_limit_holds),
     ("unlinked", what_is_open_works_without_a_name),
+    ("opendir", directories_that_are_open_stay_readable),
 ];
 
 fn see(root: &Path, name: &str, case: fn(&Path, &mut Seen)) -> Vec<String> {
@@ -579,6 +580,8 @@ fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
     seen.outcome("the same of another file", lock(&second, 5));
     seen.outcome("another of another file", lock(&second, 10));
     seen.outcome("by the process", posix::fcntl_lock(&second, libc::F_SETLK, libc::F_WRLCK, 0, 10));
+    let _kernels_differ = posix::ask_for_own_locks(&first);
+    seen.outcome("after a question about own locks", lock(&second, 5));
     let again = first.try_clone().expect("dup");
     drop(first);
     seen.outcome("while a descriptor is left", lock(&second, 5));
@@ -593,6 +596,33 @@ fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
     seen.outcome("when none is left", lock(&second, 5));
     seen.outcome("unlock", posix::fcntl_lock(&second, libc::F_OFD_SETLK, libc::F_UNLCK, 0, 0));
     seen.note("a conflict", posix::fcntl_conflict(&second).ok());
+}
+
+fn directories_that_are_open_stay_readable(dir: &Path, seen: &mut Seen) {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o777)).expect("chmod");
+    let names = |entries: fs::ReadDir| {
+        let names = entries.map(|entry| Ok::<_, std::io::Error>(entry?.file_name()));
+        names.collect::<Result<Vec<_>, _>>().map_err(|error| error.raw_os_error())
+    };
+    for (mode, user) in [(0o700, 65_534), (0, 65_534), (0, 0)] {
+        let of_mode = dir.join(format!("{mode:o}-{user}"));
+        let opened = posix::as_user(65_534, 65_534, || {
+            fs::create_dir(&of_mode).expect("mkdir");
+            fs::write(of_mode.join("entry"), b"").expect("write");
+            let opened = fs::read_dir(&of_mode).expect("opens");
+            fs::set_permissions(&of_mode, fs::Permissions::from_mode(mode)).expect("chmod");
+            if user == 65_534 { Err(names(opened)) } else { Ok(opened) }
+        });
+        let found = opened.map_or_else(|found| found, names);
+        seen.note(&format!("read by {user} after chmod {mode:o}"), found);
+    }
+    let secret = dir.join("secret");
+    fs::create_dir(&secret).expect("mkdir");
+    fs::write(secret.join("entry"), b"").expect("write");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o700)).expect("chmod");
+    let opened = fs::read_dir(&secret).expect("opens");
+    let found = posix::as_user(65_534, 65_534, || names(opened));
+    seen.note("opened by root and read by another user", found);
 }
 
 fn sticky_and_inherited_groups(dir: &Path, seen: &mut Seen) {

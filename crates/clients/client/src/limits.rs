@@ -75,8 +75,11 @@ pub const TEXT_BUSY_PAUSE: Span = Span::millis(10);
 /// Between looks whether the MDT is back, where a change needs a lock that it gave.
 pub const LEASE_LOOK: Span = Span::millis(100);
 
-/// Pause of a lock request that found no place to wait at the MDT.
+/// First pause of a lock request that found no place to wait at the MDT. It doubles.
 pub const LOCK_POLL: Span = Span::millis(20);
+
+/// Longest such pause: 200 blocked programs of a mount send 600 requests a second.
+pub const LOCK_POLL_MAX: Span = Span::millis(320);
 
 /// Entries of a glimpse request: 24 bytes each, 72 bytes each in the reply, which stays within one
 /// frame.

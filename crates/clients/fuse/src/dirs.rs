@@ -5,12 +5,14 @@
 
 use std::cell::RefCell;
 
-use client::{DirPage, Heard, Listing};
+use client::{Ctx, DirPage, Heard, Listing};
 use types::Fid;
 
 /// An open directory.
 pub(crate) struct Dir {
     pub(crate) fid: Fid,
+    /// Who opened it. The kernel has checked that once: it may read on, whoever it is later.
+    pub(crate) opener: Ctx,
     pub(crate) page: RefCell<Option<Page>>,
     /// What the reader has seen.
     pub(crate) listing: Listing,
@@ -20,8 +22,8 @@ pub(crate) struct Dir {
 
 impl Dir {
     /// Opened, nothing read yet.
-    pub(crate) fn new(fid: Fid, heard: Heard) -> Dir {
-        Dir { fid, page: RefCell::new(None), listing: Listing::new(fid), heard }
+    pub(crate) fn new(fid: Fid, opener: Ctx, heard: Heard) -> Dir {
+        Dir { fid, opener, page: RefCell::new(None), listing: Listing::new(fid), heard }
     }
 }
 

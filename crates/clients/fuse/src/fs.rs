@@ -32,7 +32,7 @@ pub(crate) struct Fs {
     pub(crate) env: Env,
     pub(crate) client: Client,
     pub(crate) nodes: RefCell<Nodes>,
-    pub(crate) pages: RefCell<Pages>,
+    pub(crate) pages: Rc<RefCell<Pages>>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
@@ -91,7 +91,7 @@ impl Fs {
             env: env.clone(),
             client,
             nodes: RefCell::new(Nodes::new()),
-            pages: RefCell::default(),
+            pages: Rc::default(),
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
             locked: RefCell::default(),
@@ -165,7 +165,10 @@ impl Fs {
     async fn run(self: Rc<Self>, request: Request) {
         let Request { header, op, replier } = request;
         self.tally.count(header.opcode);
-        if let Op::Setlk { args, wait: true } = op {
+        // what gives a lock back waits for nobody, and never fails for a signal
+        if let Op::Setlk { args, wait: true } = op
+            && args.lk.kind != libc::F_UNLCK as u32
+        {
             return Box::pin(self.wait_for_lock(&header, args, &replier)).await;
         }
         let (drops, writes) = (may_be_dropped(&op), matches!(op, Op::Write { .. }));

@@ -15,6 +15,7 @@
 //!
 //! Whether the grant lasts, [`Client::cached_since`](client::Client::cached_since) says.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::Rc;
@@ -22,12 +23,16 @@ use std::rc::Rc;
 use env::LocalFuture;
 use fusedev::abi::{self, cap};
 use futures_lite::future::or;
+use tokio::sync::Notify;
 use types::{Errno, Fid};
 
 use crate::fs::Fs;
 use crate::limits::{GUARDED_MAX, PAGES_LATE, PAGES_WAIT};
 use crate::nodes::Nodes;
 use crate::tell::Guard;
+
+/// The kernel has not dropped its pages.
+struct StillThere;
 
 const CHANGES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_TRUNC) as u32;
 
@@ -56,9 +61,32 @@ impl OfNode {
     }
 }
 
+/// A notification under way that drops all pages of a node. Others who want the same wait for it,
+/// because each takes a thread until the kernel has unlocked the pages.
+#[derive(Default)]
+struct Dropping {
+    is_over: Cell<bool>,
+    has_failed: Cell<bool>,
+    ended: Notify,
+}
+
+impl Dropping {
+    /// Says whether the pages are gone.
+    async fn over(&self) -> bool {
+        loop {
+            let ended = self.ended.notified();
+            if self.is_over.get() {
+                return !self.has_failed.get();
+            }
+            ended.await;
+        }
+    }
+}
+
 /// The same of all files.
 #[derive(Default)]
 pub(crate) struct Pages {
+    dropping: BTreeMap<u64, Rc<Dropping>>,
     nodes: BTreeMap<u64, OfNode>,
     by_handle: BTreeMap<u64, u64>,
     /// Nodes whose pages are to be dropped in a while.
@@ -195,18 +223,44 @@ impl Fs {
         self.drop_pages(nodeid).await.map_err(|_| Errno::EIO)
     }
 
-    async fn drop_pages(&self, nodeid: u64) -> io::Result<()> {
+    /// Drops all pages that the kernel has of a node now.
+    async fn drop_pages(&self, nodeid: u64) -> Result<(), StillThere> {
         let reads = self.pages.borrow().nodes.get(&nodeid).map_or(0, |node| node.reads);
-        let dropped = self.notifier.drop_pages(nodeid).await;
-        match &dropped {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!(nodeid, %error, "the kernel does not drop pages");
-                return dropped;
+        loop {
+            let under_way = self.pages.borrow().dropping.get(&nodeid).cloned();
+            let under_way = under_way.unwrap_or_else(|| self.begin_dropping(nodeid));
+            if !under_way.over().await {
+                return Err(StillThere);
             }
-            _ => {}
+            let pages = self.pages.borrow();
+            if pages.nodes.get(&nodeid).is_none_or(|node| node.dropped >= reads) {
+                return Ok(());
+            }
         }
-        self.pages.borrow_mut().dropped(nodeid, reads);
-        Ok(())
+    }
+
+    fn begin_dropping(&self, nodeid: u64) -> Rc<Dropping> {
+        let dropping = Rc::<Dropping>::default();
+        let reads = {
+            let mut pages = self.pages.borrow_mut();
+            pages.dropping.insert(nodeid, dropping.clone());
+            pages.nodes.get(&nodeid).map_or(0, |node| node.reads)
+        };
+        let (notifier, pages, ending) =
+            (self.notifier.clone(), self.pages.clone(), dropping.clone());
+        self.env.spawn("pages dropped", async move {
+            match notifier.drop_pages(nodeid).await {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!(nodeid, %error, "the kernel does not drop pages");
+                    ending.has_failed.set(true);
+                }
+                _ => pages.borrow_mut().dropped(nodeid, reads),
+            }
+            pages.borrow_mut().dropping.remove(&nodeid);
+            ending.is_over.set(true);
+            ending.ended.notify_waiters();
+        });
+        dropping
     }
 
     /// The data of a node may change from now on, here or elsewhere. Returns whether the kernel had
@@ -244,7 +298,11 @@ impl Fs {
             for nodeid in late {
                 let Ok(fid) = fs.fid(nodeid) else { continue };
                 if !fs.pages_hold(nodeid, fid) {
-                    let _ = fs.drop_pages(nodeid).await; // it is logged
+                    // all at once: those of one file may be locked for long
+                    let fs = fs.clone();
+                    fs.env.clone().spawn("late pages of a file", async move {
+                        let _ = fs.drop_pages(nodeid).await; // it is logged
+                    });
                 }
             }
         });
@@ -268,7 +326,7 @@ impl Fs {
                 fs.env.sleep(PAGES_WAIT).await;
                 Ok(())
             };
-            let _ = or(fs.drop_pages(nodeid), late).await;
+            let _in_time = or(fs.drop_pages(nodeid), late).await;
         }))
     }
 

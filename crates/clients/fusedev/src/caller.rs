@@ -1,5 +1,8 @@
 //! Information from `/proc` about the thread that waits for an answer.
 
+use std::sync::{OnceLock, mpsc};
+use std::time::Duration;
+
 /// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every
 /// thread of a process that a signal will end with SIGKILL, whatever the signal was. A caller in
 /// another PID namespace cannot be looked up and counts as living.
@@ -52,10 +55,43 @@ pub fn supplementary_groups(pid: u32) -> Vec<u32> {
 /// Bytes of an environment that are looked through.
 const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
 
+/// How long an environment is waited for.
+const ENVIRONMENT_WAIT: Duration = Duration::from_millis(5);
+
+/// Asks for a variable of a process.
+struct Question {
+    pid: u32,
+    name: String,
+    tell: mpsc::Sender<Option<String>>,
+}
+
 /// A variable of a process's environment as it was when the process began; none where it cannot be
-/// looked up.
+/// looked up in time.
+///
+/// A thread of its own reads it. The kernel may make the reader wait for a lock that the process
+/// holds while it waits for this daemon (`execve` closes files, `mmap` waits for writes).
 #[must_use]
 pub fn environment(pid: u32, name: &str) -> Option<String> {
+    static READER: OnceLock<Option<mpsc::SyncSender<Question>>> = OnceLock::new();
+    let reader = READER.get_or_init(start_reader).as_ref()?;
+    let (tell, told) = mpsc::channel();
+    // full: the reader waits, and the process before goes on when it is answered without a label
+    reader.try_send(Question { pid, name: name.to_owned(), tell }).ok()?;
+    told.recv_timeout(ENVIRONMENT_WAIT).ok().flatten()
+}
+
+fn start_reader() -> Option<mpsc::SyncSender<Question>> {
+    let (ask, questions) = mpsc::sync_channel::<Question>(1);
+    let answer = move || {
+        for Question { pid, name, tell } in questions {
+            let _nobody_waits_any_more = tell.send(read_environment(pid, &name));
+        }
+    };
+    std::thread::Builder::new().name("environ".to_owned()).spawn(answer).ok()?;
+    Some(ask)
+}
+
+fn read_environment(pid: u32, name: &str) -> Option<String> {
     let mut bytes = Vec::new();
     let file = std::fs::File::open(format!("/proc/{pid}/environ")).ok()?;
     std::io::Read::read_to_end(&mut std::io::Read::take(file, ENVIRONMENT_BYTES_MAX), &mut bytes)

@@ -93,7 +93,8 @@ pub(super) async fn read_under(
     let mut size = size_after(open, layout, extent.end(), &runs, &got).await?;
     let again: Vec<_> =
         (0..runs.len()).filter(|index| misses(&runs[*index], &got[*index], size)).collect();
-    if runs.len() > 1 && !again.is_empty() {
+    // Of one run too: its bytes may have come between its answer and that about the size.
+    if !again.is_empty() {
         let once_more: Vec<_> = again.iter().map(|index| runs[*index].clone()).collect();
         let fresh = fetch(open, layout, &once_more).await?;
         for (index, fresh) in again.into_iter().zip(fresh) {

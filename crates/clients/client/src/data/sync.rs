@@ -36,7 +36,8 @@ pub(crate) async fn fsync(open: &Rc<Open>) -> Result<()> {
 async fn sync_file(open: &Rc<Open>) -> Result<()> {
     let inner = &open.inner;
     let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
-    if let Some(layout) = open.inode.layout() {
+    // other clients may have written where this handle knows of no objects
+    if let Some(layout) = open.newest_layout().await? {
         for stripe in 0..layout.stripes() {
             by_ost.entry(place(&layout, stripe).1).or_default().push(range(&layout, stripe));
         }

@@ -372,6 +372,11 @@ impl Asking {
         let mut known = self.grants.known();
         known.listed(self.question, entries, attrs, number, as_of, now);
         if attrs == Gift::Called {
+            for entry in entries.iter_mut().filter(|entry| entry.leased) {
+                // what was taken first may have been given back to make room for the others
+                let fid = entry.attr.fid();
+                entry.leased = matches!(known.cache.belief(fid, NAMED, now), Belief::Until(_));
+            }
             for entry in entries.iter().filter(|entry| entry.leased) {
                 known.stands_for((dir, &entry.name), entry.attr.fid());
             }

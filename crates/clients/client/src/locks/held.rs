@@ -48,6 +48,22 @@ impl Held {
         }
     }
 
+    /// What the owner of `request` holds within its range, by place: requests that take as much.
+    pub(crate) fn within(&self, request: &LockReq) -> Vec<LockReq> {
+        let ranges = self.0.get(&key(request)).map_or(&[][..], Vec::as_slice);
+        let within = ranges.iter().map(|range| LockReq {
+            mode: range.mode,
+            start: range.start.max(request.start),
+            end: range.end.min(request.end),
+            pid: range.pid,
+            flags: LockFlags::empty(),
+            wait_ms: 0,
+            cookie: 0,
+            ..*request
+        });
+        within.filter(|part| part.start < part.end).collect()
+    }
+
     /// An MDT has forgotten them.
     pub(crate) fn lose(&mut self, mdt: u32) {
         self.0.retain(|(fid, ..), _| fid.mdt_index() != mdt);
@@ -125,6 +141,20 @@ mod tests {
         assert_eq!(text(&held), format!("w0-{}", u64::MAX));
         held.released(&request(0, u64::MAX, 0));
         assert_eq!((text(&held), held.0.len()), (String::new(), 0));
+    }
+
+    #[test]
+    fn what_is_held_within_a_range_is_cut_to_it() {
+        let mut held = Held::default();
+        held.granted(&request(0, 10, SHARED));
+        held.granted(&request(20, 40, EXCLUSIVE));
+        let within = |start, end| -> Vec<(u64, u64, u32)> {
+            let parts = held.within(&request(start, end, EXCLUSIVE));
+            parts.iter().map(|part| (part.start, part.end, part.mode)).collect()
+        };
+        assert_eq!(within(5, 30), [(5, 10, SHARED), (20, 30, EXCLUSIVE)]);
+        assert_eq!(within(10, 20), []);
+        assert!(held.within(&LockReq { owner: 8, ..request(0, 100, 0) }).is_empty());
     }
 
     #[test]

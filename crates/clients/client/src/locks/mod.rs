@@ -3,14 +3,15 @@
 //!
 //! A wait is a chain of requests with one cookie. The MDT holds each request back for a few seconds
 //! at most, and the cookie keeps the waiter's place in the queue. A waiter that gives up sends an
-//! unlock with the cookie. If a lock is granted after its waiter has gone, the client releases it.
+//! unlock with the cookie, which ends the wait and touches nothing that is held. If a lock is
+//! granted after its waiter has gone, the client restores what its owner held before.
 
 mod held;
 
 use std::cell::Cell;
 use std::rc::Rc;
 
-use types::{Errno, Fid};
+use types::{Errno, Fid, Span};
 use wire::Opcode;
 use wire::body::{Claim, LockFlags, LockRep, LockReq, lock};
 
@@ -28,7 +29,9 @@ impl Client {
     pub async fn lock(&self, ctx: &Ctx, fid: Fid, spec: LockSpec) -> Result<()> {
         let mut request = request(ctx, fid, &spec)?;
         if spec.mode == LockMode::Unlock {
-            return self.0.unlock(ctx, request).await;
+            // runs to its end: what is given back must not be stated again after a restart
+            let (inner, ctx) = (self.0.clone(), ctx.clone());
+            return self.0.run("unlock", async move { inner.unlock(&ctx, request).await }).await;
         }
         request.cookie = self.0.next_number();
         self.0.acquire(ctx, request, spec.wait).await
@@ -93,11 +96,21 @@ enum Stage {
     GivenUp,
 }
 
-/// Ends the wait, or gives the lock back, when the waiter goes before it has its answer.
+/// How the asking for a lock ended.
+enum Asked {
+    Granted,
+    /// The waiter has gone, and the lock was granted all the same.
+    GrantedLate,
+    /// The waiter has gone.
+    GivenUp,
+}
+
+/// Ends the wait, or restores what was held, when the waiter goes before it has its answer.
 struct Waiter {
     inner: Rc<Inner>,
     ctx: Ctx,
     request: LockReq,
+    before: Vec<LockReq>,
     stage: Rc<Cell<Stage>>,
     answered: bool,
 }
@@ -108,11 +121,14 @@ impl Drop for Waiter {
             return;
         }
         let (inner, ctx, request) = (self.inner.clone(), self.ctx.clone(), self.request);
+        let before = std::mem::take(&mut self.before);
         let granted = self.stage.replace(Stage::GivenUp) == Stage::Granted;
         self.inner.env.spawn("lock given up", async move {
-            // With the cookie it ends the wait; without it, it gives back what is held.
-            let request = if granted { LockReq { cookie: 0, ..request } } else { request };
-            if let Err(error) = inner.unlock(&ctx, request).await {
+            let ended = match granted {
+                true => inner.restore(&ctx, request, &before).await,
+                false => inner.unlock(&ctx, request).await, // the cookie ends the wait
+            };
+            if let Err(error) = ended {
                 tracing::debug!("a lock wait could not be ended: {error}");
             }
         });
@@ -124,17 +140,28 @@ impl Inner {
     /// way.
     async fn acquire(self: &Rc<Self>, ctx: &Ctx, request: LockReq, wait: bool) -> Result<()> {
         let stage = Rc::new(Cell::new(Stage::Asking));
+        // taking an flock in another mode gives the old one up first
+        let is_flock = request.kind == lock::FLOCK;
+        let before = if is_flock { Vec::new() } else { self.held.borrow().within(&request) };
         let mut waiter = Waiter {
             inner: self.clone(),
             ctx: ctx.clone(),
             request,
+            before: before.clone(),
             stage: stage.clone(),
             answered: false,
         };
         let (inner, ctx) = (self.clone(), ctx.clone());
-        let outcome = self
-            .run("lock", async move { inner.ask_until_granted(&ctx, request, wait, &stage).await })
-            .await;
+        let asking = async move {
+            let outcome = inner.ask_until_granted(&ctx, request, wait, &stage).await?;
+            match outcome {
+                Asked::Granted => Ok(()),
+                Asked::GrantedLate => inner.restore(&ctx, request, &before).await,
+                // the unlock of the waiter may have come to the MDT first
+                Asked::GivenUp => inner.unlock(&ctx, request).await,
+            }
+        };
+        let outcome = self.run("lock", asking).await;
         waiter.answered = true;
         outcome
     }
@@ -145,8 +172,9 @@ impl Inner {
         request: LockReq,
         wait: bool,
         stage: &Cell<Stage>,
-    ) -> Result<()> {
+    ) -> Result<Asked> {
         let fid = Fid::from(request.fid);
+        let mut pause = limits::LOCK_POLL;
         loop {
             let place = if wait { self.lock_waits.try_acquire().ok() } else { None };
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
@@ -156,26 +184,65 @@ impl Inner {
             let found: LockRep = reply.body();
             if found.state == GRANTED {
                 self.held.borrow_mut().granted(&request);
+            } else if request.kind == lock::FLOCK {
+                self.held.borrow_mut().released(&request);
             }
             match (found.state, stage.get()) {
-                (GRANTED, Stage::GivenUp) => {
-                    return self.unlock(ctx, LockReq { cookie: 0, ..request }).await;
-                }
+                (GRANTED, Stage::GivenUp) => return Ok(Asked::GrantedLate),
                 (GRANTED, _) => {
                     stage.set(Stage::Granted);
-                    return Ok(());
+                    return Ok(Asked::Granted);
                 }
-                // The waiter has sent the unlock that ends the wait.
-                (_, Stage::GivenUp) => return Ok(()),
+                (_, Stage::GivenUp) => return Ok(Asked::GivenUp),
                 (NOT_GRANTED, _) if !wait => {
                     return Err(Error::local(Errno::EAGAIN, "lock").about(fid));
                 }
                 _ => {}
             }
             if place.is_none() {
-                self.env.sleep(limits::LOCK_POLL).await;
+                self.env.sleep(pause).await;
+                pause = Span(pause.0 * 2).min(limits::LOCK_POLL_MAX);
+                if stage.get() == Stage::GivenUp {
+                    return Ok(Asked::GivenUp);
+                }
             }
         }
+    }
+
+    /// A lock was granted that nobody waits for any more: its owner gets what it held `before`, and
+    /// nothing else of the range. What cannot be had at once stays as it was granted.
+    async fn restore(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        request: LockReq,
+        before: &[LockReq],
+    ) -> Result<()> {
+        let fid = Fid::from(request.fid);
+        let mut free_from = request.start;
+        for part in before {
+            let asked = LockReq { cookie: self.next_number(), ..*part };
+            let call = self.call(ctx, Opcode::MdtLock, &asked);
+            let reply = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
+            if reply.body::<LockRep>().state == GRANTED {
+                self.held.borrow_mut().granted(part);
+            }
+            self.unlock_between(ctx, request, free_from, part.start).await?;
+            free_from = part.end;
+        }
+        self.unlock_between(ctx, request, free_from, request.end).await
+    }
+
+    async fn unlock_between(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        request: LockReq,
+        start: u64,
+        end: u64,
+    ) -> Result<()> {
+        if start >= end {
+            return Ok(());
+        }
+        self.unlock(ctx, LockReq { start, end, cookie: 0, ..request }).await
     }
 
     /// Gives a range back, or with a cookie ends that wait. ENOLCK: it would leave two ranges of

@@ -27,11 +27,20 @@ const DOTS: u64 = 2;
 /// `d_type` of a directory.
 const DT_DIR: u32 = libc::S_IFDIR >> 12;
 
+fn is_denied<T>(told: &client::Result<T>) -> bool {
+    told.as_ref().is_err_and(|error| error.errno() == Errno::EACCES)
+}
+
+/// The kernel has let the opener in, and an open directory stays readable whatever its mode becomes.
+fn as_mount(opener: &Ctx) -> Ctx {
+    Ctx { jobid: opener.jobid, ..Ctx::root() }
+}
+
 impl Fs {
     pub(crate) fn opendir(&self, header: &Header) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        let fh =
-            self.dirs.borrow_mut().insert(fid, Rc::new(Dir::new(fid, self.client.listen(fid))));
+        let dir = Dir::new(fid, self.ctx(header, 0), self.client.listen(fid));
+        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(dir));
         Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))
     }
 
@@ -47,7 +56,7 @@ impl Fs {
 
     pub(crate) async fn readdir(&self, header: &Header, args: abi::ReadIn, plus: bool) -> Reply {
         let dir = self.dirs.borrow().get(args.fh).ok_or(Errno::EBADF)?;
-        let ctx = self.ctx(header, 0);
+        let ctx = dir.opener.clone();
         let cookie = args.offset.saturating_sub(DOTS);
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);
@@ -70,7 +79,10 @@ impl Fs {
     }
 
     async fn fetch(&self, ctx: &Ctx, dir: &Listing, after: u64) -> Result<Page, Errno> {
-        let page = self.client.readdir_on(ctx, dir, after, DIR_PAGE_BYTES).await;
+        let mut page = self.client.readdir_on(ctx, dir, after, DIR_PAGE_BYTES).await;
+        if is_denied(&page) {
+            page = self.client.readdir_on(&as_mount(ctx), dir, after, DIR_PAGE_BYTES).await;
+        }
         Ok(behind(after, page.map_err(errno)?))
     }
 
@@ -81,8 +93,11 @@ impl Fs {
         after: u64,
         bytes: u32,
     ) -> Result<(Page, Lease), Errno> {
-        let (page, lease) =
-            self.client.readdir_leased(ctx, dir, after, bytes).await.map_err(errno)?;
+        let mut told = self.client.readdir_leased(ctx, dir, after, bytes).await;
+        if is_denied(&told) {
+            told = self.client.readdir_leased(&as_mount(ctx), dir, after, bytes).await;
+        }
+        let (page, lease) = told.map_err(errno)?;
         Ok((behind(after, page), lease))
     }
 

@@ -13,6 +13,10 @@ use crate::fs::Fs;
 impl Fs {
     pub(crate) async fn getlk(&self, header: &Header, args: abi::LkIn) -> Reply {
         let (fid, spec) = (self.fid(header.nodeid)?, convert::lock_spec(&args, false)?);
+        if spec.mode == LockMode::Unlock {
+            // which locks the open file has itself: a question that older kernels do not know
+            return Err(Errno::EINVAL);
+        }
         let mut ctx = self.ctx(header, 0);
         ctx.pid = args.lk.pid;
         let conflict = self.client.test_lock(&ctx, fid, spec).await.map_err(errno)?;
@@ -24,11 +28,15 @@ impl Fs {
         let mut ctx = self.ctx(header, 0);
         // The process, not the thread: what F_GETLK tells others.
         ctx.pid = args.lk.pid;
-        if spec.kind == LockKind::Posix && spec.mode != LockMode::Unlock {
-            // Before the answer: a lock may be held although the wait for it was given up.
-            self.locked.borrow_mut().insert((fid, spec.owner), args.fh);
-        }
-        self.client.lock(&ctx, fid, spec).await.map(|()| Body::Empty).map_err(errno)
+        let note = || {
+            if spec.kind == LockKind::Posix && spec.mode != LockMode::Unlock {
+                self.locked.borrow_mut().insert((fid, spec.owner), args.fh);
+            }
+        };
+        note(); // before the answer: a lock may be held although the wait for it was given up
+        self.client.lock(&ctx, fid, spec).await.map_err(errno)?;
+        note(); // a close of another descriptor may have given back what was held meanwhile
+        Ok(Body::Empty)
     }
 
     /// Any signal ends the wait, as `fcntl` promises; dropping the call takes the request back.
