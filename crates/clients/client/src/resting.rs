@@ -8,10 +8,10 @@
 //!                                   closed at the MDT
 //! ```
 //! Invariants
-//! - A handle is used again only if the client has held the file's data and attributes since it
-//!   came to rest, or has them again ([`Grants::held_since`]). So no other client has opened the
-//!   file for writing, and the kernel has checked the caller's permission with the attributes that
-//!   the MDT has. Without a kernel no handle rests.
+//! - A handle is used again only if the client has held the file's data without a break since it
+//!   came to rest, and holds its attributes ([`Grants::held_since`]). So no other client has opened
+//!   the file for writing, and the kernel has checked the caller's permission with the attributes
+//!   that the MDT has. Without a kernel no handle rests.
 //! - The MDT counts a handle at rest as open, whatever the client believes. So a mistake here keeps
 //!   the space of a removed file too long, and nothing else.
 //!
@@ -31,6 +31,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
+use env::LocalFuture;
 use types::{Fid, Span, Xid};
 use wire::Attr;
 use wire::body::Claim;
@@ -262,10 +263,10 @@ impl Inner {
 
     /// The MDT calls back what is held of a file whose handle rests: it rests no more. The future
     /// completes when the MDT has closed it, or after [`CLOSE_WAIT`].
-    pub(crate) fn end_called_back(self: &Rc<Self>, fid: Fid) -> impl Future<Output = ()> + 'static {
+    pub(crate) fn end_called_back(self: &Rc<Self>, fid: Fid) -> LocalFuture<'static, ()> {
         let resting = self.at_rest.table.borrow_mut().take(fid);
         let inner = Rc::clone(self);
-        async move {
+        Box::pin(async move {
             let Some(resting) = resting else { return };
             let closing = Rc::clone(&inner);
             let close = inner.run("close", async move {
@@ -273,7 +274,7 @@ impl Inner {
                 Ok(())
             });
             let _in_time = inner.env.timeout(CLOSE_WAIT, close).await;
-        }
+        })
     }
 
     /// Looks after handles at rest for as long as there are any.

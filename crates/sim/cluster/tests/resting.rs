@@ -88,10 +88,10 @@ impl World {
         self.run(at, async |client| client.unlink(&Ctx::root(), Fid::ROOT, NAME).await);
     }
 
-    /// Whether the file's objects are gone within two seconds.
+    /// Whether the file's objects are gone within five seconds.
     fn is_gone(&self) -> bool {
         let cluster = &self.cluster;
-        cluster.sim.run_until(Span::secs(2), || cluster.objects() == self.others)
+        cluster.sim.run_until(Span::secs(5), || cluster.objects() == self.others)
     }
 }
 
