@@ -53,7 +53,8 @@ impl World {
     /// Begins a wait, and gives it up after a time.
     fn wait_for(&self, at: usize, fid: Fid, spec: LockSpec, most: Span) {
         self.run(at, async move |client| {
-            let wait = client.lock(&Ctx::root(), fid, spec);
+            let ctx = Ctx::root();
+            let wait = client.lock(&ctx, fid, spec);
             let ended = client.env().timeout(most, wait).await;
             assert!(ended.is_none(), "it is given up before it is answered");
             Ok(())
