@@ -47,7 +47,7 @@ impl World {
         let mut world = World { cluster, clients, file: Fid::ROOT, others };
         world.file = world.run(0, async |client| {
             let made =
-                client.create(&Ctx::root(), Fid::ROOT, NAME, 0o644, flags::O_RDWR, None).await?;
+                client.create(&Ctx::root(), Fid::ROOT, NAME, 0o755, flags::O_RDWR, None).await?;
             made.1.write(0, Bytes::from_static(b"some bytes")).await?;
             made.1.close().await?;
             Ok(made.0.fid())
