@@ -15,7 +15,7 @@
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
 //! - **Sessions** (`hard`): nodes freeze and are cut off from each other, servers too, for 1 ms to
-//!   262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be read;
+//!   300 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be read;
 //!   messages of a node are slow. Calls may fail then. No server is killed meanwhile.
 //! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
 //!   them. Lost work is reported.
