@@ -23,7 +23,7 @@ struct Scale {
 }
 
 const CI: Scale = Scale { drawn: 100, full: false, install: true };
-const FULL: Scale = Scale { drawn: 100, full: true, install: true };
+const FULL: Scale = Scale { drawn: 1_000, full: true, install: true };
 
 /// The unit tests take a tenth of this on two quiet cores.
 const TEST_MAX: Duration = Duration::from_secs(40 * 60);

@@ -302,6 +302,26 @@ pub fn aio_write(file: &impl AsRawFd, data: &[u8]) -> io::Result<usize> {
     usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result as i32))
 }
 
+/// One write of `data` by io_uring, waited for; its result. An error where the kernel has none.
+pub fn io_uring_write(file: &impl AsRawFd, data: &[u8]) -> io::Result<usize> {
+    let mut ring = io_uring::IoUring::new(1)?;
+    let len = u32::try_from(data.len()).expect("a length of 32 bits");
+    let fd = io_uring::types::Fd(file.as_raw_fd());
+    let entry = io_uring::opcode::Write::new(fd, data.as_ptr(), len).build();
+    #[expect(unsafe_code, reason = "memory that the kernel reads")]
+    // SAFETY: file and data live until the write has been waited for
+    let pushed = unsafe { ring.submission().push(&entry) };
+    pushed.expect("an empty queue has room");
+    while ring.completion().is_empty() {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+    }
+    let result = ring.completion().next().expect("it was waited for").result();
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+}
+
 /// What `name_to_handle_at` gives: names a file to the kernel without a path.
 pub struct FileHandle(Vec<u32>);
 

@@ -46,6 +46,7 @@ fn calls_over(transport: Channel) {
         ("append", append_is_atomic_between_clients),
         ("long", long_appends_stay_whole),
         ("async", an_asynchronous_append_is_in_order),
+        ("uring", appends_by_io_uring_stay_whole),
         ("cut", an_append_that_is_cut_by_a_signal_lets_others_append),
         ("sparse", sparse_and_truncate_both_ways),
         ("offsets", writes_of_any_size_at_any_offset),
@@ -163,6 +164,30 @@ fn an_asynchronous_append_is_in_order(one: &Path, two: &Path) {
     let log = read(&two.join("log"));
     let data = [b"what another client appended", &data[..], b"the end"].concat();
     assert!(log == data, "{} bytes differ from {}", log.len(), data.len());
+}
+
+/// A thread of the kernel makes the call, so the daemon cannot look up how long it is. With
+/// O_DIRECT its pieces are sent all at once, without it one after the other.
+fn appends_by_io_uring_stay_whole(one: &Path, two: &Path) {
+    const CALLS: u8 = 3;
+    const LEN: usize = 4 << 20;
+    let writer = |dir: &Path, first: u8, flags: i32| {
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).custom_flags(flags);
+        let file = options.open(dir.join("log")).expect("open for append");
+        for mark in first..first + CALLS {
+            let written = posix::io_uring_write(&file, &vec![mark; LEN]).expect("io_uring");
+            assert_eq!(written, LEN, "a short write");
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| writer(one, 1, 0));
+        scope.spawn(|| writer(two, 101, libc::O_DIRECT));
+    });
+    let mut rows = rows(&read(&two.join("log")));
+    rows.sort_unstable();
+    let marks = (1..1 + CALLS).chain(101..101 + CALLS);
+    assert_eq!(rows, marks.map(|mark| (mark, LEN)).collect::<Vec<_>>());
 }
 
 /// Whether the signal came while the append was under way.

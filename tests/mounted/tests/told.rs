@@ -65,6 +65,14 @@ fn hears_once(file: &File) {
     close(file).expect("close after fsync");
 }
 
+/// The handle hears of it by `msync` likewise.
+fn hears_once_by_msync(file: &File, mapping: &posix::Mapping) {
+    assert!(is_eio(close(file)), "close before msync");
+    assert!(is_eio(mapping.sync()), "the first msync");
+    mapping.sync().expect("the second msync");
+    close(file).expect("close after msync");
+}
+
 #[test]
 fn what_a_restarted_ost_has_not_is_told_to_each_handle_once() {
     let (mut up, mount) = begin("told-ost");
@@ -75,7 +83,9 @@ fn what_a_restarted_ost_has_not_is_told_to_each_handle_once() {
             ""
         );
     }
-    let [first, second, other] = ["f", "f", "other"].map(|name| open(&mount.join(name)));
+    let [first, second, mapped, other] =
+        ["f", "f", "f", "other"].map(|name| open(&mount.join(name)));
+    let mapping = posix::Mapping::new(&mapped, 4_096).expect("mmap");
     for file in [&first, &other] {
         file.write_all_at(b"durable", 0).and_then(|()| file.sync_all()).expect("write");
     }
@@ -93,6 +103,7 @@ fn what_a_restarted_ost_has_not_is_told_to_each_handle_once() {
     wait_until_said(&up, &format!("nacre up: testfs-{OST} has recovered, after "));
     hears_once(&first);
     hears_once(&second);
+    hears_once_by_msync(&mapped, &mapping);
     other.sync_all().and_then(|()| close(&other)).expect("nothing of this file is lost");
     first.write_all_at(b"again", 0).and_then(|()| first.sync_all()).expect("the handle works");
     assert_eq!(&fs::read(up.at("f")).expect("read")[..5], b"again");

@@ -2,9 +2,9 @@
 //! compare every answer with a reference file system, and a nemesis.
 //!
 //! # Fault model
-//! - **Network**: messages are lost, doubled, reordered and delayed; links are reset; clients are
-//!   cut off from servers, one way or both, for up to 5 s. No message is altered undetected. Faults
-//!   come in storms with calm between them.
+//! - **Network**: messages are lost, doubled, reordered and delayed; links are reset, also those
+//!   of two servers; clients are cut off from servers, one way or both, for up to 5 s. No message is
+//!   altered undetected. Faults come in storms with calm between them.
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s.
 //!   They die between two actions, or right after the n-th message, applied set or commit. A
 //!   machine's death loses the unsynced data of its disk, torn at 4 KiB.
@@ -15,7 +15,7 @@
 //!   another one has built on its uncommitted changes; a client that lost its MDT session writes to
 //!   a removed file; an answer is lost and its MDT dies.
 //! - **Sessions** (`hard`): nodes freeze and are cut off from each other, servers too, for 1 ms to
-//!   262 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be read;
+//!   300 s; clocks drift by 200 ppm and jump by 100 s; disks are full, slow or cannot be read;
 //!   messages of a node are slow. Calls may fail then. No server is killed meanwhile.
 //! - **Lost work** (`hard`, some runs): servers are killed meanwhile, and clients kept away from
 //!   them. Lost work is reported.

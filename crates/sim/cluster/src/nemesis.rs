@@ -198,10 +198,7 @@ impl Nemesis {
             {
                 self.cut_off(cluster);
             }
-            37..=41 if self.scenario.partitions => {
-                let client = self.rng.pick(&self.clients).clone();
-                cluster.sim.reset_links(&client, &self.any_server(cluster));
-            }
+            37..=41 if self.scenario.partitions => self.reset(cluster),
             42..=46 if self.scenario.sick_stores => self.sicken(cluster),
             47..=79 if self.scenario.swaps => self.swap(cluster),
             80..=87 if self.hard.left() > 0 => {
@@ -212,6 +209,20 @@ impl Nemesis {
             _ => return false,
         }
         true
+    }
+
+    /// Links of a client and a server break, or those of two servers in about one of four cases.
+    fn reset(&mut self, cluster: &Cluster) {
+        let drawn = self.rng.index(self.clients.len() + self.clients.len().div_ceil(3));
+        let mut servers: Vec<&NodeHandle> =
+            cluster.servers.iter().map(|server| &server.node).collect();
+        let server = servers.swap_remove(self.rng.index(servers.len()));
+        let other = match self.clients.get(drawn) {
+            Some(client) => client,
+            None => servers[self.rng.index(servers.len())],
+        };
+        cluster.sim.narrate(&format!("resets links of {} and {}", other.name(), server.name()));
+        cluster.sim.reset_links(other, server);
     }
 
     /// An MDT has no room for a while.

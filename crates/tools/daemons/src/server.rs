@@ -13,6 +13,7 @@ pub(crate) mod patience;
 mod peers;
 pub(crate) mod pools;
 mod scrub;
+mod sizes;
 mod store;
 mod waits;
 

@@ -11,9 +11,13 @@ use crate::server::Server;
 
 use super::room::Room;
 
-/// The longest pause or cut is this times two to the power of [`DOUBLINGS`]: 262 s.
+/// Pauses and cuts.
 const SHORTEST: Span = Span::millis(1);
+const LONGEST: Span = Span::secs(300);
+/// As often as the shortest can be doubled without being longer than the longest.
 const DOUBLINGS: u64 = 18;
+const _: () = assert!(SHORTEST.0 << DOUBLINGS <= LONGEST.0);
+const _: () = assert!(LONGEST.0 < SHORTEST.0 << (DOUBLINGS + 1));
 /// A clock jumps so far at most, forwards or back, in nanoseconds.
 const JUMP_NS_MAX: u64 = 100_000_000_000;
 /// Servers wait for 30 s without progress.
@@ -207,8 +211,11 @@ fn any_ost(rng: &mut Rng, cluster: &Cluster) -> usize {
     *rng.pick(&osts)
 }
 
-/// Each length twice as long is as likely as the one before.
+/// Each length twice as long is as likely as the one before, and the last one reaches to
+/// [`LONGEST`].
 fn log_uniform(rng: &mut Rng) -> Span {
-    let most = SHORTEST.0 << rng.range(0, DOUBLINGS);
-    rng.span(Span(most / 2), Span(most))
+    let doublings = rng.range(0, DOUBLINGS);
+    let twice = Span(SHORTEST.0 << doublings);
+    let most = if doublings == DOUBLINGS { LONGEST } else { twice };
+    rng.span(Span(twice.0 / 2), most)
 }

@@ -5,10 +5,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Context;
-use std::thread::JoinHandle;
 
 use env::{Env, Task};
 use osd::Table;
@@ -16,6 +15,7 @@ use types::Span;
 
 use super::Running;
 use super::allocate::Allocated;
+use super::handed::{CommitThread, Phase};
 use super::lmdb::Dbi;
 use super::root::RootFile;
 use super::told::Told;
@@ -69,16 +69,14 @@ struct Work {
     tables: [Dbi; Table::ALL.len()],
     root: RootFile,
     before_sync: BeforeSync,
-    phase: Arc<AtomicU64>,
+    phase: Phase,
     told: Arc<Told<Written, Synced>>,
 }
 
 impl Work {
     /// Writes the pages out and begins the next transaction; false where that failed.
     fn write_out(&self, running: Box<Running>) -> bool {
-        self.phase.fetch_add(1, Ordering::AcqRel);
-        let written = running.write_out(&self.tables);
-        self.phase.fetch_add(1, Ordering::AcqRel);
+        let written = self.phase.during(|| running.write_out(&self.tables));
         let works = written.is_ok();
         self.told.written(written);
         works
@@ -110,19 +108,12 @@ impl Inline {
 
 /// Where commits are made.
 enum Place {
-    Thread {
-        work: Option<mpsc::Sender<Box<Running>>>, // none only while it is dropped
-        thread: Option<JoinHandle<()>>,
-    },
-    Tasks {
-        inline: Inline,
-        work: Rc<RefCell<Work>>,
-        last: RefCell<Option<Task>>,
-    },
+    Thread(CommitThread<Box<Running>>),
+    Tasks { inline: Inline, work: Rc<RefCell<Work>>, last: RefCell<Option<Task>> },
 }
 
 pub(super) struct Committer {
-    phase: Arc<AtomicU64>,
+    phase: Phase,
     reports: Reports,
     told: Arc<Told<Written, Synced>>,
     place: Place,
@@ -136,7 +127,7 @@ impl Committer {
         before_sync: BeforeSync,
         inline: Option<Inline>,
     ) -> std::io::Result<Committer> {
-        let (told, phase) = (Arc::new(Told::default()), Arc::new(AtomicU64::new(0)));
+        let (told, phase) = (Arc::new(Told::default()), Phase::default());
         let work = Work { tables, root, before_sync, phase: phase.clone(), told: told.clone() };
         let place = match inline {
             None => Committer::on_thread(work)?,
@@ -150,23 +141,14 @@ impl Committer {
     }
 
     fn on_thread(mut work: Work) -> std::io::Result<Place> {
-        let (send, inbox) = mpsc::channel::<Box<Running>>();
-        let thread = std::thread::Builder::new().name("commit".to_owned()).spawn(move || {
-            while let Ok(running) = inbox.recv() {
-                if !work.write_out(running) || !work.sync() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Place::Thread { work: Some(send), thread: Some(thread) })
+        let commit = move |running: Box<Running>| work.write_out(running) && work.sync();
+        CommitThread::start(commit).map(Place::Thread)
     }
 
     /// Sends a transaction to be committed; false where the thread is gone.
     pub(super) fn begin(&self, running: Box<Running>) -> bool {
         match &self.place {
-            Place::Thread { work, .. } => {
-                work.as_ref().is_some_and(|work| work.send(running).is_ok())
-            }
+            Place::Thread(thread) => thread.begin(running),
             Place::Tasks { inline, work, last } => {
                 let (own, work) = (inline.clone(), work.clone());
                 let task = inline.env.spawn("commit", async move {
@@ -183,8 +165,8 @@ impl Committer {
         }
     }
 
-    /// Rises when a commit begins to be written out, and when it is: odd in between.
-    pub(super) fn phase(&self) -> Arc<AtomicU64> {
+    /// Steps of the commits.
+    pub(super) fn phase(&self) -> Phase {
         self.phase.clone()
     }
 
@@ -222,18 +204,10 @@ impl Committer {
 impl Drop for Committer {
     /// A thread ends its commit; a task does not: whether that commit has happened is left open.
     fn drop(&mut self) {
-        match &mut self.place {
-            Place::Thread { work, thread } => {
-                *work = None;
-                if let Some(thread) = thread.take() {
-                    let _ended = thread.join();
-                }
-            }
-            Place::Tasks { last, .. } => {
-                if let Some(task) = last.take() {
-                    task.abort();
-                }
-            }
+        if let Place::Tasks { last, .. } = &self.place
+            && let Some(task) = last.take()
+        {
+            task.abort();
         }
     }
 }

@@ -23,6 +23,7 @@ mod check;
 mod commit;
 mod copy;
 mod gathered;
+mod handed;
 mod lmdb;
 mod room;
 mod root;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::check::Records;
 use super::commit::Reports;
+use super::handed::Phase;
 use super::root::RootFile;
 use super::walk::{self, Place};
 
@@ -127,7 +128,7 @@ impl Drop for Scrubber {
 
 struct Pass {
     files: RootFile,
-    phase: Arc<AtomicU64>, // of commits: odd while one is written out
+    phase: Phase, // of commits
     dir: PathBuf,
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<()>, // a message: something was set; its end: stop
@@ -176,7 +177,7 @@ impl Scrubber {
     pub(super) fn start(
         options: Scrub,
         files: RootFile,
-        phase: Arc<AtomicU64>,
+        phase: Phase,
         dir: PathBuf,
         reports: Reports,
     ) -> std::io::Result<Scrubber> {
@@ -308,18 +309,16 @@ impl Pass {
         from: &Place,
         records: &mut Records<'_>,
     ) -> Result<Option<(u64, Option<Place>)>, String> {
-        let phase = self.phase.load(Ordering::Acquire);
-        let Some((page_bytes, meta)) = self.files.tree() else { return Ok(None) };
-        if !phase.is_multiple_of(2) || self.phase.load(Ordering::Acquire) != phase {
+        let Some((since, (page_bytes, meta))) = self.phase.settled(|| self.files.tree()) else {
             return Ok(None);
-        }
+        };
         let mut found = Vec::new();
         let mut visit = |name: &[u8], key: &[u8], value: &[u8]| {
             found.extend(records.look(name, key, value));
         };
         let walked =
             walk::slice(self.files.data(), page_bytes, &meta, from, PAGES_AT_ONCE, &mut visit);
-        if self.phase.load(Ordering::Acquire) > phase + 2 {
+        if self.phase.is_past(since) {
             return Ok(None);
         }
         found.iter().for_each(|error| records.tell(error));

@@ -4,15 +4,16 @@
 //! - A read that the page cache can answer is answered on the executor's thread, without a
 //!   hand-over (`RWF_NOWAIT`, and a look-up with `RESOLVE_CACHED`). The executor hands small misses
 //!   to the kernel ([`ring`]), and others to the pool.
-//! - A small buffered write goes to the page cache on the executor's thread, because a hand-over
-//!   costs ten times the write. It can block when the kernel throttles writers or the journal is
-//!   full, so each one is timed. A slow one sends small writes to the pool for a while ([`pace`]).
+//! - A small buffered write of an object whose name the kernel has in memory goes to the page cache
+//!   on the executor's thread, because a hand-over costs ten times the write. It can block when the
+//!   kernel throttles writers or the journal is full, so each one is timed. A slow one sends small
+//!   writes to the pool for a while ([`pace`]).
 //! - Small direct reads and writes of an object that is open for them use the ring too. The
 //!   submission is timed likewise. Without io_uring, the pool does all of this.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
 //!   buffers. They are answered when the file has room for them ([`flight`]).
 //! - `fstat` of an open object is answered by the kernel from memory.
-//! - Everything else (truncate, allocate, destroy, list, sync, room) goes to the pool.
+//! - Everything else (new objects, truncate, allocate, destroy, list, sync, room) goes to the pool.
 //!
 //! Durability: a change is noted once it was made. `sync` takes the noted changes. It calls
 //! `fdatasync` on each object (`fsync` after a truncate) and `fsync` on each directory in which a
@@ -197,19 +198,6 @@ impl DiskObjects {
         answered.await.unwrap_or(Err(Errno::EIO))
     }
 
-    fn write_at_once(
-        &self,
-        fid: Fid,
-        offset: u64,
-        data: &Bytes,
-        mode: IoMode,
-    ) -> Result<ObjAttr, Errno> {
-        self.pace.watch(|| {
-            let object = self.files.find(fid, true)?;
-            self.files.write(&object.expect("find makes the object"), offset, data, mode)
-        })
-    }
-
     /// The ring for a transfer of `len` bytes, if it may make that now.
     fn ring_for(&self, len: usize) -> Option<&Ring> {
         if len > RING_BYTES_MAX || !self.pace.is_fast() {
@@ -348,8 +336,11 @@ impl ObjStore for DiskObjects {
             self.enter(object, offset, data.len() as u64).await?;
             let small =
                 data.len() <= INLINE_WRITE_BYTES_MAX && !goes_direct(offset, data.len(), mode);
-            if small && self.pace.is_fast() {
-                return self.write_at_once(object, offset, &data, mode);
+            if small
+                && self.pace.is_fast()
+                && let Ok(Some(open)) = self.files.find_now(object)
+            {
+                return self.pace.watch(|| self.files.write(&open, offset, &data, mode));
             }
             if mode == IoMode::Direct
                 && let Some(written) = self.write_direct(object, offset, &data).await

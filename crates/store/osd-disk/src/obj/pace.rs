@@ -7,8 +7,8 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-/// A call that takes longer was held up: a throttled writer, a full journal, metadata read from the
-/// disk.
+/// A call that takes longer was held up: a throttled writer, a full journal, a page that is read
+/// from the disk before a part of it is written.
 const SLOW: Duration = Duration::from_millis(2);
 /// How long the pool makes such calls then.
 const SLOW_REST: Duration = Duration::from_millis(200);

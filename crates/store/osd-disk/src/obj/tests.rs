@@ -342,6 +342,25 @@ fn as_many_transfers_wait_for_the_device_as_requests_are_served_at_once() {
 }
 
 #[test]
+fn only_the_pool_makes_files() {
+    let dir = TestDir::new();
+    let objects =
+        DiskObjects::open(dir.path(), &ObjOptions { threads: 1, ..ObjOptions::default() })
+            .expect("opens");
+    let (there, new) = (Fid::new(1, 10), Fid::new(1, 11));
+    write(&objects, there, 0, b"it is there");
+    let (go, blocked) = std::sync::mpsc::channel::<()>();
+    objects.pool.post(move || _ = blocked.recv_timeout(std::time::Duration::from_secs(10)));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let small = |fid| objects.write(fid, 0, Bytes::from_static(b"small"), IoMode::Auto);
+    let mut made = small(new);
+    assert!(made.as_mut().poll(&mut cx).is_pending(), "a file is made on the caller's thread");
+    assert!(small(there).as_mut().poll(&mut cx).is_ready(), "an open file needs no thread");
+    drop(go);
+    assert_eq!(wait(made).expect("writes").size, 5);
+}
+
+#[test]
 fn where_an_object_lies_is_asked_past_transfers_that_wait_for_the_disk() {
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;

@@ -10,6 +10,7 @@ use osd_disk::{DiskError, DiskMeta, DiskObjects, MetaOptions, ObjOptions, Statvf
 use types::{ClientId, TargetId, TargetKind};
 
 use super::Culprit;
+use super::sizes::forget_sizes;
 use crate::targets::{self, TargetDir};
 
 /// What an administrator says of storage that is not what it was.
@@ -60,6 +61,10 @@ impl Opened {
             tracing::warn!("{}: --reset-empty: {}", target.name(), consequence(kind));
         }
         if trust == Trust::OlderCopy {
+            if kind == TargetKind::Mdt {
+                // first: a start that was cut short before the instance rose is refused once more
+                forget_sizes(&*opened.meta).await?;
+            }
             begin_anew(target.superblock.target, &*opened.meta, &HighestIds::default()).await?;
             forget_clients(kind, &*opened.meta).await?;
             tracing::warn!(
