@@ -1,7 +1,8 @@
 //! Fuzz target: typed replies of hostile servers. Any bytes decode to a value or an error.
 
 use bytes::Bytes;
-use types::Timespec;
+use layout::Layout;
+use types::{Fid, Timespec};
 use wire::body::OstAttr;
 use wire::{Opcode, Reply, Request, decode_body, dirent};
 
@@ -14,16 +15,8 @@ const TIME: std::time::Duration = std::time::Duration::from_secs(1);
 /// A layout of two stripes, and bytes of the input as everything else. One input in two keeps the
 /// layout as it is.
 fn reply(input: &[u8]) -> Reply {
-    let layout = layout::Layout {
-        stripe_size: 1 << 16,
-        stripe_count: 2,
-        pattern: layout::Raid0,
-        generation: 1,
-        base: types::Fid::new(0x400, 1),
-        osts: vec![0, 1],
-        pool: [0; 16],
-    };
-    let mut record = layout.encode();
+    let plain = Layout::plain(Fid::new(0x400, 1), 1 << 16, 2);
+    let mut record = Layout { generation: 1, ..plain }.encode();
     if let Some([how, at, with, ..]) = input.first_chunk::<3>()
         && how % 2 == 1
     {

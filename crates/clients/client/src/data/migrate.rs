@@ -542,7 +542,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     fn layout(stripe_count: u16) -> Rc<FileLayout> {
-        Rc::new(layout::Layout::plain(Fid::new(0x400, 1), 64 << 10, stripe_count).into())
+        Rc::new(crate::testing::layout(stripe_count))
     }
 
     fn look(layout: &Rc<FileLayout>, changed: &[u64]) -> Look {
