@@ -78,8 +78,7 @@ fn storm(options: &Options, binary: &str) -> Result<()> {
     match outcome {
         Outcome::Passed => Ok(()),
         Outcome::Failed(_) => bail!("the histories do not hold: target/chaos.md"),
-        Outcome::LeftBehind(what) => bail!("left behind:\n  {}", what.join("\n  ")),
-        Outcome::TimedOut(limit) => bail!("did not end within {limit:?}"),
+        other => bail!(other.why().unwrap_or_default()),
     }
 }
 

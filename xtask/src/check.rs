@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde_json::json;
 
-use crate::lane::{Home, Outcome};
+use crate::lane::Home;
 use crate::leftovers::Parameters;
 use crate::run::{output, run};
 use crate::{mounted, needs, package, planted, tidy, tree};
@@ -81,11 +81,9 @@ fn unit_tests() -> Result<()> {
     let lane = home.lane("t", TEST_MAX)?;
     eprintln!("+ cargo {}", args.join(" "));
     let outcome = lane.run(Path::new("cargo"), &args, &[("CARGO_NET_OFFLINE", "true")], true);
-    match outcome? {
-        Outcome::Passed => Ok(()),
-        Outcome::Failed(why) => bail!("cargo test: {why}"),
-        Outcome::LeftBehind(what) => bail!("tests left behind:\n  {}", what.join("\n  ")),
-        Outcome::TimedOut(limit) => bail!("cargo test did not end within {limit:?}"),
+    match outcome?.why() {
+        None => Ok(()),
+        Some(why) => bail!("cargo test: {why}"),
     }
 }
 
@@ -113,7 +111,7 @@ pub(crate) fn check(args: &[String]) -> Result<()> {
     for (name, stage) in stages {
         eprintln!("== {name}");
         let start = Instant::now();
-        let outcome = stage(scale).and_then(|()| parameters.compare());
+        let outcome = both(stage(scale), parameters.compare()); // also after a failure
         report.times.push((name, start.elapsed()));
         if let Err(error) = outcome {
             report.close(Some(&format!("{name}: {error:#}")));
@@ -123,6 +121,14 @@ pub(crate) fn check(args: &[String]) -> Result<()> {
     report.close(None);
     eprintln!("all stages passed");
     Ok(())
+}
+
+/// Fails if one of them has failed, and reports both.
+fn both(stage: Result<()>, parameters: Result<()>) -> Result<()> {
+    match (stage, parameters) {
+        (Err(error), Err(changed)) => Err(anyhow!("{error:#}; {changed:#}")),
+        (stage, parameters) => stage.and(parameters),
+    }
 }
 
 /// What a run took and how it ended.
@@ -218,4 +224,21 @@ pub(crate) fn mounted(args: &[String]) -> Result<()> {
     };
     needs::provide(&["mounted"], true)?;
     mounted::mounted(&options)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Result, anyhow};
+
+    use super::both;
+
+    #[test]
+    fn changed_parameters_are_reported_beside_a_stage_that_failed() {
+        let text = |stage, parameters| both(stage, parameters).err().map(|error| error.to_string());
+        let failed = |why: &'static str| -> Result<()> { Err(anyhow!(why)) };
+        assert_eq!(text(Ok(()), Ok(())), None);
+        assert_eq!(text(failed("a"), Ok(())).as_deref(), Some("a"));
+        assert_eq!(text(Ok(()), failed("b")).as_deref(), Some("b"));
+        assert_eq!(text(failed("a"), failed("b")).as_deref(), Some("a; b"));
+    }
 }

@@ -42,7 +42,26 @@ pub(crate) enum Outcome {
     Failed(String),
     /// What it left: one line each.
     LeftBehind(Vec<String>),
-    TimedOut(Duration),
+    /// Its limit, and what it left beside its processes.
+    TimedOut(Duration, Vec<String>),
+}
+
+impl Outcome {
+    /// Why it is not a success.
+    pub(crate) fn why(&self) -> Option<String> {
+        let list = |what: &[String]| format!("left behind:\n  {}", what.join("\n  "));
+        match self {
+            Outcome::Passed => None,
+            Outcome::Failed(why) => Some(why.clone()),
+            Outcome::LeftBehind(what) => Some(list(what)),
+            Outcome::TimedOut(limit, what) if what.is_empty() => {
+                Some(format!("did not end within {limit:?}"))
+            }
+            Outcome::TimedOut(limit, what) => {
+                Some(format!("did not end within {limit:?}, {}", list(what)))
+            }
+        }
+    }
 }
 
 /// The directory of this process's lanes, removed at the end.
@@ -161,7 +180,7 @@ impl Lane {
         let Some(status) = wait_within(&mut child, self.limit + END_MAX)? else {
             drop(alive);
             eprintln!("a process of this lane cannot be killed: it sleeps in the kernel");
-            return Ok(Outcome::TimedOut(self.limit));
+            return Ok(Outcome::TimedOut(self.limit, leftovers::loops_below(&self.dir)));
         };
         drop(alive);
         let mut left: Vec<String> = fs::read_to_string(self.dir.join("left"))
@@ -175,7 +194,7 @@ impl Lane {
             Some(0) if left.is_empty() => Outcome::Passed,
             Some(0) => Outcome::LeftBehind(left),
             Some(code) if code == i32::from(LEFT_BEHIND) => Outcome::LeftBehind(left),
-            Some(code) if code == i32::from(TIMED_OUT) => Outcome::TimedOut(self.limit),
+            Some(code) if code == i32::from(TIMED_OUT) => Outcome::TimedOut(self.limit, left),
             _ if left.is_empty() => Outcome::Failed(status.to_string()),
             _ => Outcome::Failed(format!("{status}, and left behind: {}", left.join("; "))),
         })
@@ -235,6 +254,7 @@ fn watch(args: &[String]) -> Result<u8> {
         if start.elapsed() > limit {
             eprintln!("xtask: still there after {} s:", limit.as_secs());
             processes().iter().for_each(|line| eprintln!("  {line}"));
+            fs::write(dir.join("left"), stays(&mounts, dir).join("\n"))?;
             return Ok(TIMED_OUT);
         }
         std::thread::sleep(LOOK);
@@ -293,7 +313,14 @@ fn processes() -> Vec<String> {
 
 fn left_behind(before: &BTreeSet<String>, dir: &Path) -> Vec<String> {
     let mut left = processes();
-    left.extend(mounted().difference(before).map(|line| format!("mount {line}")));
+    left.extend(stays(before, dir));
+    left
+}
+
+/// What is there without a process.
+fn stays(before: &BTreeSet<String>, dir: &Path) -> Vec<String> {
+    let mut left: Vec<String> =
+        mounted().difference(before).map(|line| format!("mount {line}")).collect();
     for (what, dir) in [("scratch", dir.join("tmp")), ("namespace", "/run/netns".into())] {
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         left.extend(entries.map(|entry| format!("{what} {}", entry.path().display())));

@@ -268,12 +268,7 @@ impl Batch {
         let seconds = start.elapsed().as_secs_f64();
         let passed = outcome == Outcome::Passed;
         let mut done = self.done.lock().expect("no lane panics"); // and prints in one piece
-        let word = match &outcome {
-            Outcome::Passed => "ok".to_owned(),
-            Outcome::Failed(why) => format!("FAILED ({why})"),
-            Outcome::LeftBehind(what) => format!("FAILED, left behind:\n  {}", what.join("\n  ")),
-            Outcome::TimedOut(limit) => format!("FAILED, did not end within {limit:?}"),
-        };
+        let word = outcome.why().map_or("ok".to_owned(), |why| format!("FAILED, {why}"));
         if !passed {
             println!("---- output of {}\n{text}---- end of {}", job.shown(), job.shown());
         } else if job.measures() || self.full {

@@ -37,11 +37,11 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("pgrep", "procps"),
 ];
 
-/// Files that come with a package that has no program.
+/// Files that come with a package that has no program; `ARCH` is this machine's architecture.
 const FILES: &[(&str, &str)] = &[
     ("/usr/include/stdio.h", "libc6-dev"),
     ("/etc/ssl/certs/ca-certificates.crt", "ca-certificates"),
-    ("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1", "libfaketime"),
+    ("/usr/lib/ARCH-linux-gnu/faketime/libfaketimeMT.so.1", "libfaketime"),
 ];
 
 /// Binaries of crates, in `target/tools/bin`.
@@ -104,10 +104,15 @@ pub(crate) fn has_program(program: &str) -> bool {
         .any(|dir| dir.join(program).is_file())
 }
 
+/// The path on this machine. Debian names its directories of libraries as Rust names architectures.
+fn here(file: &str) -> String {
+    file.replace("ARCH", std::env::consts::ARCH)
+}
+
 fn packages(install: bool, missing: &mut Vec<String>) -> Result<()> {
     let wanted = || {
         let programs = PROGRAMS.iter().filter(|(program, _)| !has_program(program));
-        let files = FILES.iter().filter(|(file, _)| !Path::new(file).exists());
+        let files = FILES.iter().filter(|(file, _)| !Path::new(&here(file)).exists());
         let mut packages: Vec<_> = programs.chain(files).map(|(_, package)| *package).collect();
         packages.sort_unstable();
         packages.dedup();
@@ -169,10 +174,16 @@ fn kernel(missing: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::has_program;
+    use super::{has_program, here};
 
     #[test]
     fn programs_are_looked_for_in_the_path() {
         assert!(has_program("sh") && !has_program("no-such-program-anywhere"));
+    }
+
+    #[test]
+    fn paths_name_the_architecture_of_the_machine() {
+        let expected = format!("/usr/lib/{}-linux-gnu/a", std::env::consts::ARCH);
+        assert_eq!(here("/usr/lib/ARCH-linux-gnu/a"), expected);
     }
 }

@@ -51,9 +51,10 @@ fn leftovers_of_a_failed_program_are_told_too() {
 
 #[test]
 fn a_program_that_hangs_is_ended_with_all_that_it_started() {
-    let (status, _, said) = lane("hang", "sleep 4712 & sleep 4713");
+    let (status, left, said) = lane("hang", "echo x > $TMPDIR/file; sleep 4712 & sleep 4713");
     assert_eq!(status, Some(124), "{said}");
     assert!(said.contains("sleep 4712") && said.contains("sleep 4713"), "{said}");
+    assert!(left.contains("scratch ") && left.contains("/file"), "{left}");
     let still = fs::read_dir("/proc").expect("proc").flatten().any(|entry| {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         words.starts_with(b"sleep\x004712") || words.starts_with(b"sleep\x004713")

@@ -47,7 +47,7 @@ impl Drop for CountDown<'_> {
     }
 }
 
-/// fsx from crates.io: `NACRE_FSX`, else where `.ci/run` installs it.
+/// fsx from crates.io: `NACRE_FSX`, else where `cargo xtask check` installs it.
 fn fsx() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin/fsx");
     let path = std::env::var_os("NACRE_FSX").map_or(here, PathBuf::from);

@@ -11,7 +11,8 @@ const KILLS_MIN: usize = 3;
 /// Runs of a program at most, should it be faster than the kills.
 const RUNS_MAX: usize = 50;
 
-/// Runs `script` in directories of the mount while servers die, one after the other.
+/// Runs `script` in directories of the mount while servers die, one after the other. Output that is
+/// compared comes through an assignment, which keeps the program's status; `[ ]` loses it.
 fn under_kills(name: &str, script: &str) {
     let mut up = Up::new(name);
     let (done, kills) = (AtomicBool::new(false), AtomicUsize::new(0));
@@ -54,8 +55,9 @@ fn git_clones_a_repository_and_finds_it_whole() {
         "export GIT_CONFIG_GLOBAL=$PWD/gitconfig; \
          git config --global safe.directory '*'; git config --global user.name n; git config --global user.email e; \
          git clone -q --no-hardlinks 'file://{origin}' clone; \
-         cd clone; git fsck --strict; [ -z \"$(git status --short)\" ]; \
-         [ \"$(git rev-parse HEAD)\" = \"$(git -C '{origin}' rev-parse HEAD)\" ]; \
+         cd clone; git fsck --strict; changed=$(git status --short); [ -z \"$changed\" ]; \
+         mine=$(git rev-parse HEAD); origins=$(git -C '{origin}' rev-parse HEAD); \
+         [ \"$mine\" = \"$origins\" ]; \
          git checkout -q -b other; echo x > new; git add new; git commit -qm new; git fsck --strict"
     );
     under_kills("git", &script);
@@ -93,7 +95,8 @@ fn sqlite_keeps_its_database() {
 fn rsync_copies_once_and_finds_nothing_to_do_twice() {
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates");
     let script = format!(
-        "rsync -a {source}/ copy/; [ -z \"$(rsync -ai --checksum {source}/ copy/)\" ]; diff -r {source} copy"
+        "rsync -a {source}/ copy/; again=$(rsync -ai --checksum {source}/ copy/); [ -z \"$again\" ]; \
+         diff -r {source} copy"
     );
     under_kills("rsync", &script);
 }

@@ -41,8 +41,10 @@ fn look_at<'a>(directory: &str, files: impl Iterator<Item = &'a File>, wrong: &m
 }
 
 fn is_code(file: &File, directory: &str) -> bool {
-    let inside = file.name.strip_prefix(directory);
-    inside.is_some_and(|name| name != "tests.rs" && !name.starts_with("tests/"))
+    let Some(inside) = file.name.strip_prefix(directory) else { return false };
+    let name = inside.rsplit('/').next().unwrap_or(inside);
+    let is_below_tests = inside.starts_with("tests/") || inside.contains("/tests/");
+    !is_below_tests && !["tests.rs", "fuzz.rs"].contains(&name)
 }
 
 /// Whether an assert that runs in release begins here: those of constants run while compiling.
@@ -79,8 +81,12 @@ mod tests {
 
     #[test]
     fn files_of_tests_do_not_count() {
-        for (name, counts) in [("a/b.rs", true), ("a/tests.rs", false), ("a/tests/b.rs", false)] {
-            assert_eq!(is_code(&file(name, ""), "a/"), counts, "{name}");
+        for name in ["a/b.rs", "a/b/c.rs", "a/attests.rs"] {
+            assert!(is_code(&file(name, ""), "a/"), "{name}");
         }
+        for name in ["a/tests.rs", "a/tests/b.rs", "a/b/tests.rs", "a/b/tests/c.rs", "a/fuzz.rs"] {
+            assert!(!is_code(&file(name, ""), "a/"), "{name}");
+        }
+        assert!(!is_code(&file("b/c.rs", ""), "a/"), "another crate");
     }
 }

@@ -1,6 +1,6 @@
-//! Comments and documents refer only to things that a reader has. They name no section of a
-//! specification that is not in the repository, no number of a decision or a requirement kept
-//! elsewhere, and no path of a machine.
+//! Comments, documents and names of functions refer only to things that a reader has. They name no
+//! section of a specification that is not in the repository, no number of a decision or a
+//! requirement kept elsewhere, and no path of a machine.
 //!
 //! Such a reference is replaced by the sentence that it stands for, by a file under `docs/`, or by
 //! its public source: a ticket, a paper, an RFC, a file of Lustre.
@@ -35,6 +35,37 @@ fn look_at(file: &File, wrong: &mut Vec<String>) {
             ));
         }
     }
+    if file.name.ends_with(".rs") {
+        look_at_functions(file, wrong);
+    }
+}
+
+fn look_at_functions(file: &File, wrong: &mut Vec<String>) {
+    for (at, line) in file.text.lines().enumerate() {
+        if let Some(name) = function(line).filter(|name| cites(name)) {
+            let number = at + 1;
+            wrong.push(format!(
+                "{}:{number}: 'fn {name}' names what a reader does not have",
+                file.name
+            ));
+        }
+    }
+}
+
+/// The name of the function that begins in this line.
+fn function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let begins = before.is_empty() || before.ends_with(' ');
+    let is_comment = before.trim_start().starts_with("//");
+    let name = rest.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').next();
+    name.filter(|_| begins && !is_comment)
+}
+
+/// `the_table_of_the_specification`, `spec_5_6`.
+fn cites(name: &str) -> bool {
+    let words: Vec<&str> = name.split('_').collect();
+    let numbered = |pair: &[&str]| ["spec", "design"].contains(&pair[0]) && is_section(pair[1]);
+    words.contains(&"specification") || words.windows(2).any(numbered)
 }
 
 fn leads_nowhere(word: &str, next: &str, third: &str) -> bool {
@@ -103,6 +134,23 @@ mod tests {
             "/// Names cannot collide (R-PD-04).",
         ] {
             assert!(!check(comment), "{comment}");
+        }
+    }
+
+    #[test]
+    fn functions_that_cite_absent_documents_are_refused() {
+        for line in
+            ["    fn limits_follow_the_specification() {", "pub(crate) async fn spec_5_6_holds() {"]
+        {
+            assert!(!check(line), "{line}");
+        }
+        for line in [
+            "fn lock_spec(args: &[u8]) {",
+            "fn design_of_layouts() {",
+            "// fn specification",
+            "let often_specification = 5;",
+        ] {
+            assert!(check(line), "{line}");
         }
     }
 

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worked_examples_of_the_specification_hold() {
+    fn stripes_take_turns_and_their_objects_give_the_size() {
         let four = layout(1 << 20, 4);
         assert_eq!(at(&four, 5 * MIB + 100), (1, MIB + 100));
         assert_eq!(at(&four, 10 * MIB + 512), (2, 2 * MIB + 512));

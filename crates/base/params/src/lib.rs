@@ -6,8 +6,6 @@
 //!
 //! Pure: the tree uses no socket and no file.
 
-#![warn(missing_docs)]
-
 pub mod glob;
 mod pattern;
 mod tree;

@@ -11,8 +11,6 @@
 //!
 //! Counters belong to a thread, because a simulated world does too. Only the harness reads them.
 
-#![warn(missing_docs)]
-
 use std::collections::BTreeMap;
 
 /// Whether the feature `on` is: for a mark whose condition costs something to know.

@@ -4,8 +4,6 @@
 //! No step copies or rehashes the contents of a container, and memory is taken and released in
 //! chunks. Every run of the same calls gives the same order.
 
-#![warn(missing_docs)]
-
 mod ascending;
 mod blocks;
 mod fixed_map;

@@ -69,6 +69,8 @@ mod resting;
 mod size;
 mod statahead;
 mod statfs;
+#[cfg(test)]
+mod testing;
 mod unconfirmed;
 mod xattr;
 

@@ -268,12 +268,8 @@ pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Fid;
+    use crate::testing::layout;
     use wire::SizeState;
-
-    fn layout(stripe_count: u16) -> FileLayout {
-        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
-    }
 
     fn attr(state: SizeState) -> Attr {
         Attr { size: 77, size_state: state as u32, mtime: 50, ctime: 60, ..Attr::default() }

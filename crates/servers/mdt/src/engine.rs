@@ -385,6 +385,7 @@ impl Engine {
             return Ok(OwnAttempt::Done(value, None));
         }
         let (transno, id) = (next(), caller.crossing.id);
+        assert!(!transno.is_none(), "a change has its place in history");
         let id = tx.crosses().then(|| id.unwrap_or_else(|| guard.crossed.draw()));
         let record = id.map(|id| record_of(&mut tx, id, caller.now));
         let done = tx.finish(transno);

@@ -123,7 +123,8 @@ impl Fences {
         self.end(lapsed.session);
         self.count(lapsed.client, 0, pending.untold());
         self.unsure += usize::from(is_unsure);
-        self.pending.insert(lapsed.session, pending);
+        let before = self.pending.insert(lapsed.session, pending);
+        assert!(before.is_none(), "an earlier fence of the session has ended");
     }
 
     /// Whether too much is untold for a new session of this client.
@@ -133,6 +134,7 @@ impl Fences {
     }
 
     fn count(&mut self, client: ClientId, before: usize, after: usize) {
+        assert!(before <= self.untold, "a fence is counted as long as it is untold");
         self.untold = self.untold + after - before;
         let of_client = self.untold_of.entry(client).or_default();
         *of_client = *of_client + after - before;
@@ -187,6 +189,7 @@ impl Fences {
         if let Some(pending) = self.pending.remove(&session) {
             self.count(pending.client, pending.untold(), 0);
             self.unsure -= usize::from(pending.is_unsure);
+            assert!(self.unsure <= self.pending.len(), "an unsure fence is pending");
         }
     }
 

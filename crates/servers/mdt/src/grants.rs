@@ -150,6 +150,7 @@ impl Grants {
             return Gift::None;
         }
         let given = self.called.give(Session(session), fid, bits, now);
+        assert!(bits.contains(given.bits), "no more is given than was offered");
         match given.kind {
             _ if given.bits != bits => Gift::None,
             Kind::Recall => Gift::Called,
@@ -229,6 +230,7 @@ impl Grants {
     /// An operation that held a file has ended.
     pub(crate) fn let_go(&mut self, fid: Fid) {
         let Some(count) = self.held.get_mut(&fid) else { return };
+        assert!(*count > 0, "a file in the table is held");
         *count -= 1;
         if *count == 0 {
             self.held.remove(&fid);

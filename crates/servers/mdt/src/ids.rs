@@ -29,7 +29,9 @@ pub(crate) fn first_sequences(mdt_index: u32) -> (u64, u64) {
 pub(crate) fn place_at(first_seq: u64, unix_seconds: u64) -> (u64, u32) {
     let (day, second) = (unix_seconds / DAY_SECONDS, unix_seconds % DAY_SECONDS);
     let second = u32::try_from(second).expect("a day has fewer seconds");
-    (first_seq + 1 + day.saturating_sub(DAY_FIRST) % DAYS, second * IDS_PER_SECOND + 1)
+    let seq = first_seq + 1 + day.saturating_sub(DAY_FIRST) % DAYS;
+    assert!(seq < first_seq + SEQUENCES_PER_MDT / 2, "each kind of ids has its own sequences");
+    (seq, second * IDS_PER_SECOND + 1)
 }
 
 /// A place as the store holds it.
@@ -61,6 +63,7 @@ impl Ids {
         if next > u32::MAX - 2 * ID_RANGE {
             (seq, next) = (seq.checked_add(1)?, 1);
         }
+        assert!(next <= u32::MAX - 2 * ID_RANGE, "two ranges fit the rest of a sequence");
         Some(Ids { seq, next, durable_end: next, reserved_end: next + ID_RANGE })
     }
 

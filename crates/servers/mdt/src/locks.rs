@@ -148,6 +148,7 @@ impl Locks {
         inner.wake(granted);
         match outcome {
             Enqueued::Granted => {
+                assert!(!inner.space.is_waiting(request.wait_id()), "a granted lock waits no more");
                 inner.answers.remove(&request.wait_id());
                 Ok(Locked::Now(state(codes::GRANTED)))
             }

@@ -87,7 +87,9 @@ impl Moves {
         let missing = if names < most { most - names } else { names };
         let missing = (missing / 2).max(1);
         let high = bytes.saturating_add(missing.saturating_mul(of_name));
+        assert!(bytes <= high, "a directory is counted again when it has grown");
         self.watched.insert(dir, (bytes / 2, high));
+        assert!(self.watched.len() <= WATCHED_MAX, "the table is bounded");
     }
 
     /// All of them, in the order of their FIDs.

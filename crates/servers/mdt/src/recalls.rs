@@ -55,7 +55,8 @@ impl Changing {
     /// Completes when nothing is in its way any more; it is to be tried again then.
     pub(crate) async fn ready(&self) {
         let (tell, told) = oneshot::channel();
-        self.recalls.parked.borrow_mut().insert(self.id, tell);
+        let before = self.recalls.parked.borrow_mut().insert(self.id, tell);
+        assert!(before.is_none(), "a change waits once");
         self.recalls.drive(); // it may be ready by now
         let _over = told.await;
     }
@@ -188,6 +189,7 @@ impl Recalls {
             };
             held.iter().map(goes_on).collect::<Vec<_>>()
         };
+        assert_eq!(words.len(), is_held.len(), "each grant that was stated is judged");
         self.show_lease(Session(session));
         self.drive();
         let stated = words.iter().zip(is_held);
@@ -243,6 +245,7 @@ impl Recalls {
 
     /// The table sends it again if it is not answered.
     fn recall(self: &Rc<Self>, id: Session, recalls: &[Recall]) {
+        assert!(!recalls.is_empty(), "a recall names a grant");
         let Some(session) = self.exports.session(id.0) else { return };
         planted::reached("mdt: a grant was called back");
         self.recalled.set(self.recalled.get() + recalls.len() as u64);

@@ -67,6 +67,7 @@ impl Share {
         let count = self.count;
         for key in keys {
             let change = self.changed.entry(*key).or_insert(Change { client: Some(client), count });
+            assert!(change.count <= count, "a key was changed by an earlier operation");
             change.count = count;
             if change.client != Some(client) {
                 change.client = None;

@@ -227,6 +227,7 @@ impl Spaces {
         for (name, osts) in pools {
             self.pools.entry(name.clone()).or_default().osts.clone_from(osts);
         }
+        assert_eq!(self.pools.len(), pools.len(), "the pools are those of the configuration");
     }
 
     /// How much of a pool's room is used, per cent; nothing while no member has told its room.
@@ -236,6 +237,7 @@ impl Spaces {
             (all + u128::from(seen.space.bytes), left + u128::from(seen.space.bytes_avail))
         });
         let used = all.saturating_sub(left) * 100 / all.max(1);
+        assert!(used <= 100, "no more is used than there is");
         u8::try_from(used).unwrap_or(100)
     }
 

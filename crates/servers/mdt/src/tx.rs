@@ -378,6 +378,7 @@ impl<'a> Tx<'a> {
         (fid, file_type): (Fid, u32),
     ) {
         assert!(!name.is_empty(), "an entry has a name");
+        assert!(self.is_here(dir), "an MDT stores names of its own directories");
         let record = DirentRecord { fid, file_type, name: name.to_vec() };
         self.set.put(Table::Dirents, keys::dirent(dir, cookie), record.encode());
         if self.is_here(fid) {
@@ -423,6 +424,8 @@ impl<'a> Tx<'a> {
 
     /// The number of such a back-link, or a free one.
     fn find_elsewhere(&self, fid: Fid, at: &Place) -> Decided<(u64, bool)> {
+        assert!(self.is_here(fid), "an MDT stores back-links of its own files");
+        assert!(!self.is_here(at.dir), "a name on this MDT has its cookie as number");
         let prefix = [fid.to_key(), at.dir.to_key()].concat();
         let (mut free, mut found) = (0, None);
         self.view.scan_within((Table::Links, &prefix), &prefix, &mut |key, name| {
@@ -578,6 +581,7 @@ impl<'a> Tx<'a> {
                 self.set.put(Table::Destroys, (number + logged).to_be_bytes(), record.encode());
                 logged += 1;
             }
+            assert!(logged <= log as u64, "a file takes no more of the log than was planned");
         }
         if inode.has(INODE_HAS_LAYOUT) {
             self.set.delete(Table::Layouts, key);

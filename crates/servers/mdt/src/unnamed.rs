@@ -191,6 +191,7 @@ fn records(ost: u32, found: &[Unnamed]) -> Vec<DestroyRecord> {
     for Unnamed { object, .. } in found {
         let upto = stripes.entry(object.stripe(0)).or_default();
         *upto = (*upto).max(object.ver + 1);
+        assert!(*upto <= u32::from(STRIPE_COUNT_MAX), "only stripes that a file can have go");
     }
     let record = |(base, upto): (Fid, u32)| DestroyRecord { base, osts: vec![ost; upto as usize] };
     stripes.into_iter().map(record).collect()

@@ -56,6 +56,7 @@ impl Silent {
         if self.0.len() < WRITERS_SILENT_MAX {
             self.0.insert(client, now + WRITER_REST);
         }
+        assert!(self.0.len() <= WRITERS_SILENT_MAX, "the table is bounded");
     }
 
     fn has(&self, client: ClientId, now: Instant) -> bool {
@@ -84,6 +85,7 @@ fn files_of(request: &Request, reply: &Reply) -> Option<Vec<StatRecord>> {
 /// Puts them back. A page has no layouts of files whose size is told.
 fn put_back(request: &Request, reply: &mut Reply, mut files: Vec<StatRecord>) {
     if request.opcode() == Opcode::MdtGetattr {
+        assert_eq!(files.len(), 1, "a getattr is about one file");
         reply.bufs[0] = encode_body::<AttrRep>(&files[0].rep);
         return;
     }

@@ -27,27 +27,31 @@ mod tests {
         assert_eq!(parse("16e"), Err("'16e' is too large: a size fits 64 bits".into()));
     }
 
-    /// Fuzz target: a size that is accepted is the same in capital letters, and 1024 times as much
-    /// with the next suffix.
+    /// A size that is accepted is the same in capital letters, and 1024 times as much with the next
+    /// suffix.
+    fn accepts(input: &[u8]) -> bool {
+        const LETTERS: &[u8] = b"0123456789kmgtpeibB";
+        let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
+        let text: String = input.iter().map(letter).collect();
+        let Ok(bytes) = parse(&text) else { return false };
+        assert_eq!(parse(&text.to_uppercase()), Ok(bytes));
+        let _ = human(bytes, 1024);
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            let kib = bytes.checked_mul(1024);
+            assert_eq!(parse(&format!("{text}k")).ok(), kib);
+        }
+        true
+    }
+
+    /// Fuzz target: sizes mean what they say.
     #[test]
     fn sizes() {
-        const LETTERS: &[u8] = b"0123456789kmgtpeibB";
+        assert!(accepts(&[6, 4, 10]), "64k is a size");
         let inputs = bolero::produce::<Vec<u8>>().with().len(0..=24);
         bolero::check!()
             .with_iterations(20_000)
             .with_test_time(std::time::Duration::from_secs(1))
             .with_generator(inputs)
-            .for_each(|input: &Vec<u8>| {
-                let letter = |byte: &u8| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]);
-                let text: String = input.iter().map(letter).collect();
-                if let Ok(bytes) = parse(&text) {
-                    assert_eq!(parse(&text.to_uppercase()), Ok(bytes));
-                    let _ = human(bytes, 1024);
-                    if text.bytes().all(|byte| byte.is_ascii_digit()) {
-                        let kib = bytes.checked_mul(1024);
-                        assert_eq!(parse(&format!("{text}k")).ok(), kib);
-                    }
-                }
-            });
+            .for_each(|input: &Vec<u8>| _ = accepts(input));
     }
 }

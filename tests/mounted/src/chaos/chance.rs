@@ -1,22 +1,19 @@
 //! Numbers from a seed: one seed always gives the same plan and the same work.
 
-/// splitmix64.
-pub(super) struct Chance(u64);
+use types::SplitMix64;
+
+pub(super) struct Chance(SplitMix64);
 
 impl Chance {
     pub(super) fn new(seed: u64) -> Chance {
-        Chance(seed)
+        Chance(SplitMix64::new(seed))
     }
 
     pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        self.0.bits()
     }
 
-    /// `0..end`.
+    /// `0..end`. Not [`SplitMix64::below`], so that seeds of earlier runs keep their plans.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }

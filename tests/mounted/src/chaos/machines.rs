@@ -20,8 +20,6 @@ const FSNAME: &str = "chaos";
 /// What mounting and unmounting may take on a machine that is busy.
 const PATIENCE: Duration = Duration::from_secs(90);
 const LOOK: Duration = Duration::from_millis(20);
-/// Where Debian has libfaketime.
-const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 /// `nacre serve` ended because its storage failed.
 const STORAGE_FAILED: i32 = 75;
 
@@ -92,7 +90,7 @@ impl Machines {
 
     /// Whether clocks can be moved here.
     pub(super) fn has_clocks(&self) -> bool {
-        Path::new(FAKETIME).exists()
+        Path::new(&fake_time_library()).exists()
     }
 
     /// The node's wall clock is `ahead` seconds ahead of the machine's from now on.
@@ -130,7 +128,8 @@ impl Machines {
     }
 
     fn fake_time(&self, node: usize, command: &mut Command) {
-        command.env("LD_PRELOAD", FAKETIME).env("FAKETIME_TIMESTAMP_FILE", self.clock(node));
+        command.env("LD_PRELOAD", fake_time_library());
+        command.env("FAKETIME_TIMESTAMP_FILE", self.clock(node));
         command.env("FAKETIME_CACHE_DURATION", "1").env("FAKETIME_DONT_FAKE_MONOTONIC", "1");
         command.env("FAKETIME_DISABLE_SHM", "1");
     }
@@ -331,4 +330,9 @@ impl Drop for Machines {
             let _is_none = umount.arg("-l").arg(dir).stderr(Stdio::null()).status();
         }
     }
+}
+
+/// Where Debian has libfaketime.
+fn fake_time_library() -> String {
+    format!("/usr/lib/{}-linux-gnu/faketime/libfaketimeMT.so.1", std::env::consts::ARCH)
 }

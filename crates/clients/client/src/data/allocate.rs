@@ -173,11 +173,7 @@ async fn send_one(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Fid;
-
-    fn layout(stripe_count: u16) -> FileLayout {
-        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
-    }
+    use crate::testing::layout;
 
     /// The pieces of the extent, those of one object put together.
     fn joined(layout: &FileLayout, extent: Extent) -> Vec<Share> {

@@ -3,12 +3,11 @@
 //! lock.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::Future;
 use std::rc::Rc;
-use std::task::Poll;
 
 use bytes::Bytes;
+use futures_lite::future::or;
 use tokio::sync::{Notify, oneshot};
 use types::Errno;
 
@@ -180,14 +179,12 @@ async fn write_unless(
     open: &Open,
     write: impl Future<Output = Result<usize>>,
 ) -> Result<usize> {
-    let written = {
-        let (mut gone, mut write) = (pin!(gone), pin!(write));
-        poll_fn(|cx| match write.as_mut().poll(cx) {
-            Poll::Ready(done) => Poll::Ready(Some(done)),
-            Poll::Pending => gone.as_mut().poll(cx).map(|()| None),
-        })
-        .await
+    let written = async { Some(write.await) };
+    let gone = async {
+        gone.await;
+        None
     };
+    let written = or(written, gone).await; // the write is dropped before its fate is awaited
     match written {
         Some(done) => done,
         None => {

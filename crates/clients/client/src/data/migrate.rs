@@ -17,12 +17,10 @@
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::rc::Rc;
-use std::task::Poll;
 
 use env::LocalFuture;
+use futures_lite::future::or;
 use layout::{Asked, FileLayout};
 use types::{Errno, Extent, Fid, Span, TargetId, Timespec};
 use wire::attr::{S_IFDIR, S_IFREG};
@@ -436,16 +434,12 @@ impl Mover {
     /// Under the file's lock.
     async fn last_pass(&self, mut copied: Option<Copied>, claim: Claim) -> Result<()> {
         let began = self.inner.env.now();
-        let done = {
-            let mut takes = pin!(self.take_over(&mut copied, claim));
-            let mut stalls = pin!(self.stalls());
-            poll_fn(|cx| match takes.as_mut().poll(cx) {
-                Poll::Ready(done) => Poll::Ready(Some(done)),
-                Poll::Pending => stalls.as_mut().poll(cx).map(|()| None),
-            })
-            .await
+        let takes = self.take_over(&mut copied, claim);
+        let stalls = async {
+            self.stalls().await;
+            Err(self.refused(Errno::ETIMEDOUT))
         };
-        let done = done.unwrap_or_else(|| Err(self.refused(Errno::ETIMEDOUT)));
+        let done = or(takes, stalls).await;
         self.migration.pause.set(self.inner.env.now() - began);
         done
     }
@@ -548,7 +542,7 @@ mod tests {
     const KIB: u64 = 1 << 10;
 
     fn layout(stripe_count: u16) -> Rc<FileLayout> {
-        Rc::new(layout::Layout::plain(Fid::new(0x400, 1), 64 << 10, stripe_count).into())
+        Rc::new(crate::testing::layout(stripe_count))
     }
 
     fn look(layout: &Rc<FileLayout>, changed: &[u64]) -> Look {

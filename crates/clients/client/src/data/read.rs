@@ -280,11 +280,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Fid;
-
-    fn layout() -> FileLayout {
-        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, 2).into()
-    }
+    use crate::testing::layout;
 
     fn got(len: usize, fill: u8) -> Got {
         Got { data: Bytes::from(vec![fill; len]), object: OstAttr::default() }
@@ -293,7 +289,7 @@ mod tests {
     #[test]
     fn stretches_land_where_they_belong_and_gaps_are_zeros() {
         let start = (1 << 16) - 2;
-        let runs = runs(&layout(), Extent::new(start, start + 5).expect("not empty"), 1 << 20);
+        let runs = runs(&layout(2), Extent::new(start, start + 5).expect("not empty"), 1 << 20);
         let whole = assemble(start, start + 5, &runs, vec![got(2, 1), got(3, 2)]);
         assert_eq!(whole, [vec![1, 1], vec![2, 2, 2]], "as they came");
         let hole = assemble(start, start + 5, &runs, vec![got(1, 1), got(2, 2)]);
@@ -305,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_short_run_misses_bytes_only_inside_the_file() {
-        let runs = runs(&layout(), Extent::new(0, 1 << 18).expect("not empty"), 1 << 20);
+        let runs = runs(&layout(2), Extent::new(0, 1 << 18).expect("not empty"), 1 << 20);
         assert_eq!(runs.len(), 2);
         let short = got(1 << 16, 1);
         assert!(misses(&runs[0], &short, (1 << 17) + 1));

@@ -110,13 +110,9 @@ fn answer(layout: &FileLayout, objects: &[OstSeekRep], what: SeekFor, offset: u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Fid;
+    use crate::testing::layout;
 
     const S: u64 = 1 << 16;
-
-    fn layout(stripe_count: u16) -> FileLayout {
-        layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, stripe_count).into()
-    }
 
     fn object(offset: u64, size: u64) -> OstSeekRep {
         OstSeekRep { offset, size, exists: 1, ..OstSeekRep::default() }

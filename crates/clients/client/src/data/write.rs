@@ -275,11 +275,11 @@ impl Drop for Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::Fid;
+    use crate::testing::layout;
 
     #[test]
     fn a_full_target_makes_a_short_write_not_an_error() {
-        let layout = layout::Layout::plain(Fid::new(0x400, 1), 1 << 16, 2).into();
+        let layout = layout(2);
         let extent = Extent::new(100, 1 << 17).expect("not empty");
         let runs = runs(&layout, extent, 1 << 20);
         let failed = |errno| Err(Error::local(errno, "ost_write"));

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_follows_the_table_of_the_specification() {
+    fn the_default_is_that_of_lustre_2_3() {
         let rows = [
             (4, 1, 1),
             (8, 1, 2),

@@ -105,6 +105,7 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
 async fn osts_named(mdt: &Mdt, cursors: &Cursors) -> Decided<Vec<u32>> {
     let from = mdt.destroys_seen.get();
     let end = mdt.engine.destroys_durable.get();
+    assert!(from <= end, "only durable records were searched");
     let mut found = Vec::new();
     let mut at = from;
     while at < end {
@@ -137,6 +138,7 @@ async fn records(mdt: &Mdt, from: u64, end: u64) -> Decided<Vec<(u64, DestroyRec
         }
         !broken && found.len() < DESTROY_BATCH_MAX
     })?;
+    assert!(found.len() <= DESTROY_BATCH_MAX, "a batch is bounded");
     if broken { Err(OpError::Broken("destroy log")) } else { Ok(found) }
 }
 
@@ -164,7 +166,8 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
             continue;
         }
         at = batch.end;
-        cursors.0.borrow_mut().insert(ost, at);
+        let before = cursors.0.borrow_mut().insert(ost, at);
+        assert!(before < Some(at), "an OST gets on in the log");
         match remove_done(&mdt, &cursors, removed, at).await {
             Ok(()) => removed = at,
             Err(error) => {
@@ -275,6 +278,7 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors, from: u64, to: u64) -> Decide
     while at < to {
         let found = records(mdt, at, to).await?;
         let Some((last, _)) = found.last() else { return Ok(()) };
+        assert!(*last < to, "records that are not destroyed stay");
         let mut set = WriteSet::new();
         for (number, record) in &found {
             let upto = cursors.0.borrow();

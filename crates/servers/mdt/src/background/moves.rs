@@ -263,6 +263,7 @@ fn first_names(view: &dyn View, dir: Fid, from: &[u8]) -> Decided<(Vec<Vec<u8>>,
         next = [key, &[0]].concat();
         names.len() < MOVE_NAMES_MAX
     })?;
+    assert!(names.len() <= MOVE_NAMES_MAX, "others get their turn");
     Ok((names, next))
 }
 
@@ -287,6 +288,7 @@ async fn names_in(mdt: &Rc<Mdt>, dir: Fid) -> Result<u64, Errno> {
                 last = (found == COUNT_SLICE).then(|| [key, &[0]].concat());
                 last.is_none()
             })?;
+            assert!(found <= COUNT_SLICE, "others get their turn");
             Ok((found as u64, last))
         };
         let (found, next) = mdt.persist(slice).await?;

@@ -186,6 +186,7 @@ fn unplaced_some(
         }
         !broken
     })?;
+    assert!(count <= LAYOUTS_AT_ONCE, "others get their turn");
     if broken { Err(OpError::Broken("inode")) } else { Ok(next) }
 }
 
@@ -210,5 +211,6 @@ fn read_some(mdt: &Mdt, burnt: &Pending, from: &[u8], held: &mut Held) -> Decide
         last = Some(key.to_vec());
         !broken && count < LAYOUTS_AT_ONCE
     })?;
+    assert!(count <= LAYOUTS_AT_ONCE, "others get their turn");
     if broken { Err(OpError::Broken("layout")) } else { Ok(last) }
 }

@@ -243,7 +243,10 @@ impl Coordinator {
 
     /// Frees everything that is reserved, here at once and elsewhere soon.
     fn free(&mut self) {
-        let Some(id) = self.crossing.id.take() else { return };
+        let Some(id) = self.crossing.id.take() else {
+            assert!(self.instances.is_empty(), "an operation that asked an MDT has a name");
+            return;
+        };
         self.is_held = false;
         self.crossing.prepared.clear();
         let asked: Vec<u32> = std::mem::take(&mut self.instances).into_keys().collect();

@@ -81,7 +81,8 @@ impl Mdt {
         let id = record.id;
         let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
         self.engine.state.borrow_mut().crossed.resumed(id);
-        self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
+        let before = self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
+        assert!(before.is_none(), "an operation is delivered once");
         self.deliveries.wake();
         for mdt in delivery.record.others(here) {
             self.deliver_to(mdt, &delivery);
@@ -106,7 +107,8 @@ impl Mdt {
                     }
                 }
             };
-            delivery.parts.borrow_mut().insert(other, Some((instance, transno)));
+            let known = delivery.parts.borrow_mut().insert(other, Some((instance, transno)));
+            assert!(known.is_some(), "only an MDT with a part executes one");
             mdt.deliveries.moved.notify_waiters();
         });
     }
@@ -160,7 +162,8 @@ impl Mdt {
             let is_durable = self.look_at(&delivery) && delivery.local <= committed;
             if is_durable || self.engine.config.bugs.forget_records_early() {
                 let id = delivery.record.id;
-                self.deliveries.under_way.borrow_mut().remove(&id);
+                let ended = self.deliveries.under_way.borrow_mut().remove(&id);
+                assert!(ended.is_some(), "an operation ends once");
                 self.engine.state.borrow_mut().crossed.ended(id);
             }
         }

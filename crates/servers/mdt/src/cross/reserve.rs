@@ -66,6 +66,7 @@ impl Reserved {
         let keys = self.ops.entry(op).or_default();
         for (key, changes) in claims {
             let held = self.keys.entry(*key).or_default();
+            assert!(held.by.is_none_or(|holder| holder == op), "another changes this key");
             if *changes {
                 held.by = Some(op);
             } else {
@@ -110,6 +111,7 @@ impl Reserved {
                 self.keys.remove(&key);
             }
         }
+        assert!(self.keys.is_empty() || !self.ops.is_empty(), "an operation holds each key");
         true
     }
 

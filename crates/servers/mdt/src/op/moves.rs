@@ -316,6 +316,7 @@ pub(crate) fn push(op: &mut Op<'_, '_>, from: Fid, names: &[Vec<u8>]) -> Decided
             there.push((name, entry));
         }
     }
+    assert_eq!(there.len(), files.len(), "one name of a file moves at a time");
     if there.is_empty() {
         return none;
     }

@@ -3,7 +3,7 @@
 
 use params::{Pattern, PatternError};
 use service::spec::SERVICES;
-use types::{FsName, TargetId};
+use types::{ByteSize, FsName, TargetId};
 use wire::config::FsConfig;
 
 /// All parameters of servers and mounts, with their instances taken out; those that can be set end
@@ -102,8 +102,7 @@ pub(crate) fn hinders(name: &str, value: &str) -> Option<&'static str> {
 
 /// Whether a rate in bytes is below what a request without data counts, each second.
 fn is_trickle(rate: &str) -> bool {
-    let digits = rate.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rate.len());
-    let (number, unit) = rate.split_at(digits);
+    let (number, unit) = ByteSize::split(rate);
     let factor = match unit.as_bytes().first().map(u8::to_ascii_lowercase) {
         Some(b'b') => 1.0,
         Some(b'k') => 1_000.0,
