@@ -76,6 +76,20 @@ fn a_lock_that_is_stated_again_without_a_recovery_is_refused() {
     });
 }
 
+/// Else a session would hold as many long answers as it has tags, in no account.
+#[test]
+fn no_answer_is_kept_of_a_request_that_changes_nothing() {
+    check(|env, _, toy, _, at| async move {
+        let forged = [
+            (Opcode::OstRead, MODIFIES, 0),
+            (Opcode::OstRead, RequestFlags::RESENT | MODIFIES, 0),
+            (Opcode::MdtSync, MODIFIES, 0),
+        ];
+        is_refused(&env, at, None, &forged).await;
+        assert_eq!((toy.reads.get(), toy.executed.get()), (0, 0));
+    });
+}
+
 #[test]
 fn a_name_forges_no_line_of_the_log() {
     check(|env, _, toy, _, at| async move {
