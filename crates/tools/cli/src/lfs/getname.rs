@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// Only the name of the file system.
     #[arg(short = 'n', long, conflicts_with = "uuid")]
     fsname: bool,
-    /// Only the UUID of the client.
+    /// Only the id of the client as servers show it.
     #[arg(short = 'u', long)]
     uuid: bool,
     #[command(flatten)]
