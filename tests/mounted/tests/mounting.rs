@@ -304,6 +304,25 @@ fn a_bind_mount_of_a_file_goes_while_the_mount_stays() {
     assert_eq!(lines, ["hello", "gone", "hello"]);
 }
 
+/// The MGS answers, so that there is nothing to wait a minute for.
+#[test]
+fn a_name_that_the_mgs_does_not_know_is_told_soon() {
+    let mut up = Up::new("mounting-nofs");
+    let scratch = Scratch::new("mounting-nofs-work");
+    let dir = scratch.path().join("m");
+    std::fs::create_dir(&dir).expect("a mount point");
+    let wrong = up.address().replace(":/testfs", ":/nofs");
+    let start = Instant::now();
+    let mount = Command::new(nacre_bin()).args(["mount", &wrong]).arg(&dir).output();
+    let mount = mount.expect("nacre starts");
+    assert!((10..30).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    let text = String::from_utf8_lossy(&mount.stderr);
+    assert!(!mount.status.success() && text.contains("ENOENT"), "{text}");
+    let waits = text.split_once("nacre mount: waiting for").expect("it says for what").1;
+    assert!(waits.contains("knows no MDT of nofs so far"), "the MGS has answered: {text}");
+    up.stop();
+}
+
 #[test]
 fn an_interrupted_mount_leaves_no_daemon_behind() {
     let scratch = Scratch::new("mounting-interrupted");
