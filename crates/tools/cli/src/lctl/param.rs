@@ -4,7 +4,7 @@
 pub(super) mod permanent;
 
 use ctl::ask::AskError;
-use ctl::{Ask, Name, Outcome, Reply, Value, everywhere};
+use ctl::{Ask, Failure, Name, Outcome, Reply, Value, everywhere};
 use types::{Errno, FsName};
 
 use crate::Failed;
@@ -210,22 +210,36 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
             Reply::Set(outcomes) => outcomes,
             _ => Vec::new(),
         });
-        for outcome in &outcomes {
-            match &outcome.what {
-                Outcome::Done(done) => {
-                    // of a table that is how it looks now, that it was set says enough
-                    let now =
-                        if done.value.trim_end().contains('\n') { &value } else { &done.value };
-                    crate::out::print(&render(&done.name, now, args.value_only))
-                }
-                Outcome::Refused(failure) => {
-                    let text = format!("error: set_param: {}: {}", outcome.daemons(), failure.text);
-                    first.note(&Failed::new(failure.errno, text));
-                }
-            }
+        let (done, refused) = settled(outcomes, &value);
+        crate::out::print(&text(args.value_only, &done));
+        for one in &refused {
+            let text = format!("error: set_param: {}: {}", one.daemons(), one.what.text);
+            first.note(&Failed::new(one.what.errno, text));
         }
     }
     first.end()
+}
+
+/// What was set, as it reads now, and what was refused. Of a table, what was `typed` says enough.
+fn settled(outcomes: Vec<Found<Outcome>>, typed: &str) -> (Vec<Found<Value>>, Vec<Found<Failure>>) {
+    let (mut done, mut refused) = (Vec::<Found<Value>>::new(), Vec::new());
+    for Found { of, what } in outcomes {
+        let mut now = match what {
+            Outcome::Done(now) => now,
+            Outcome::Refused(what) => {
+                refused.push(Found { of, what });
+                continue;
+            }
+        };
+        if now.value.trim_end().contains('\n') {
+            typed.clone_into(&mut now.value);
+        }
+        match done.iter_mut().find(|one| one.what == now) {
+            Some(one) => one.of.extend(of),
+            None => done.push(Found { of, what: now }),
+        }
+    }
+    (done, refused)
 }
 
 /// `a=1 b=2`, or the old form `a 1`.
@@ -374,6 +388,22 @@ mod tests {
         );
         assert_eq!(text(false, &found), "mdt,ost: a=1\nb=x\nclient-x: a=2\n");
         assert_eq!(text(true, &found), "1\nx\n2\n");
+    }
+
+    #[test]
+    fn a_setting_says_whose_each_value_is_now_where_daemons_differ() {
+        let done = |of: &str, value: &str| {
+            let Found { of, what } = found(&[of], "a", value);
+            Found { of, what: Outcome::Done(what) }
+        };
+        let what = Outcome::Refused(Failure::of(Errno::EINVAL));
+        let refused = Found { of: vec!["client-x".to_owned()], what };
+        let outcomes = vec![done("mdt", "16"), done("ost", "8"), done("up", "x\ny\n"), refused];
+        let (done, refused) = settled(outcomes, "16");
+        assert_eq!(text(false, &done), "mdt,up: a=16\nost: a=8\n");
+        let of: Vec<String> = refused.iter().map(Found::daemons).collect();
+        assert_eq!(of, ["client-x"]);
+        assert_eq!(text(false, &done[1..]), "a=8\n", "one value alone");
     }
 
     #[test]
