@@ -15,7 +15,7 @@
 use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, MDTS_MAX, Nid, TargetId, TargetKind};
+use types::{Errno, FsName, MDTS_MAX, Nid, NidAddr, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
 
@@ -97,6 +97,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     })
     .await?;
     let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
-    tracing::info!(target = %target.name(fsname), nid = %Nid(wanted.info.nid), instance = wanted.info.instance, "registered");
+    let at = NidAddr { nid: Nid(wanted.info.nid), port: wanted.info.port };
+    tracing::info!(target = %target.name(fsname), nid = %at, instance = wanted.info.instance, "registered");
     Ok(answer(incoming, &config))
 }

@@ -41,12 +41,18 @@ const SCHEDULER: &str = "\
 Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` lists all):
   $S.nrs_policies=NAME [reg|hp] [ARG]   start a policy: fifo, crrn, crre, orr, trr, tbf, delay
   $S.nrs_crrn_quantum, nrs_crre_quantum requests of a client in a row, 1 to 65535 [8]
+  $S.nrs_crrn_unit, nrs_crre_unit       rpc or kib: requests or KiB of data in a quantum [rpc]
+  $S.nrs_crrn_place, nrs_crre_place     keep or lustre: the turn of a client that asks again [keep]
   $S.nrs_orr_quantum, nrs_trr_quantum   requests of an object, of an OST, 1 to 65535 [256]
   $S.nrs_orr_offset_type (and trr)      physical or logical [physical]
   $S.nrs_orr_supported (and trr)        reads, writes or reads_and_writes [reads]
+  $S.nrs_orr_sweep (and trr)            restart or cscan [restart]
+  $S.nrs_orr_objects_max                idle objects that are remembered [65536]
   $S.nrs_tbf_rule=start|change|stop ... limits, below
+  $S.nrs_tbf_rt_lag                     seconds that realtime=1 catches up, 0 to 600 [1]
   $S.nrs_delay_min, nrs_delay_max       seconds, 0 to 65535 [5, 300]; 250ms is understood
   $S.nrs_delay_pct                      percent of the requests that are delayed [100]
+  $S.nrs_POLICY_reset=1                 all parameters of the policy as after its start
   $S.nrs_head_scope=service|target|cpt  queues of the whole service; of each target, with slots of
                                         its own; of each CPT [service]
   $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
@@ -56,10 +62,12 @@ Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets the
 while it runs (else: No such device); stopping it forgets them.
 
 Limits (`nrs_policies=tbf`, or `tbf FIELD+FIELD`: requests with equal FIELDs are one class):
-  start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N] [scope=cpt|service|node] [total=1]
+  start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N]
+        [scope=cpt|service|node] [class=FIELD+FIELD] [total=1]
   change NAME [rate=N] [rank=NEXT] ...
   stop NAME
-  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or). FIELD: nid, jobid, opcode, uid, gid.
+  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or).
+  FIELD: nid, jobid, opcode, uid, gid, projid.
 
 Examples:
   lctl set_param ost.OSS.*.nrs_policies=crrn

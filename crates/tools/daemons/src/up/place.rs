@@ -284,7 +284,8 @@ impl Place {
 
     fn save(&self) -> Result<()> {
         let path = self.data.join("up.json");
-        let text = serde_json::to_vec_pretty(&self.state).context("state")?;
+        let mut text = serde_json::to_vec_pretty(&self.state).context("state")?;
+        text.push(b'\n');
         write_private(&path, &text).with_context(|| path.display().to_string())
     }
 }
