@@ -115,6 +115,8 @@ fn a_mount_tells_its_name_and_who_answers() {
         (good(&dir, &["lfs", "getname", "."]), good(&dir, &["lfs", "getname", "-i", "."]));
     assert_eq!(name, format!("testfs-{} {}\n", instance.trim(), dir.display()));
     assert_eq!(good(&dir, &["lfs", "getname", "-n", "."]), "testfs\n");
+    assert_eq!(good(&dir, &["lfs", "getname", "-u", "."]), instance, "as servers show it");
+    assert!(good(&dir, &["lctl", "get_param", "-n", "mdt.*.exports"]).contains(instance.trim()));
     assert!(good(&dir, &["lctl", "get_param", "-N", "llite.*.fstype"]).contains(instance.trim()));
     let all = good(&dir, &["lfs", "check", "all", "."]);
     for line in ["testfs-MDT0000 active.", "testfs-OST0003 active.", "MGC127."] {

@@ -46,6 +46,22 @@ fn the_exit_code_of_the_command_is_ours() {
     }
 }
 
+/// Files below a mount are not lost, and easily thought to be.
+#[test]
+fn a_mount_point_with_files_hides_them_and_says_so() {
+    let scratch = Scratch::new("life-hidden");
+    let mount = scratch.path().join("mnt");
+    fs::create_dir(&mount).expect("a mount point");
+    fs::write(mount.join("own"), "below").expect("written");
+    let output = up(&scratch, false, "ls; touch f");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let hint = format!("{} is not empty: the mount hides its files", mount.display());
+    assert!(said.contains(&hint), "{said}");
+    assert_eq!(fs::read(mount.join("own")).expect("it is there again"), b"below");
+    assert!(!mount.join("f").exists(), "it is in the file system");
+}
+
 #[test]
 fn two_file_systems_live_side_by_side() {
     let (mut one, mut two) = (Up::new("life-one"), Up::new("life-two"));

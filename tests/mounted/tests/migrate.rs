@@ -114,6 +114,12 @@ fn bytes_times_and_holes_stay_and_the_old_objects_go() {
     assert_eq!(&seen, b"written by an old handle");
     let said = good(&here, "lfs migrate -v -b -c 2 f");
     assert!(said.starts_with("f: 8.0M in 1 round, "), "{said}");
+    let (nobody_reads, out) = std::io::pipe().expect("a pipe");
+    drop(nobody_reads);
+    let words = "lfs migrate -v -b -c 2 f".split_whitespace();
+    let unheard = Command::new(nacre_bin()).args(words).current_dir(&here).stdout(out).output();
+    let unheard = unheard.expect("nacre starts");
+    assert!(unheard.status.success() && unheard.stderr.is_empty(), "{unheard:?}");
 
     fs::create_dir(here.join("dir")).expect("made");
     refused(&here, "lfs migrate -c 2 dir", "is a directory: only -m moves directories");

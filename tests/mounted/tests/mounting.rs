@@ -14,9 +14,13 @@ use types::NidAddr;
 /// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the
 /// binary, `$W` scratch.
 fn alone(up: &Up, work: &Path, script: &str) -> Vec<String> {
+    alone_with(&up.address(), work, script)
+}
+
+fn alone_with(address: &str, work: &Path, script: &str) -> Vec<String> {
     let output = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-euc", script])
-        .env("S", up.address())
+        .env("S", address)
         .env("B", nacre_bin())
         .env("W", work)
         .env_remove("NACRE_RUN") // a user has a run directory of his own
@@ -48,6 +52,8 @@ fn mount_and_fstab_know_the_type() {
         work.path(),
         &format!(
             r#"{HELPER}
+            mount -f -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp
+            grep -c " $W/a fuse.nacre " /proc/mounts || true
             mount -t nacre "$S" "$W/a" -o nid=127.0.0.71@tcp
             echo hello > "$W/a/f"
             grep -c " $W/a fuse.nacre rw," /proc/mounts
@@ -67,6 +73,7 @@ fn mount_and_fstab_know_the_type() {
         ),
     );
     let right = [
+        "0",
         "1",
         "0",
         "0",
@@ -229,6 +236,26 @@ fn an_ordinary_user_mounts_for_himself() {
     up.stop();
 }
 
+/// The root directory belongs to the user that made the file system.
+#[test]
+fn an_ordinary_user_writes_in_a_file_system_of_his_own() {
+    let work = Scratch::new("mounting-own");
+    let lines = alone_with(
+        "",
+        work.path(),
+        r#"
+        chmod 755 "$W"; mkdir -p "$W/dev" "$W/own" "$W/run"; chown 65534:65534 "$W/own" "$W/run"
+        cp "$B" "$W/nacre"
+        mknod "$W/dev/fuse" c 10 229; chmod 666 "$W/dev/fuse"; mount --bind "$W/dev/fuse" /dev/fuse
+        export XDG_RUNTIME_DIR="$W/run"; cd "$W/own"
+        setpriv --reuid=65534 --regid=65534 --clear-groups \
+            "$W/nacre" up --data data --mount mnt --run 'touch x; stat -c "%u %n" . x'
+        stat -c "%u %a" data/up.json
+        "#,
+    );
+    assert_eq!(lines, ["65534 .", "65534 x", "65534 600"]);
+}
+
 const NOBODY: u32 = 65_534;
 
 /// What a node says first on a connection, as a real one says it.
@@ -309,6 +336,25 @@ fn a_bind_mount_of_a_file_goes_while_the_mount_stays() {
         timeout 20 umount "$W/bound" && echo gone; cat f"#;
     let lines = mounted_alone("mounting-bind", 78, "", script);
     assert_eq!(lines, ["hello", "gone", "hello"]);
+}
+
+/// The MGS answers, so that there is nothing to wait a minute for.
+#[test]
+fn a_name_that_the_mgs_does_not_know_is_told_soon() {
+    let mut up = Up::new("mounting-nofs");
+    let scratch = Scratch::new("mounting-nofs-work");
+    let dir = scratch.path().join("m");
+    std::fs::create_dir(&dir).expect("a mount point");
+    let wrong = up.address().replace(":/testfs", ":/nofs");
+    let start = Instant::now();
+    let mount = Command::new(nacre_bin()).args(["mount", &wrong]).arg(&dir).output();
+    let mount = mount.expect("nacre starts");
+    assert!((10..30).contains(&start.elapsed().as_secs()), "{:?}", start.elapsed());
+    let text = String::from_utf8_lossy(&mount.stderr);
+    assert!(!mount.status.success() && text.contains("ENOENT"), "{text}");
+    let waits = text.split_once("nacre mount: waiting for").expect("it says for what").1;
+    assert!(waits.contains("knows no MDT of nofs so far"), "the MGS has answered: {text}");
+    up.stop();
 }
 
 #[test]

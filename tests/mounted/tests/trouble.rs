@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
 use mounted::{Stopped, Up, daemon_of, is_dead, kill, nacre_bin, until};
 
@@ -12,9 +13,13 @@ const TOOL_SECONDS: &str = "30";
 
 /// Runs a tool outside the mount; it is killed where it hangs.
 fn tool(args: &[&str]) -> Output {
+    command(args).output().expect("timeout starts")
+}
+
+fn command(args: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", TOOL_SECONDS]).arg(nacre_bin()).args(args).current_dir("/");
-    command.output().expect("timeout starts")
+    command
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -56,6 +61,32 @@ fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
         assert!(out.contains(&format!("{}[OST:3]", path(mount))), "{out}{err}");
     }
     assert!(err.contains(path(&dead)) && !shown.status.success(), "{err}");
+    up.stop();
+}
+
+#[test]
+fn the_space_of_other_mounts_is_shown_beside_stopped_ones() {
+    let mut up = Up::new("trouble-df-stopped");
+    let mounts = [up.second_mount(26), up.second_mount(27)];
+    let daemons = mounts.each_ref().map(|dir| daemon_of(dir));
+    let stopped = daemons.map(Stopped::new);
+    for (words, own, seconds) in [
+        (["lfs", "df"], format!("{}[OST:3]", path(up.mount())), 15),
+        (["lfs", "getname"], path(up.mount()).to_owned(), 8),
+    ] {
+        let start = Instant::now();
+        let shown = command(&words).env("NACRE_ANSWER_WAIT", "2").output().expect("timeout starts");
+        assert!(start.elapsed() < Duration::from_secs(seconds), "{words:?}: {:?}", start.elapsed());
+        let (out, err) = (text(&shown.stdout), text(&shown.stderr));
+        assert!(out.contains(&own), "{words:?}: {out}{err}");
+        assert_eq!(shown.status.code(), Some(libc::ETIMEDOUT), "{words:?}: {err}");
+        for (dir, pid) in mounts.iter().zip(daemons) {
+            let is_named =
+                |line: &str| line.contains(path(dir)) && line.contains(&format!("(process {pid})"));
+            assert!(err.lines().any(is_named), "{words:?}: {err}");
+        }
+    }
+    drop(stopped);
     up.stop();
 }
 

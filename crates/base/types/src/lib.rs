@@ -65,6 +65,10 @@ impl Transno {
 
 /// Identity of a client mount for its whole life, chosen at random by the client (Lustre: client
 /// UUID).
+///
+/// A peer that knows the whole number can take the client's place. So `{}` shows the upper 32 bits
+/// alone, which name the client's parameters too. `{:x}` is the whole number, for records that no
+/// other user reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub u128);
 
@@ -74,6 +78,12 @@ impl ClientId {
 }
 
 impl std::fmt::Display for ClientId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:08x}", self.0 >> 96)
+    }
+}
+
+impl std::fmt::LowerHex for ClientId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", self.0)
     }
@@ -181,7 +191,15 @@ impl Creds {
 
 #[cfg(test)]
 mod tests {
-    use super::{Creds, GROUPS_MAX};
+    use super::{ClientId, Creds, GROUPS_MAX};
+
+    #[test]
+    fn a_client_is_shown_by_a_quarter_of_its_number() {
+        let client = ClientId(0x9a80_1122_3344_5566_7788_99aa_bbcc_ddee);
+        assert_eq!(client.to_string(), "9a801122");
+        assert_eq!(format!("{client:x}"), "9a80112233445566778899aabbccddee");
+        assert_eq!(ClientId(7).to_string(), "00000000");
+    }
 
     #[test]
     fn groups_are_read_from_their_line_up_to_the_bound() {

@@ -31,7 +31,8 @@ pub struct MountConfig {
     pub statfs_wait: Span,
     /// How often the configuration is read again.
     pub refresh_every: Span,
-    /// How long [`crate::Client::mount`] waits for the MGS and the first MDT; `None`: for ever.
+    /// How long [`crate::Client::mount`] waits for the MGS and the first MDT; `None`: for ever. An
+    /// MGS that does not know the file system is asked for [`crate::limits::UNKNOWN_WAIT`] at most.
     pub mount_wait: Option<Span>,
     /// How long [`crate::Client::unmount`] waits for what is not known to be durable.
     pub unmount_wait: Span,

@@ -10,6 +10,13 @@ pub const MOUNT_RETRY: Span = Span::millis(100);
 /// connect are at most a second apart.
 pub const REFUSED_LOOK: Span = Span::secs(2);
 
+/// How long a mount that gives up some day asks an MGS that knows nothing of its file system. The
+/// first target of a fresh one registers within seconds; a wrong name never does.
+pub const UNKNOWN_WAIT: Span = Span::secs(10);
+
+/// After this long the log says that the MGS knows no MDT of the file system.
+pub const UNKNOWN_QUIET: Span = Span::millis(1_500);
+
 /// Two reads of the configuration are at least this far apart, however many connects fail.
 pub const REFRESH_MIN: Span = Span::millis(200);
 

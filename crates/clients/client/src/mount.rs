@@ -30,8 +30,8 @@ impl Client {
     /// Mounts: learns from the MGS where the targets are and reaches the root directory.
     ///
     /// # Errors
-    /// EACCES if the MGS's machine refuses this one. ETIMEDOUT after `mount_wait`; ENOENT if the MGS answers that it knows no such file system,
-    /// all of that time.
+    /// EACCES if the MGS's machine refuses this one. ETIMEDOUT after `mount_wait`; ENOENT if the MGS
+    /// answers that it knows no such file system, all of that time or for [`limits::UNKNOWN_WAIT`].
     pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
         let client = Client::prepare(env, config);
@@ -110,39 +110,52 @@ impl Client {
 
     /// `answered` tells meanwhile whether the MGS did.
     async fn reach(&self, answered: &Cell<bool>) -> Result<()> {
+        let gives_up = self.0.config.mount_wait.is_some();
+        let (begin, mut unknown, mut is_logged) = (self.0.env.now(), None, false);
         loop {
             let fetched = self.0.fetch_config(Some(limits::REFUSED_LOOK)).await;
             answered.set(
                 answered.get()
                     || !matches!(&fetched, Err(error) if error.errno() == Errno::ETIMEDOUT),
             );
+            let now = self.0.env.now();
             match fetched {
                 Ok(()) if !self.0.directory.targets(TargetKind::Mdt).is_empty() => break,
-                Err(error) if !matches!(error.errno(), Errno::ENOENT | Errno::ETIMEDOUT) => {
-                    return Err(error);
+                Err(error) if error.errno() == Errno::ENOENT => {
+                    let since = *unknown.get_or_insert(now);
+                    if gives_up && now - since >= limits::UNKNOWN_WAIT {
+                        return Err(self.unreached(true));
+                    }
                 }
-                _ => match self.0.remote(TargetId::MGT).refusal() {
-                    Some(why) => return Err(self.refused(&why)),
-                    None => self.0.env.sleep(limits::MOUNT_RETRY).await,
-                },
+                Err(error) if error.errno() != Errno::ETIMEDOUT => return Err(error),
+                _ => {
+                    if let Some(why) = self.0.remote(TargetId::MGT).refusal() {
+                        return Err(self.refused(&why));
+                    }
+                }
             }
+            if answered.get() && !is_logged && now - begin >= limits::UNKNOWN_QUIET {
+                is_logged = true;
+                let (mgs, fsname) = (self.mgs_at(), self.0.config.fsname);
+                tracing::warn!("the MGS at {mgs} knows no MDT of {fsname} so far");
+            }
+            self.0.env.sleep(limits::MOUNT_RETRY).await;
         }
         self.getattr(&Ctx::root(), Fid::ROOT, None).await.map(|_| ())
     }
 
-    /// Addresses of the MGS.
-    fn mgs_text(&self) -> String {
+    /// Where the MGS is, for people.
+    fn mgs_at(&self) -> String {
         self.0.config.mgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     }
 
     fn refused(&self, why: &str) -> Error {
-        let text = format!("no way to the MGS at {}: {why}", self.mgs_text());
+        let text = format!("no way to the MGS at {}: {why}", self.mgs_at());
         Error::local(Errno::EACCES, "mount").saying(text)
     }
 
     fn unreached(&self, mgs_answered: bool) -> Error {
-        let fsname = self.0.config.fsname;
-        let mgs = self.mgs_text();
+        let (mgs, fsname) = (self.mgs_at(), self.0.config.fsname);
         if !mgs_answered {
             Error::local(Errno::ETIMEDOUT, "mount")
                 .saying(format!("no answer from the MGS at {mgs}"))

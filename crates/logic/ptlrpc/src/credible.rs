@@ -1,4 +1,5 @@
-//! Checks a client's claims about the past: which replays and which resent opens are possible.
+//! Checks a client's claims about the past: which replays and which resent opens are possible, and
+//! which answers are kept.
 //!
 //! A request with REPLAY is executed on the word of its client: it names its place in history and
 //! brings the answer of the first time. So only a request that an earlier run can have answered is
@@ -14,6 +15,7 @@ use crate::PeerMisbehaved;
 /// - A replay has a place in the history of an earlier run. Locks and grants that are stated again
 ///   change no records, and have none.
 /// - Only an open is repeated for its handle alone, as a replay or for its resend.
+/// - Only the answer to a change is kept for a resend. Others may be long, and are in no account.
 ///
 /// # Errors
 /// What is wrong with it: its link is to be dropped.
@@ -25,6 +27,9 @@ pub fn check_past(
     let (flags, transno) = (header.flags, Transno(header.transno));
     if flags.contains(RequestFlags::OPEN) && !opcode.opens() {
         return Err(PeerMisbehaved::Past("no open is repeated by it"));
+    }
+    if flags.contains(RequestFlags::MODIFIES) && !opcode.modifies() {
+        return Err(PeerMisbehaved::Past("it is sent as a change, and changes nothing"));
     }
     if !flags.contains(RequestFlags::REPLAY) {
         return Ok(());
@@ -70,6 +75,15 @@ mod tests {
         assert!(check(Opcode::MdtRestate, RequestFlags::REPLAY, 0));
         assert!(!check(Opcode::MdtLock, RequestFlags::REPLAY | RequestFlags::MODIFIES, 0));
         assert!(!check(Opcode::MdtUnlock, RequestFlags::REPLAY, 0));
+    }
+
+    #[test]
+    fn only_a_change_has_its_answer_kept() {
+        for opcode in Opcode::ALL {
+            let changes = check(*opcode, RequestFlags::MODIFIES, 0);
+            assert_eq!(changes, opcode.modifies(), "{opcode:?}");
+            assert!(check(*opcode, RequestFlags::empty(), 0), "{opcode:?}");
+        }
     }
 
     #[test]

@@ -76,6 +76,40 @@ fn a_lock_that_is_stated_again_without_a_recovery_is_refused() {
     });
 }
 
+/// A correct client sends one if the recovery ends while it repeats what it has replayed before, on
+/// a new link.
+#[test]
+fn a_replay_after_the_recovery_is_answered_and_changes_nothing() {
+    check(|env, server, _, disk, at| async move {
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (up, toy) = serve(server, next, disk, &Rules::default()).await;
+        assert_eq!((toy.exports.instance(), toy.exports.is_recovering()), (Instance(2), false));
+        let mut client = Client::connect(&env, next, None).await;
+        let mut request = client.request(Opcode::MdtSetattr, 9, 3, REPLAY | MODIFIES);
+        request.header.transno = Transno::first_of_epoch(1).0;
+        let reply = ask(&mut client.link, &request).await;
+        assert_eq!((reply.errno(), reply.header.transno), (None, request.header.transno));
+        assert_eq!((toy.executed.get(), reply.bufs.len()), (0, 0), "its client has the answer");
+        assert_eq!(client.change(10, 3, RequestFlags::empty()).await.errno(), None);
+        assert_eq!(toy.executed.get(), 1, "the link goes on");
+        drop(up);
+    });
+}
+
+/// Else a session would hold as many long answers as it has tags, in no account.
+#[test]
+fn no_answer_is_kept_of_a_request_that_changes_nothing() {
+    check(|env, _, toy, _, at| async move {
+        let forged = [
+            (Opcode::OstRead, MODIFIES, 0),
+            (Opcode::OstRead, RequestFlags::RESENT | MODIFIES, 0),
+            (Opcode::MdtSync, MODIFIES, 0),
+        ];
+        is_refused(&env, at, None, &forged).await;
+        assert_eq!((toy.reads.get(), toy.executed.get()), (0, 0));
+    });
+}
+
 #[test]
 fn a_name_forges_no_line_of_the_log() {
     check(|env, _, toy, _, at| async move {

@@ -210,6 +210,25 @@ fn there_are_as_many_mdts_as_a_directory_may_have_shards() {
     assert_eq!(world.config("testfs").expect("known").targets.len(), 6);
 }
 
+/// Every server that is admitted may name one, and all are kept for ever.
+#[test]
+fn an_mgs_has_no_more_file_systems_than_it_may() {
+    let world = World::new();
+    let register = |fsname: &str, target: TargetId| {
+        let (id, nid) = (target.to_u32(), world.client.nid().0);
+        let target = TargetInfo { id, nid, port: 988, instance: 1 };
+        let register = Register { fsname: fsname.to_owned(), target, uuid: u128::from(id) + 1 };
+        world.ask(Opcode::MgsRegister, vec![wire::config::encode(&register)])
+    };
+    let mdt = TargetId::mdt(0);
+    let made = (0..1_000).take_while(|number| register(&format!("fs{number}"), mdt).is_ok());
+    assert_eq!(made.count(), 64);
+    assert_eq!(register("another", mdt), Err(Errno::E2BIG));
+    assert_eq!(world.config("another"), Err(Errno::ENOENT), "nothing is kept of it");
+    register("fs7", mdt).expect("it is known");
+    register("fs7", TargetId::ost(0)).expect("a further target of one that is known");
+}
+
 #[test]
 fn a_forgotten_ost_is_out_of_use_and_its_index_is_free() {
     let world = World::new();

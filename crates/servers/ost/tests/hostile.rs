@@ -5,7 +5,8 @@
 //! objects agree.
 //!
 //! Bound of the generator: requests come through an endpoint of ours, so no request is a replay
-//! that the OST never answered.
+//! that the OST never answered. None is sent as a change that its operation cannot be, because its
+//! link would end.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -195,7 +196,7 @@ impl Choices<'_> {
             32..44 => call.bufs[0] = call.bufs[0].slice(..at % call.bufs[0].len()),
             44..52 => call.bufs.truncate(at % 2),
             52..60 => call.bufs[1] = Bytes::from(vec![with; at * 7]),
-            60..68 => call.modifies = !call.modifies,
+            60..68 => call.modifies = false,
             68..76 => call.bulk = Bulk::Source(vec![Bytes::from(vec![with; at * 64])]),
             76..84 => (call.bulk, call.modifies) = (Bulk::Sink(at * 64), false),
             84..92 => call.sync = true,

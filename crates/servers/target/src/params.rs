@@ -160,7 +160,7 @@ fn stats(stats: device::Stats) -> String {
     )
 }
 
-/// A client with a session: its id, session, address and name.
+/// A client with a session: its id as it may be shown, session, address and name.
 fn line(session: &Rc<Session>) -> String {
     format!("{} {:#x} {} {}\n", session.client, session.id, session.address(), session.name)
 }
@@ -169,7 +169,57 @@ fn line(session: &Rc<Session>) -> String {
 mod tests {
     use std::cell::Cell;
 
+    use env_sim::{Sim, SimConfig};
+    use service::{ClientRecord, ExportsConfig};
+    use types::{ClientId, Instance, Span, TargetId, Transno};
+
     use super::*;
+
+    /// Any user of the machine reads parameters, and a peer that knows the number takes over.
+    #[test]
+    fn no_parameter_shows_the_number_of_a_client() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("mds", "10.0.0.1@tcp".parse().expect("a NID"));
+        let env = node.env();
+        sim.block_on(&node, async move {
+            let id = ClientId(0x9a80_1122_3344_5566_7788_99aa_bbcc_ddee);
+            let config = ExportsConfig {
+                target: TargetId::mdt(0),
+                instance: Instance(2),
+                known: vec![ClientRecord {
+                    client: id,
+                    session: 3,
+                    name: "node1:/mnt".to_owned(),
+                    is_server: false,
+                    silent: false,
+                }],
+                replies: Vec::new(),
+                last_committed: Transno::NONE,
+                recovery_window: Span::secs(30),
+                recovery_window_max: Span::secs(120),
+                abort_recovery: false,
+                has_more_to_recover: false,
+                lease: Span::secs(10),
+                silence_max: Span::secs(150),
+            };
+            let exports = Exports::new(&env, config);
+            let tree = ParamTree::new();
+            let place = Place {
+                kind: "mdt",
+                name: "fs-MDT0000".to_owned(),
+                dir: "/srv".to_owned(),
+                space: Rc::new(|| None),
+            };
+            register_params(&tree, &place, &exports);
+            let shown = tree.get("mdt.*.*").expect("they are there");
+            let shown: String = shown.into_iter().map(|param| param.value + "\n").collect();
+            assert!(shown.contains("9a801122 0x3 unknown node1:/mnt"), "{shown}");
+            let (whole, decimal) = (format!("{id:x}"), id.0.to_string());
+            for hidden in [&whole[8..16], &whole[16..24], &whole[24..], decimal.as_str()] {
+                assert!(!shown.contains(hidden), "{hidden} is in {shown}");
+            }
+        });
+    }
 
     #[test]
     fn parameters_do_not_keep_their_object_alive() {

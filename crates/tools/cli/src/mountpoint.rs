@@ -5,7 +5,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
+use ctl::ask::AskError;
+use ctl::everywhere::Daemon;
 use ctl::rundir;
 use types::Errno;
 
@@ -58,17 +61,53 @@ fn above(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
 
 /// Asks the daemon of a mount.
 pub(crate) fn ask(mount: &Mount, question: &ctl::Ask, command: &str) -> Result<ctl::Reply, Failed> {
+    through(mount, command, |socket| ctl::ask::ask(socket, question))
+}
+
+/// Asks the daemons of these mounts at once: one that hangs delays no answer but its own.
+pub(crate) fn ask_each(
+    mounts: &[Mount],
+    question: &ctl::Ask,
+    patience: Duration,
+    command: &str,
+) -> Vec<Result<ctl::Reply, Failed>> {
+    let ask = |mount: &Mount| {
+        through(mount, command, |socket| ctl::ask::ask_within(socket, question, patience))
+    };
+    let ask = &ask;
+    std::thread::scope(|scope| {
+        let asked: Vec<_> = mounts.iter().map(|mount| scope.spawn(move || ask(mount))).collect();
+        let panicked = || Failed::of(Errno::EIO, command, "a thread panicked");
+        asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(panicked()))).collect()
+    })
+}
+
+/// Lets `ask` ask the daemon of a mount. One that does not answer is named.
+fn through(
+    mount: &Mount,
+    command: &str,
+    ask: impl FnOnce(&Path) -> Result<ctl::Reply, AskError>,
+) -> Result<ctl::Reply, Failed> {
+    let dir = mount.dir.display();
     let gone = || {
         let text = format!(
-            "{command}: {}: the daemon of this mount is not in {}: it was killed, or NACRE_RUN differs",
-            mount.dir.display(),
+            "{command}: {dir}: the daemon of this mount is not in {}: it was killed, or NACRE_RUN differs",
             run_dir()
         );
         Failed::new(Errno::ENOTCONN.raw(), text)
     };
     let socket = rundir::of_device(mount.device).ok_or_else(gone)?;
-    ctl::ask::ask(&socket, question)
-        .map_err(|error| Failed::new(error.errno(), format!("{command}: {error}")))
+    ask(&socket).map_err(|error| {
+        let text = match &error {
+            AskError::Refused(failure) => format!("{command}: {}", failure.text),
+            AskError::Io(_) | AskError::Silent(_) => {
+                // the socket has the daemon's name, the link to it that of the device
+                let daemon = Daemon::of(fs::canonicalize(&socket).unwrap_or(socket));
+                format!("{command}: {dir}: {daemon}: {error}")
+            }
+        };
+        Failed::new(error.errno(), text)
+    })
 }
 
 fn run_dir() -> String {

@@ -318,7 +318,7 @@ pub struct Who {
     /// Of a client: the number in names of its parameters.
     #[serde(default)]
     pub instance: String,
-    /// Of a client: what servers know it by.
+    /// Of a client: its id as servers show it.
     #[serde(default)]
     pub uuid: String,
 }

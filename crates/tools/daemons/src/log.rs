@@ -307,13 +307,16 @@ mod tests {
     fn what_a_peer_says_forges_no_line_of_the_log() {
         let said = "x\nERROR the storage of testfs-MDT0000 is damaged\r\u{1b}[2J\u{202e}";
         let say = || tracing::warn!(name = said, error = %said, job = ?said, "refused: {said}");
-        for text in [logged(text(), say), logged(Json, say)] {
+        let journal = || logged(journal::Line::new(), say);
+        for (text, level) in
+            [(logged(text(), say), "WARN"), (logged(Json, say), "WARN"), (journal(), "<4>refused")]
+        {
             assert_eq!(text.lines().count(), 1, "{text}");
             let line = text.strip_suffix('\n').expect("a whole line");
             assert!(!line.chars().any(char::is_control), "{line}");
-            assert!(!line.starts_with("ERROR") && line.contains("WARN"), "{line}");
+            assert!(!line.starts_with("ERROR") && line.contains(level), "{line}");
         }
-        assert!(!logged(text(), say).contains('\u{202e}'));
+        assert!(![logged(text(), say), journal()].concat().contains('\u{202e}'));
     }
 
     #[test]

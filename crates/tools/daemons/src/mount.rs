@@ -190,11 +190,7 @@ fn start_daemon(options: &Options) -> Result<()> {
     let file = OpenOptions::new().create(true).append(true).open(&log);
     let file = file.with_context(|| log.display().to_string())?;
     logs::keep(&file);
-    let _patient = Patience::new(format!(
-        "nacre mount: no answer from {} so far; waiting ({} says more)",
-        options.source(),
-        log.display()
-    ));
+    let _patient = Patience::new(waiting(options.source(), log.clone(), before));
     match background::start(&arguments(options, &log), file)? {
         First::Line(line) if line.trim_end() == "ready" => Ok(()),
         First::Line(line) => bail!("not mounted: the daemon says {line:?}"),
@@ -205,17 +201,35 @@ fn start_daemon(options: &Options) -> Result<()> {
     }
 }
 
-/// Prints a line unless it is dropped soon.
+/// For what a mount waits: the last that its daemon has logged since `from`.
+fn waiting(source: String, log: PathBuf, from: u64) -> impl FnOnce() -> String + Send + 'static {
+    move || {
+        let last = background::log_tail(&log, from, 1);
+        if last.is_empty() {
+            let log = log.display();
+            return format!(
+                "nacre mount: no answer from {source} so far; waiting ({log} says more)"
+            );
+        }
+        format!(
+            "nacre mount: waiting for {source} ({} says more):\n{}",
+            log.display(),
+            last.trim_end()
+        )
+    }
+}
+
+/// Prints a text unless it is dropped soon.
 struct Patience {
     _alive: mpsc::Sender<()>,
 }
 
 impl Patience {
-    fn new(line: String) -> Patience {
+    fn new(text: impl FnOnce() -> String + Send + 'static) -> Patience {
         let (alive, dropped) = mpsc::channel::<()>();
         std::thread::spawn(move || {
             if dropped.recv_timeout(QUIET_FOR) == Err(RecvTimeoutError::Timeout) {
-                ctl::say!("{line}");
+                ctl::say!("{}", text());
             }
         });
         Patience { _alive: alive }

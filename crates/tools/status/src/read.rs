@@ -50,7 +50,7 @@ pub fn recovery(text: &str) -> Option<Recovery> {
 /// A session of a target, from a line of `exports`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Session {
-    /// Id of the client or server.
+    /// Id of the client or server, as far as targets show it.
     pub id: String,
     /// Its name for itself: machine and mount point.
     pub name: String,
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_session_may_have_blanks_in_its_name() {
-        let text = "00000000000000000000000000000007 0x3 127.0.0.11@tcp node1:/mnt/a b\nodd\n";
+        let text = "00000007 0x3 127.0.0.11@tcp node1:/mnt/a b\nodd\n";
         let read = sessions(text);
         assert_eq!(read.len(), 1);
         assert_eq!(
@@ -228,8 +228,7 @@ mod tests {
     fn parameters() {
         let fifo = policy("fifo", "started", "yes", 3);
         let policies_text = format!("\nregular_requests:\n{fifo}high_priority_requests:\n{fifo}");
-        let exports =
-            "00000000000000000000000000000007 0x3 127.0.0.11@tcp node1:/mnt/a b\n".repeat(2);
+        let exports = "00000007 0x3 127.0.0.11@tcp node1:/mnt/a b\n".repeat(2);
         let texts = [RECOVERING, policies_text.as_str(), exports.as_str()];
         bolero::check!()
             .with_iterations(20_000)

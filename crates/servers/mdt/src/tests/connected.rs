@@ -4,7 +4,8 @@
 //! targets, from two clients. Every request is answered, and the records are whole after each.
 //!
 //! Bound of the generator: requests come through endpoints of ours, so no request is a replay that
-//! the MDT never answered.
+//! the MDT never answered. None is sent as a change that its operation cannot be, because its link
+//! would end.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -144,7 +145,7 @@ impl World {
         let uid = if who & 0x0e == 0 { 1_000 } else { 0 };
         call.creds = Creds { uid, gid: uid, groups: Vec::new() };
         match choices.byte() {
-            0..8 => call.modifies = !call.modifies,
+            0..8 => call.modifies = false,
             8..16 => call.sync = true,
             16..24 => call.bulk = Bulk::Source(vec![vec![7; usize::from(who) * 64].into()]),
             24..32 => (call.bulk, call.modifies) = (Bulk::Sink(usize::from(who) * 64), false),

@@ -8,18 +8,19 @@
 //! - ESTALE: the instance is lower than the known one, so the storage was restored from an older
 //!   copy, or is served twice.
 //! - EOPNOTSUPP: an MDT of an index that is too high, or its data target.
+//! - E2BIG: one file system or target too many.
 //! - EBUSY: another server is connected from the target's known address, and a target does not move
 //!   while that is so. The caller tries again.
 
-use osd::{Table, WriteSet};
+use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, MDTS_MAX, Nid, TargetId, TargetKind};
+use types::{Errno, FsName, MDTS_MAX, Nid, NidAddr, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
 
 use super::{answer, is_local};
-use crate::limits::TARGETS_MAX;
+use crate::limits::{FILE_SYSTEMS_MAX, TARGETS_MAX};
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
 
@@ -36,6 +37,12 @@ impl Mgt {
 /// Whether a peer may name this address. One that is none means the MGS's own.
 fn speaks_for(peer: Nid, nid: Nid) -> bool {
     is_local(peer) || peer == nid || nid.addr().is_unspecified()
+}
+
+/// Whether a file system is new, and as many are known as there may be.
+fn is_one_too_many(view: &dyn View, fsname: FsName) -> Result<bool, StoreError> {
+    let is_new = record::version(view, fsname)? == 0;
+    Ok(is_new && record::fs_names(view)?.len() >= FILE_SYSTEMS_MAX)
 }
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -77,6 +84,10 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
             None if record::fs_config(view, fsname)?.targets.len() >= TARGETS_MAX => {
                 return Err(OpError::Refused(Errno::E2BIG));
             }
+            None if is_one_too_many(view, fsname)? => {
+                tracing::warn!(target = %target.name(fsname), peer = %incoming.peer(), "refused: the MGS has {FILE_SYSTEMS_MAX} file systems, and this is another one");
+                return Err(OpError::Refused(Errno::E2BIG));
+            }
             None => {}
         }
         let version = record::version(view, fsname)? + 1;
@@ -86,6 +97,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     })
     .await?;
     let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
-    tracing::info!(target = %target.name(fsname), nid = %Nid(wanted.info.nid), instance = wanted.info.instance, "registered");
+    let at = NidAddr { nid: Nid(wanted.info.nid), port: wanted.info.port };
+    tracing::info!(target = %target.name(fsname), nid = %at, instance = wanted.info.instance, "registered");
     Ok(answer(incoming, &config))
 }

@@ -4,7 +4,7 @@
 pub(super) mod permanent;
 
 use ctl::ask::AskError;
-use ctl::{Ask, Name, Outcome, Reply, Value, everywhere};
+use ctl::{Ask, Failure, Name, Outcome, Reply, Value, everywhere};
 use types::{Errno, FsName};
 
 use crate::Failed;
@@ -41,12 +41,18 @@ const SCHEDULER: &str = "\
 Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` lists all):
   $S.nrs_policies=NAME [reg|hp] [ARG]   start a policy: fifo, crrn, crre, orr, trr, tbf, delay
   $S.nrs_crrn_quantum, nrs_crre_quantum requests of a client in a row, 1 to 65535 [8]
+  $S.nrs_crrn_unit, nrs_crre_unit       rpc or kib: requests or KiB of data in a quantum [rpc]
+  $S.nrs_crrn_place, nrs_crre_place     keep or lustre: the turn of a client that asks again [keep]
   $S.nrs_orr_quantum, nrs_trr_quantum   requests of an object, of an OST, 1 to 65535 [256]
   $S.nrs_orr_offset_type (and trr)      physical or logical [physical]
   $S.nrs_orr_supported (and trr)        reads, writes or reads_and_writes [reads]
+  $S.nrs_orr_sweep (and trr)            restart or cscan [restart]
+  $S.nrs_orr_objects_max                idle objects that are remembered [65536]
   $S.nrs_tbf_rule=start|change|stop ... limits, below
+  $S.nrs_tbf_rt_lag                     seconds that realtime=1 catches up, 0 to 600 [1]
   $S.nrs_delay_min, nrs_delay_max       seconds, 0 to 65535 [5, 300]; 250ms is understood
   $S.nrs_delay_pct                      percent of the requests that are delayed [100]
+  $S.nrs_POLICY_reset=1                 all parameters of the policy as after its start
   $S.nrs_head_scope=service|target|cpt  queues of the whole service; of each target, with slots of
                                         its own; of each CPT [service]
   $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
@@ -56,10 +62,12 @@ Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets the
 while it runs (else: No such device); stopping it forgets them.
 
 Limits (`nrs_policies=tbf`, or `tbf FIELD+FIELD`: requests with equal FIELDs are one class):
-  start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N] [scope=cpt|service|node] [total=1]
+  start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N]
+        [scope=cpt|service|node] [class=FIELD+FIELD] [total=1]
   change NAME [rate=N] [rank=NEXT] ...
   stop NAME
-  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or). FIELD: nid, jobid, opcode, uid, gid.
+  CONDITIONS: FIELD={VALUES}, joined by & (and) and , (or).
+  FIELD: nid, jobid, opcode, uid, gid, projid.
 
 Examples:
   lctl set_param ost.OSS.*.nrs_policies=crrn
@@ -210,22 +218,36 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
             Reply::Set(outcomes) => outcomes,
             _ => Vec::new(),
         });
-        for outcome in &outcomes {
-            match &outcome.what {
-                Outcome::Done(done) => {
-                    // of a table that is how it looks now, that it was set says enough
-                    let now =
-                        if done.value.trim_end().contains('\n') { &value } else { &done.value };
-                    crate::out::print(&render(&done.name, now, args.value_only))
-                }
-                Outcome::Refused(failure) => {
-                    let text = format!("error: set_param: {}: {}", outcome.daemons(), failure.text);
-                    first.note(&Failed::new(failure.errno, text));
-                }
-            }
+        let (done, refused) = settled(outcomes, &value);
+        crate::out::print(&text(args.value_only, &done));
+        for one in &refused {
+            let text = format!("error: set_param: {}: {}", one.daemons(), one.what.text);
+            first.note(&Failed::new(one.what.errno, text));
         }
     }
     first.end()
+}
+
+/// What was set, as it reads now, and what was refused. Of a table, what was `typed` says enough.
+fn settled(outcomes: Vec<Found<Outcome>>, typed: &str) -> (Vec<Found<Value>>, Vec<Found<Failure>>) {
+    let (mut done, mut refused) = (Vec::<Found<Value>>::new(), Vec::new());
+    for Found { of, what } in outcomes {
+        let mut now = match what {
+            Outcome::Done(now) => now,
+            Outcome::Refused(what) => {
+                refused.push(Found { of, what });
+                continue;
+            }
+        };
+        if now.value.trim_end().contains('\n') {
+            typed.clone_into(&mut now.value);
+        }
+        match done.iter_mut().find(|one| one.what == now) {
+            Some(one) => one.of.extend(of),
+            None => done.push(Found { of, what: now }),
+        }
+    }
+    (done, refused)
 }
 
 /// `a=1 b=2`, or the old form `a 1`.
@@ -374,6 +396,22 @@ mod tests {
         );
         assert_eq!(text(false, &found), "mdt,ost: a=1\nb=x\nclient-x: a=2\n");
         assert_eq!(text(true, &found), "1\nx\n2\n");
+    }
+
+    #[test]
+    fn a_setting_says_whose_each_value_is_now_where_daemons_differ() {
+        let done = |of: &str, value: &str| {
+            let Found { of, what } = found(&[of], "a", value);
+            Found { of, what: Outcome::Done(what) }
+        };
+        let what = Outcome::Refused(Failure::of(Errno::EINVAL));
+        let refused = Found { of: vec!["client-x".to_owned()], what };
+        let outcomes = vec![done("mdt", "16"), done("ost", "8"), done("up", "x\ny\n"), refused];
+        let (done, refused) = settled(outcomes, "16");
+        assert_eq!(text(false, &done), "mdt,up: a=16\nost: a=8\n");
+        let of: Vec<String> = refused.iter().map(Found::daemons).collect();
+        assert_eq!(of, ["client-x"]);
+        assert_eq!(text(false, &done[1..]), "a=8\n", "one value alone");
     }
 
     #[test]

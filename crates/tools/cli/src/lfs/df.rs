@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use ctl::{Ask, Reply, Room, Space};
+use ctl::{Ask, Reply, Room, Space, everywhere};
 
 use super::pool;
 use crate::failure::First;
@@ -12,6 +13,9 @@ use crate::mountpoint::{self, Mount};
 use crate::{Failed, size};
 
 const COMMAND: &str = "lfs df";
+/// How long daemons are waited for at least, all at once. Each waits 5 s for a target that has
+/// stopped.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `lfs df`.
 #[derive(Debug, clap::Args)]
@@ -47,37 +51,41 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         Some(path) => vec![mountpoint::near(Some(path), COMMAND)?],
         None => every_mount()?,
     };
-    let of_pool = |mount: &Mount| {
-        let all = spaces(mount)?;
+    let patience = everywhere::patience().max(PATIENCE);
+    let answers = mountpoint::ask_each(&mounts, &Ask::Df, patience, COMMAND);
+    let of_pool = |mount: &Mount, all: Vec<Space>| -> Result<Vec<Space>, Failed> {
         let Some(pool) = &args.pool else { return Ok(all) };
         let members = pool::members(mount, pool, COMMAND)?;
         let is_shown =
             |space: &Space| space.target.kind != "OST" || members.contains(&space.target.index);
         Ok(all.into_iter().filter(is_shown).collect())
     };
-    each(&mounts, of_pool, |mount, spaces| {
+    let found = mounts
+        .iter()
+        .zip(answers)
+        .map(|(mount, answer)| (mount, answer.and_then(|reply| of_pool(mount, spaces(reply)))));
+    each(found, |mount, spaces| {
         let shown: Vec<Space> =
             spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
         args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));
     })
 }
 
-fn spaces(mount: &Mount) -> Result<Vec<Space>, Failed> {
-    match mountpoint::ask(mount, &Ask::Df, COMMAND)? {
-        Reply::Spaces(spaces) => Ok(spaces),
-        _ => Ok(Vec::new()),
+fn spaces(reply: Reply) -> Vec<Space> {
+    match reply {
+        Reply::Spaces(spaces) => spaces,
+        _ => Vec::new(),
     }
 }
 
-/// Shows all mounts whose daemon answers; fails where one did not.
-fn each(
-    mounts: &[Mount],
-    ask: impl Fn(&Mount) -> Result<Vec<Space>, Failed>,
+/// Shows all mounts whose daemon has answered; fails where one did not.
+fn each<'a>(
+    found: impl Iterator<Item = (&'a Mount, Result<Vec<Space>, Failed>)>,
     mut show: impl FnMut(&Mount, Vec<Space>),
 ) -> Result<(), Failed> {
     let mut first = First::default();
-    for mount in mounts {
-        match ask(mount) {
+    for (mount, spaces) in found {
+        match spaces {
             Ok(spaces) => show(mount, spaces),
             Err(failed) => first.note(&failed),
         }
@@ -225,7 +233,8 @@ mod tests {
         };
         let mut shown = Vec::new();
         let all = ["/a", "/dead", "/b"].map(mount);
-        let ended = each(&all, ask, |mount, _| shown.push(mount.dir.display().to_string()));
+        let found = all.iter().map(|mount| (mount, ask(mount)));
+        let ended = each(found, |mount, _| shown.push(mount.dir.display().to_string()));
         assert_eq!(shown, ["/a", "/b"]);
         assert_eq!(
             ended.map_err(|failed| i32::from(failed.status)),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ctl::{Ask, Reply, Who};
+use ctl::{Ask, Reply, Who, everywhere};
 use serde::Serialize;
 
 use crate::failure::First;
@@ -21,7 +21,7 @@ pub(super) struct Args {
     /// Only the name of the file system.
     #[arg(short = 'n', long, conflicts_with = "uuid")]
     fsname: bool,
-    /// Only the UUID of the client.
+    /// Only the id of the client as servers show it.
     #[arg(short = 'u', long)]
     uuid: bool,
     #[command(flatten)]
@@ -41,9 +41,11 @@ struct Named {
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let mut first = First::default();
     let mut all = Vec::new();
-    for mount in mounts(args, &mut first)? {
-        match named(&mount) {
-            Ok(named) => all.push(named),
+    let mounts = mounts(args, &mut first)?;
+    let answers = mountpoint::ask_each(&mounts, &Ask::Who, everywhere::patience(), COMMAND);
+    for (mount, answer) in mounts.iter().zip(answers) {
+        match answer {
+            Ok(reply) => all.push(named(mount, reply)),
             Err(failed) => first.note(&failed),
         }
     }
@@ -66,17 +68,17 @@ fn mounts(args: &Args, first: &mut First) -> Result<Vec<Mount>, Failed> {
     Ok(found)
 }
 
-fn named(mount: &Mount) -> Result<Named, Failed> {
-    let who = match mountpoint::ask(mount, &Ask::Who, COMMAND)? {
+fn named(mount: &Mount, reply: Reply) -> Named {
+    let who = match reply {
         Reply::Who(who) => who,
         _ => Who::default(),
     };
-    Ok(Named {
+    Named {
         fsname: who.fsname,
         instance: who.instance,
         uuid: who.uuid,
         mount: mountpoint::show(&mount.dir),
-    })
+    }
 }
 
 fn line(args: &Args, named: &Named) -> String {

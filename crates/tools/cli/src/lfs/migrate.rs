@@ -11,7 +11,7 @@ use types::Errno;
 
 use super::setstripe::{Parts, Wish};
 use crate::failure::First;
-use crate::{Failed, mountpoint, size};
+use crate::{Failed, mountpoint, out, size};
 
 const COMMAND: &str = "lfs migrate";
 /// Between questions how far it is.
@@ -114,7 +114,7 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
     }
     if args.verbose {
         progress.erase();
-        println!("{}", summary(&shown, &state, began.elapsed()));
+        out::line(summary(&shown, &state, began.elapsed()));
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ use tracing_subscriber::fmt::format::{DefaultFields, Format, Full, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::OneLine;
+
 /// Set by systemd for a service whose output the journal reads: device and inode of the stream.
 const STREAM: &str = "JOURNAL_STREAM";
 
@@ -41,12 +43,13 @@ pub(super) fn start(default: LevelFilter) {
     super::complain(wrong);
 }
 
-/// An event as one line.
-struct Line(Format<Full, ()>);
+/// An event as one line. A line end in it would begin a line with a priority of its own.
+pub(super) struct Line(OneLine<Format<Full, ()>>);
 
 impl Line {
-    fn new() -> Line {
-        Line(Format::default().without_time().with_level(false).with_target(false).with_ansi(false))
+    pub(super) fn new() -> Line {
+        let format = Format::default().without_time().with_level(false);
+        Line(OneLine(format.with_target(false).with_ansi(false)))
     }
 }
 

@@ -70,7 +70,7 @@ impl Kept {
         };
         let transport =
             if mounted.info().transport() == Channel::Uring { "uring" } else { "classic" };
-        let llite = format!("llite.{}-{:08x}", client.fsname(), id.0 >> 96);
+        let llite = format!("llite.{}-{id}", client.fsname());
         params.register(format!("{llite}.transport"), move || transport.to_owned());
         params::register_stats(&params, &llite, env, &mounted);
         params::register_jobids(&params, &jobids);
@@ -152,7 +152,7 @@ fn control(
     tester: Option<&Rc<SelfTest>>,
     leaving: &Rc<Leaving>,
 ) -> Result<(Registered, Task)> {
-    let instance = format!("{:08x}", id.0 >> 96);
+    let instance = id.to_string();
     params::register(params, client, &instance, &options.text);
     if let Some(tester) = tester {
         selftest::register(params, std::slice::from_ref(tester));
@@ -207,7 +207,7 @@ impl ctl::server::Answers for Control {
             mdts: Vec::new(),
             mount: Some(self.dir.display().to_string()),
             instance: self.instance.clone(),
-            uuid: format!("{:032x}", self.id.0),
+            uuid: self.id.to_string(),
         }
     }
 

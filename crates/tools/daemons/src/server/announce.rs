@@ -102,7 +102,7 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
                 return server.peers.one_registered();
             }
             Err(CallError::Errno(
-                errno @ (Errno::EADDRINUSE | Errno::ESTALE | Errno::EOPNOTSUPP),
+                errno @ (Errno::EADDRINUSE | Errno::ESTALE | Errno::EOPNOTSUPP | Errno::E2BIG),
             )) => {
                 return server.end(Ended::Refused(
                     target.superblock.target,
@@ -131,6 +131,11 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
     }
     if errno == Errno::EOPNOTSUPP {
         return format!("{name}: the MGS admits no MDT of this index");
+    }
+    if errno == Errno::E2BIG {
+        return format!(
+            "{name}: the MGS has as many file systems, or targets of this one, as it can keep: name another MGS"
+        );
     }
     format!(
         "{name}: the MGS knows another storage under this name. Is its disk mounted? A further target takes another --index"

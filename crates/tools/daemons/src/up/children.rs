@@ -251,7 +251,7 @@ fn spawn(server: &Server) -> Result<Child> {
         command.arg("--metrics").arg(at.to_string());
     }
     for client in &server.dead {
-        command.arg("--dead-client").arg(client.to_string());
+        command.arg("--dead-client").arg(format!("{client:x}"));
     }
     command
         .current_dir("/")

@@ -3,7 +3,7 @@
 //! ```text
 //!  DATA/up.lock            one `up` at a time
 //!  DATA/up.json            block of addresses last used; ids of embedded clients that may still be known to servers;
-//!                          the targets that there are, which are never formatted again
+//!                          the targets that there are, which are never formatted again. Its user alone reads it
 //!  DATA/log/NAME.log       one per server, and up.log
 //!  DATA/pid/NAME           process of each server of a living `up --separate`, for scripts
 //!  DATA/MGS, DATA/testfs-MDT0000, DATA/testfs-OST0000 …   targets (or in --device-dir)
@@ -11,7 +11,8 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -261,7 +262,7 @@ impl Place {
     pub(super) fn new_client(&mut self, id: ClientId, block: &Block) -> Result<Vec<ClientId>> {
         let parse = |text: &String| u128::from_str_radix(text, 16).ok().map(ClientId);
         let dead: Vec<ClientId> = self.state.clients.iter().filter_map(parse).collect();
-        self.state.clients.push(id.to_string());
+        self.state.clients.push(format!("{id:x}"));
         let surplus = self.state.clients.len().saturating_sub(CLIENTS_MAX);
         self.state.clients.drain(..surplus);
         self.state.net = Some(block.net());
@@ -282,15 +283,26 @@ impl Place {
     }
 
     fn save(&self) -> Result<()> {
-        let (path, fresh) = (self.data.join("up.json"), self.data.join("up.json.new"));
-        let text = serde_json::to_vec_pretty(&self.state).context("state")?;
-        let write = || -> std::io::Result<()> {
-            fs::write(&fresh, &text)?;
-            File::open(&fresh)?.sync_all()?;
-            fs::rename(&fresh, &path)
-        };
-        write().with_context(|| path.display().to_string())
+        let path = self.data.join("up.json");
+        let mut text = serde_json::to_vec_pretty(&self.state).context("state")?;
+        text.push(b'\n');
+        write_private(&path, &text).with_context(|| path.display().to_string())
     }
+}
+
+/// Replaces a file, durably. No other user reads it: the number of the living client is in it, and
+/// who knows that number can take the client's place.
+fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let fresh = path.with_extension("json.new");
+    if let Err(error) = fs::remove_file(&fresh)
+        && error.kind() != ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&fresh, path)
 }
 
 /// Whether the MGS, which was asked, knows an OST no longer (`nacre forget`). It is not missed
@@ -317,6 +329,8 @@ fn lock(data: &Path) -> Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -330,10 +344,28 @@ mod tests {
     }
 
     #[test]
+    fn no_other_user_reads_which_client_lives() {
+        let dir = std::env::temp_dir().join(format!("nacre-place-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let (path, left) = (dir.join("up.json"), dir.join("up.json.new"));
+        for old in [&path, &left] {
+            fs::write(old, "of an earlier version").expect("written");
+        }
+        write_private(&path, b"{}").expect("written");
+        let mode = fs::metadata(&path).expect("it is there").permissions().mode();
+        assert_eq!((mode & 0o777, fs::read(&path).ok()), (0o600, Some(b"{}".to_vec())));
+        assert!(!left.exists());
+        fs::remove_dir_all(&dir).expect("it is ours");
+    }
+
+    #[test]
     fn the_state_is_read_as_it_was_written() {
         let known = Known { name: "testfs-OST0001".into(), id: 7, dir: Some("/d".into()) };
-        let state =
-            State { net: Some(3), clients: vec![ClientId(5).to_string()], targets: vec![known] };
+        let state = State {
+            net: Some(3),
+            clients: vec![format!("{:x}", ClientId(5))],
+            targets: vec![known],
+        };
         let text = serde_json::to_string(&state).expect("JSON");
         assert_eq!(serde_json::from_str::<State>(&text).ok(), Some(state));
         let older = serde_json::from_str::<State>(r#"{"net":3,"clients":[]}"#).expect("JSON");

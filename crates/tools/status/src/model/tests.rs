@@ -23,7 +23,7 @@ const CRRN: &str = "\nregular_requests:\n  - name: fifo\n    state: started\n   
 
 const COMPLETE: &str = "status: COMPLETE\ntime_remaining: 0\nconnected_clients: 1/1\n";
 
-const CLIENT: &str = "00000000000000000000000000000007 0x3 127.0.0.11@tcp node1:/mnt\n";
+const CLIENT: &str = "00000007 0x3 127.0.0.11@tcp node1:/mnt\n";
 
 fn ost(name: &str, recovery: &str, free: &str, policies: &str) -> Answered {
     let base = format!("obdfilter.{name}");
@@ -131,8 +131,8 @@ fn a_whole_file_system_is_well() {
 fn mdts_know_one_another_and_are_no_clients() {
     let mdts = vec!["t-MDT0000".to_owned(), "t-MDT0001".to_owned()];
     let who = Who { mdts, ..who("server", None) };
-    let servers = "00000000000000000000000000000008 0x4 10.0.0.2@tcp t-MDT0001 at 10.0.0.2@tcp\n\
-        00000000000000000000000000000009 0x5 10.0.0.3@tcp MGS t-MDT0002 t-OST0000 at 10.0.\n";
+    let servers = "00000008 0x4 10.0.0.2@tcp t-MDT0001 at 10.0.0.2@tcp\n\
+        00000009 0x5 10.0.0.3@tcp MGS t-MDT0002 t-OST0000 at 10.0.\n";
     let exports = format!("{CLIENT}{servers}");
     let params = [
         ("mdt.t-MDT0000.recovery_status", COMPLETE),

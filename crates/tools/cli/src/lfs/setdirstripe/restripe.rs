@@ -8,7 +8,7 @@ use layout::dir::{Asked, BY_SPACE, COUNT_ALL};
 use types::Errno;
 
 use super::{Absent, Args, check_dir, check_mdts, failure};
-use crate::{Failed, lmv, mountpoint};
+use crate::{Failed, lmv, mountpoint, out};
 
 /// Between questions how far it is.
 const ASKED_EVERY: Duration = Duration::from_millis(100);
@@ -47,7 +47,7 @@ pub(super) fn run(path: &Path, args: &Args, asked: &Asked, command: &str) -> Res
         .map_err(|error| refused(path, Errno::from_io(&error.into()), command))?;
     if !waits {
         if is_moving(path, command)? {
-            println!("{}", begun(path, asked));
+            out::line(begun(path, asked));
         }
         return Ok(());
     }
