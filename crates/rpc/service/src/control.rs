@@ -273,17 +273,16 @@ impl Queues for Node {
         wanted: &dyn Fn(&Request) -> bool,
     ) -> usize {
         self.clock.set(self.env.now());
+        let Some(session) = exports.session_of(client) else { return 0 };
         let mut promoted = Vec::new();
-        for session in exports.sessions().iter().filter(|session| session.client == client) {
-            for place in waiting(session) {
-                let service = self.service(place.service);
-                let partition = service.place(place.cpt, place.target);
-                let regular = !place.hp
-                    && place.service.has_hp
-                    && partition.holds(&place, |work: &Work| wanted(&work.request));
-                if regular && self.raise(&partition, &place) {
-                    promoted.push(partition);
-                }
+        for place in waiting(&session) {
+            let service = self.service(place.service);
+            let partition = service.place(place.cpt, place.target);
+            let regular = !place.hp
+                && place.service.has_hp
+                && partition.holds(&place, |work: &Work| wanted(&work.request));
+            if regular && self.raise(&partition, &place) {
+                promoted.push(partition);
             }
         }
         let count = promoted.len();
