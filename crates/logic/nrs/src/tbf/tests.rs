@@ -197,6 +197,16 @@ fn a_request_leaves_by_its_latest_time_against_its_rate() {
 }
 
 #[test]
+fn a_class_that_was_overdue_is_served_soon_after() {
+    let mut server = server(1, "tbf jobid", &["start r jobid={j} rate=1 depth=1"]);
+    (0..3_000).for_each(|_| server.enqueue(0, Req::job("j")));
+    assert_eq!(server.run(ms(596_000), u64::MAX).len(), 3_000, "most of them against the rate");
+    server.enqueue(0, Req::job("j"));
+    assert_eq!(server.run(ms(640_000), u64::MAX).len(), 0, "it pays for them");
+    assert_eq!(server.run(ms(660_000), u64::MAX).len(), 1, "but no longer than a minute");
+}
+
+#[test]
 fn every_kind_of_field_is_matched() {
     let rules = [
         "start rn nid={10.0.0.[1,3]@tcp} rate=1",
