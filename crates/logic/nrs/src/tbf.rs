@@ -244,7 +244,7 @@ enum Pays {
     Ticket,
     /// Its ticket, unless the bucket owes too much: it cannot wait any longer.
     Debt,
-    /// Nothing: it is not handled here.
+    /// Nothing: it is not handled here, or limits do not hold any more.
     Nothing,
 }
 
@@ -571,7 +571,10 @@ impl<R: Request> Policy<R> for Tbf {
         class.counters.dispatched += 1;
         class.counters.throttled += u64::from(ticket.waits);
         class.counters.wait_ns = class.counters.wait_ns.saturating_add((now - arrival).0);
-        self.advance(queue, at, Pays::Ticket, now);
+        // a bucket of the node outlives the policy: what is released is no debt of other services,
+        // and what is only moved to other heads pays there
+        let pays = if force { Pays::Nothing } else { Pays::Ticket };
+        self.advance(queue, at, pays, now);
         Next::Take(id)
     }
 

@@ -129,6 +129,24 @@ fn scopes_multiply_the_rate_or_do_not() {
 }
 
 #[test]
+fn what_is_released_charges_no_other_service() {
+    let node = Rc::new(TbfNode::default());
+    let [mut a, mut b] = [0, 1].map(|_| Server::new(1, &[node.descriptor()]));
+    for server in [&mut a, &mut b] {
+        server.select("tbf jobid").expect("it starts");
+        command_all(server, &["start r jobid={j} rate=100 scope=node"]);
+    }
+    b.enqueue(0, Req::job("j"));
+    assert_eq!(b.run(ms(1), u64::MAX).len(), 1);
+    (0..1_000).for_each(|_| a.enqueue(0, Req::job("j")));
+    a.select("fifo now").expect("always");
+    assert_eq!(a.run(ms(2), u64::MAX).len(), 1_000);
+    b.now = ms(1_000);
+    b.enqueue(0, Req::job("j"));
+    assert_eq!(b.run(ms(1_050), u64::MAX).len(), 1);
+}
+
+#[test]
 fn one_bucket_for_a_whole_rule_and_groups_of_its_own() {
     let jobs = ["a", "b", "c", "d"];
     let mut total = server(2, "tbf jobid", &["start r jobid={*} rate=400 total=1"]);
