@@ -90,7 +90,8 @@ impl Pace {
         } else if bytes == 0 {
             PAGE
         } else {
-            bytes
+            // the length is the client's word, and is checked only when the request is handled
+            bytes.min(u64::from(wire::BULK_BYTES_MAX))
         }
     }
 

@@ -76,6 +76,14 @@ fn bytes_are_counted_whatever_the_size_of_requests() {
 }
 
 #[test]
+fn a_request_pays_for_a_whole_transfer_at_most() {
+    let mut server = server(1, "tbf jobid", &["start r jobid={*} bps=1MiB total=1"]);
+    server.enqueue(0, Req { bytes: u64::from(u32::MAX), ..Req::job("liar") });
+    server.enqueue(0, Req { bytes: 4_096, ..Req::job("other") });
+    assert_eq!(server.run(ms(5_000), u64::MAX).len(), 2);
+}
+
+#[test]
 fn mixed_classes_each_get_their_own() {
     let rules = [
         "start slow jobid={a.*} rate=50",

@@ -163,7 +163,7 @@ impl Bucket {
         match (self.pace.bytes, bytes) {
             (false, _) => 1,
             (true, 0) => 4_096,
-            (true, bytes) => bytes,
+            (true, bytes) => bytes.min(u64::from(wire::BULK_BYTES_MAX)),
         }
     }
 
