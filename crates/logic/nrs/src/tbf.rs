@@ -381,7 +381,7 @@ impl Tbf {
         let owner = match rule.scope {
             Scope::Cpt => Owner::Cpt(self.partition, uid),
             Scope::Service => Owner::Service(uid),
-            Scope::Node => Owner::Node(rule.name),
+            Scope::Node => Owner::Node(Rc::new((rule.name, pace))),
         };
         let on_node = matches!(owner, Owner::Node(_));
         // attached before the old one is detached: a bucket that stays the same must not be lost in

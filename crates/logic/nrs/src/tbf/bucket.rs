@@ -51,7 +51,7 @@ fn fine(now: Instant) -> u128 {
 }
 
 /// How fast a bucket fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pace {
     per_unit: u128, // fine nanoseconds
     burst: u64,     // units

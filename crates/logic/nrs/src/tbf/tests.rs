@@ -137,6 +137,26 @@ fn scopes_multiply_the_rate_or_do_not() {
 }
 
 #[test]
+fn rules_of_one_name_that_disagree_fill_no_bucket_of_each_other() {
+    let node = Rc::new(TbfNode::default());
+    let mut servers = [10, 20].map(|rate| {
+        let mut server = Server::new(1, &[node.descriptor()]);
+        server.select("tbf jobid").expect("it starts");
+        let rule = format!("start r jobid={{*}} rate={rate} total=1 scope=node");
+        server.set("nrs_tbf_rule", &rule).expect("well formed");
+        server
+    });
+    let mut left = 0;
+    for now in 0..1_000 {
+        let server = &mut servers[now as usize % 2];
+        server.now = ms(now);
+        server.enqueue(0, Req::job(&format!("new{now}")));
+        left += server.run(ms(now + 1), u64::MAX).len();
+    }
+    assert!((30..=45).contains(&left), "{left}: 30 a second, and the bursts");
+}
+
+#[test]
 fn what_is_released_charges_no_other_service() {
     let node = Rc::new(TbfNode::default());
     let [mut a, mut b] = [0, 1].map(|_| Server::new(1, &[node.descriptor()]));

@@ -127,7 +127,7 @@ impl Rule {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pace {
     nanos: u128, // of one unit, in 2^-32
     burst: u64,
@@ -205,12 +205,12 @@ impl Bucket {
     }
 }
 
-/// Head and partition; a rule's number, or for the node its name.
+/// Head and partition; a rule's number, or for the node its name and pace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Cpt(usize, usize, u64),
     Service(usize, u64),
-    Node(String),
+    Node(String, Pace),
 }
 
 #[derive(Clone, Copy)]
@@ -330,7 +330,7 @@ impl Slow {
         let owner = match rule.scope {
             Scope::Cpt => Owner::Cpt(head, partition, uid),
             Scope::Service => Owner::Service(head, uid),
-            Scope::Node => Owner::Node(rule.name.clone()),
+            Scope::Node => Owner::Node(rule.name.clone(), pace),
         };
         let group = match rule.class {
             _ if rule.total => (0, 0),
