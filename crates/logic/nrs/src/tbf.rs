@@ -680,6 +680,16 @@ impl<R: Request> Policy<R> for Tbf {
     }
 }
 
+/// Reads a value of `nrs_tbf_rule`. Whether its rules and fields exist is for a running policy to
+/// say.
+///
+/// # Errors
+/// EINVAL and the word that is wrong.
+pub fn parse_tbf_rule(value: &str) -> Result<(), Refusal> {
+    let (_, command) = crate::command::split_words(value);
+    grammar::parse(command).map(drop)
+}
+
 /// Reads a rule command and prints what it understood: what a fuzzer can hold on to.
 ///
 /// # Errors
