@@ -37,31 +37,42 @@ pub struct Index {
     count: usize,           // buckets: low .. 2 * low
     low: usize,
     len: usize,
+    seed: u64,
 }
 
 impl Default for Index {
     fn default() -> Index {
-        let mut first = Vec::with_capacity(BUCKETS_CHUNK);
-        first.resize(BUCKETS_MIN, NIL);
-        Index { buckets: vec![first], count: BUCKETS_MIN, low: BUCKETS_MIN, len: 0 }
+        Index::seeded(0)
     }
 }
 
 const _: () = assert!(BUCKETS_MIN.is_power_of_two() && BUCKETS_MIN <= BUCKETS_CHUNK);
 
-/// Mixes all bits of a key: the halves of a product of 128 bits, one upon the other (Wang Yi's
-/// wyhash).
+/// Mixes all bits of a key: each word is multiplied by a number that depends on the seed, and the
+/// halves of the product are laid one upon the other (Wang Yi's wyhash).
 #[inline]
-fn hash(key: Key) -> usize {
-    let sum = key[0].wrapping_add(key[1].wrapping_mul(0x94d0_49bb_1331_11eb));
-    let product = u128::from(sum) * 0x9e37_79b9_7f4a_7c15;
-    (product as u64 ^ (product >> 64) as u64) as usize
+fn hash(seed: u64, [first, second]: Key) -> usize {
+    let factor = u128::from(0x9e37_79b9_7f4a_7c15_u64 ^ seed.rotate_left(31) | 1);
+    let fold = |word: u64| {
+        let product = u128::from(word) * factor;
+        product as u64 ^ (product >> 64) as u64
+    };
+    fold(fold(first ^ seed) ^ second) as usize
 }
 
 impl Index {
+    /// An empty one. If peers choose the keys, they must not know the seed: else they choose keys
+    /// of one bucket, and each search walks them all.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Index {
+        let mut first = Vec::with_capacity(BUCKETS_CHUNK);
+        first.resize(BUCKETS_MIN, NIL);
+        Index { buckets: vec![first], count: BUCKETS_MIN, low: BUCKETS_MIN, len: 0, seed }
+    }
+
     #[inline]
     fn bucket_of(&self, key: Key) -> usize {
-        let hash = hash(key);
+        let hash = hash(self.seed, key);
         let bucket = hash & (2 * self.low - 1);
         if bucket < self.count { bucket } else { hash & (self.low - 1) }
     }
@@ -198,5 +209,37 @@ mod tests {
             }
         }
         assert!(map.len() > 20_000 && index.count > 20_000, "{} in {}", map.len(), index.count);
+    }
+    /// Entries of the longest chain.
+    fn longest(index: &Index, slab: &Slab<Item>) -> usize {
+        let chain = |first: &u32| {
+            let next = |at: &u32| Some(slab.get(*at).next()).filter(|next| *next != NIL);
+            std::iter::successors(Some(*first).filter(|first| *first != NIL), next).count()
+        };
+        index.buckets.iter().flatten().map(chain).max().unwrap_or_default()
+    }
+
+    #[test]
+    fn keys_in_a_pattern_do_not_share_a_bucket() {
+        const COUNT: u64 = 4_096;
+        let patterns: [fn(u64) -> Key; 5] = [
+            |n| [n, 0],
+            |n| [0x2_0000_0400, n << 32],
+            |n| [n << 40, 7],
+            |n| [n, n],
+            // equal sums, if the second word is multiplied by a fixed number
+            |n| [n.wrapping_mul(0x94d0_49bb_1331_11eb).wrapping_neg(), n],
+        ];
+        for (number, pattern) in patterns.into_iter().enumerate() {
+            for seed in [0, 1, 7, 0x0123_4567_89ab_cdef, u64::MAX] {
+                let (mut slab, mut index) = (Slab::default(), Index::seeded(seed));
+                for key in (0..COUNT).map(pattern) {
+                    let place = slab.insert(Item(key, NIL));
+                    index.insert(&mut slab, place);
+                }
+                let longest = longest(&index, &slab);
+                assert!(longest <= 16, "{longest} in a chain, pattern {number}, seed {seed}");
+            }
+        }
     }
 }

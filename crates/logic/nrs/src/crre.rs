@@ -26,5 +26,5 @@ const TUNABLES: &[Tunable] = &[
 /// Registers as `crre`, for all services.
 #[must_use]
 pub fn crre<R: Request>() -> Descriptor<R> {
-    Descriptor::plain::<Turns<ByExport>>(ByExport::NAME, TUNABLES)
+    Descriptor::plain(ByExport::NAME, TUNABLES, Turns::<ByExport>::new)
 }

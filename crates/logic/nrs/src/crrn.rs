@@ -33,5 +33,5 @@ const TUNABLES: &[Tunable] = &[
 /// Registers as `crrn`, for all services.
 #[must_use]
 pub fn crrn<R: Request>() -> Descriptor<R> {
-    Descriptor::plain::<Turns<ByNid>>(ByNid::NAME, TUNABLES)
+    Descriptor::plain(ByNid::NAME, TUNABLES, Turns::<ByNid>::new)
 }

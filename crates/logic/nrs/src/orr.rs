@@ -41,5 +41,5 @@ const TUNABLES: &[Tunable] = &[
 /// Registers as `orr`, for `ost_io`.
 #[must_use]
 pub fn orr<R: Request>() -> Descriptor<R> {
-    Descriptor::plain::<Sweep<Objects>>(Objects::NAME, TUNABLES).only_for("ost_io")
+    Descriptor::plain(Objects::NAME, TUNABLES, Sweep::<Objects>::new).only_for("ost_io")
 }

@@ -258,10 +258,12 @@ pub struct Descriptor<R> {
 }
 
 impl<R: Request> Descriptor<R> {
-    /// A policy without argument whose instances share nothing.
-    pub fn plain<P: Policy<R> + Default + 'static>(
+    /// A policy without argument whose instances share nothing. `new` makes one from the seed of
+    /// its start.
+    pub fn plain<P: Policy<R> + 'static>(
         name: &'static str,
         tunables: &'static [Tunable],
+        new: fn(seed: u64) -> P,
     ) -> Descriptor<R> {
         let make = move |start: &Start<'_>| {
             if !start.arg.is_empty() {
@@ -270,11 +272,8 @@ impl<R: Request> Descriptor<R> {
                     start.arg
                 )));
             }
-            Ok(start
-                .partitions
-                .iter()
-                .map(|_| Box::new(P::default()) as Box<dyn Policy<R>>)
-                .collect())
+            let one = |_: &Part| Box::new(new(start.seed)) as Box<dyn Policy<R>>;
+            Ok(start.partitions.iter().map(one).collect())
         };
         Descriptor { name, service: None, tunables, make: Rc::new(make) }
     }

@@ -144,7 +144,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) fn new(quantum: u64) -> Rounds {
+    /// Clients may choose the keys of groups, such as FIDs; they do not know `seed`.
+    pub(crate) fn new(quantum: u64, seed: u64) -> Rounds {
         Rounds {
             quantum,
             place: Place::Lustre,
@@ -155,7 +156,7 @@ impl Rounds {
             len: 0,
             calendar: Calendar::default(),
             groups: Slab::default(),
-            index: Index::default(),
+            index: Index::seeded(seed),
             idle_head: NIL,
             idle_tail: NIL,
             idle_len: 0,

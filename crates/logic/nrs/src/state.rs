@@ -53,6 +53,13 @@ pub(crate) enum Plan {
 }
 
 impl<R: Request> Head<R> {
+    /// The name of a policy that was replaced and has not given all its requests away.
+    #[must_use]
+    pub fn draining(&self) -> Option<&'static str> {
+        let is_stopping = |at: &usize| self.state(*at) == PolicyState::Stopping;
+        (0..self.instances.len()).find(is_stopping).map(|at| self.name(at))
+    }
+
     /// What `NAME ARG` would do here; changes nothing.
     pub(crate) fn plan(&self, name: &str, arg: &str) -> Result<(usize, Plan), Refusal> {
         let at = self.index_of(name).ok_or_else(|| {

@@ -74,10 +74,10 @@ pub(crate) struct Sweep<T> {
     target: PhantomData<T>,
 }
 
-impl<T> Default for Sweep<T> {
-    fn default() -> Sweep<T> {
+impl<T: Target> Sweep<T> {
+    pub(crate) fn new(seed: u64) -> Sweep<T> {
         Sweep {
-            rounds: Rounds::new(QUANTUM_DEFAULT),
+            rounds: Rounds::new(QUANTUM_DEFAULT, seed),
             offset_type: OffsetType::Physical,
             supported: Supported::Reads,
             sweeping: Sweeping::Restart,
@@ -87,9 +87,7 @@ impl<T> Default for Sweep<T> {
             target: PhantomData,
         }
     }
-}
 
-impl<T: Target> Sweep<T> {
     fn takes(&self, io: Io) -> bool {
         match io {
             Io::Read => self.supported != Supported::Writes,

@@ -19,7 +19,8 @@
 //!   `stale`. Nothing of them leaves before they are attached, except requests that are removed.
 //! - Requests of one class leave in the order in which they came.
 //! - No class leaves faster than its rate and depth allow, however many partitions serve it. Only a
-//!   request that may not wait any longer leaves before its time, and pays.
+//!   request that may not wait any longer leaves before its time. It pays within
+//!   [`bucket::DEBT_MAX`].
 //! - A rule command looks at [`ATTACH_STEP`] classes at most, and so does each later call until no
 //!   class is stale. Idle classes are attached with their next request.
 //!
@@ -236,6 +237,17 @@ impl PartialEq for Turn {
 
 impl Eq for Turn {}
 
+/// What a request pays that leaves its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pays {
+    /// Its ticket: it is its turn.
+    Ticket,
+    /// Its ticket, unless the bucket owes too much: it cannot wait any longer.
+    Debt,
+    /// Nothing: it is not handled here, or limits do not hold any more.
+    Nothing,
+}
+
 /// See the head of the file.
 pub(crate) struct Tbf {
     fields: FieldSet,
@@ -369,7 +381,7 @@ impl Tbf {
         let owner = match rule.scope {
             Scope::Cpt => Owner::Cpt(self.partition, uid),
             Scope::Service => Owner::Service(uid),
-            Scope::Node => Owner::Node(rule.name),
+            Scope::Node => Owner::Node(Rc::new((rule.name, pace))),
         };
         let on_node = matches!(owner, Owner::Node(_));
         // attached before the old one is detached: a bucket that stays the same must not be lost in
@@ -419,16 +431,20 @@ impl Tbf {
         class.turn = Some((ticket, handle));
     }
 
-    /// The first request of a class has left: its ticket is spent, the next request gets one.
+    /// The first request of a class has left with its ticket, and the next request gets one.
     #[inline]
-    fn advance<R: Request>(&mut self, queue: &Queue<R>, at: u32, spent: bool, now: Instant) {
+    fn advance<R: Request>(&mut self, queue: &Queue<R>, at: u32, pays: Pays, now: Instant) {
         let class = self.classes.get_mut(at);
         let (ticket, handle) = class.turn.expect("a class with requests has a ticket");
         let shared = if class.bucket.on_node { &self.node } else { &self.service };
         {
             let mut buckets = shared.borrow_mut();
             let bucket = buckets.get_mut(class.bucket);
-            if spent { bucket.spend(&ticket, now) } else { bucket.cancel(&ticket) }
+            match pays {
+                Pays::Ticket => bucket.spend(&ticket, now),
+                Pays::Debt => bucket.spend_early(&ticket, now),
+                Pays::Nothing => bucket.cancel(&ticket),
+            }
         }
         if class.queue.is_empty() {
             class.turn = None;
@@ -555,7 +571,10 @@ impl<R: Request> Policy<R> for Tbf {
         class.counters.dispatched += 1;
         class.counters.throttled += u64::from(ticket.waits);
         class.counters.wait_ns = class.counters.wait_ns.saturating_add((now - arrival).0);
-        self.advance(queue, at, true, now);
+        // a bucket of the node outlives the policy: what is released is no debt of other services,
+        // and what is only moved to other heads pays there
+        let pays = if force { Pays::Nothing } else { Pays::Ticket };
+        self.advance(queue, at, pays, now);
         Next::Take(id)
     }
 
@@ -577,14 +596,15 @@ impl<R: Request> Policy<R> for Tbf {
         class.counters.removed += 1;
         let forced = why == Removal::Forced;
         if first {
-            self.advance(queue, at, forced, now);
+            let pays = if forced { Pays::Debt } else { Pays::Nothing };
+            self.advance(queue, at, pays, now);
         } else if forced {
             // one that was promoted: older than those before it, and without a ticket to pay with
             let bucket = class.bucket;
             let mut buckets = self.buckets(bucket).borrow_mut();
             let bucket = buckets.get_mut(bucket);
             let ticket = bucket.reserve(bucket.pace().cost(queue.request(id).bytes()), true, now);
-            bucket.spend(&ticket, now);
+            bucket.spend_early(&ticket, now);
         }
         Ok(())
     }
@@ -658,6 +678,16 @@ impl<R: Request> Policy<R> for Tbf {
             queue.seq(id)
         )
     }
+}
+
+/// Reads a value of `nrs_tbf_rule`. Whether its rules and fields exist is for a running policy to
+/// say.
+///
+/// # Errors
+/// EINVAL and the word that is wrong.
+pub fn parse_tbf_rule(value: &str) -> Result<(), Refusal> {
+    let (_, command) = crate::command::split_words(value);
+    grammar::parse(command).map(drop)
 }
 
 /// Reads a rule command and prints what it understood: what a fuzzer can hold on to.

@@ -34,5 +34,5 @@ const TUNABLES: &[Tunable] = &[
 /// Registers as `trr`, for `ost_io`.
 #[must_use]
 pub fn trr<R: Request>() -> Descriptor<R> {
-    Descriptor::plain::<Sweep<Osts>>(Osts::NAME, TUNABLES).only_for("ost_io")
+    Descriptor::plain(Osts::NAME, TUNABLES, Sweep::<Osts>::new).only_for("ost_io")
 }

@@ -35,9 +35,9 @@ pub(crate) struct Turns<B> {
     by: PhantomData<B>,
 }
 
-impl<B> Default for Turns<B> {
-    fn default() -> Turns<B> {
-        let mut rounds = Rounds::new(QUANTUM_DEFAULT);
+impl<B> Turns<B> {
+    pub(crate) fn new(seed: u64) -> Turns<B> {
+        let mut rounds = Rounds::new(QUANTUM_DEFAULT, seed);
         rounds.set_place(Place::Keep);
         Turns { rounds, unit: Unit::Rpc, by: PhantomData }
     }

@@ -52,11 +52,13 @@ impl AtConfig {
         Span(most.0.saturating_mul(u64::from(self.unhealthy_factor)))
     }
 
-    /// Longest time that a scheduler may hold a request back: early replies keep its sender waiting
-    /// so long.
+    /// Longest time that a scheduler may hold back a request whose sender waits for `patience` at
+    /// first: early replies keep the sender waiting so long. At least half of the time, whatever the
+    /// margin is: a request that may not be held ignores every limit.
     #[must_use]
-    pub fn hold_max(&self) -> Span {
-        Span(self.max.0.saturating_sub(self.early_margin.0))
+    pub fn hold_max(&self, patience: Span) -> Span {
+        let all = if self.max == Span::ZERO { patience } else { self.max };
+        Span(all.0 - self.early_margin.0.min(all.0 / 2))
     }
 }
 
@@ -192,5 +194,16 @@ mod tests {
         check(20, 30);
         check(600, 30);
         assert_eq!(patience(Span(u64::MAX), attempt), ATTEMPT_MAX);
+    }
+    #[test]
+    fn requests_may_be_held_whatever_the_margin_is_and_leave_before_their_deadline() {
+        let hold = |max, margin, patience| {
+            let (max, early_margin) = (Span::secs(max), Span::secs(margin));
+            AtConfig { max, early_margin, ..AtConfig::default() }.hold_max(Span::secs(patience))
+        };
+        assert_eq!(hold(600, 5, 10), Span::secs(595));
+        assert_eq!(hold(6, 600, 10), Span::secs(3));
+        assert_eq!(hold(0, 5, 30), Span::secs(25), "nobody gets more time");
+        assert_eq!(hold(0, 5, 4), Span::secs(2));
     }
 }

@@ -121,6 +121,8 @@ impl Node {
             let replays =
                 work.request.has(RequestFlags::REPLAY) && work.request.header.transno != 0;
             self.end(&work.served, &work.session, &work.flight, work.request.xid(), replays);
+            // a policy may let the next one leave sooner than the one that is gone
+            self.run_later(&service, &partition);
         }
     }
 }

@@ -273,17 +273,16 @@ impl Queues for Node {
         wanted: &dyn Fn(&Request) -> bool,
     ) -> usize {
         self.clock.set(self.env.now());
+        let Some(session) = exports.session_of(client) else { return 0 };
         let mut promoted = Vec::new();
-        for session in exports.sessions().iter().filter(|session| session.client == client) {
-            for place in waiting(session) {
-                let service = self.service(place.service);
-                let partition = service.place(place.cpt, place.target);
-                let regular = !place.hp
-                    && place.service.has_hp
-                    && partition.holds(&place, |work: &Work| wanted(&work.request));
-                if regular && self.raise(&partition, &place) {
-                    promoted.push(partition);
-                }
+        for place in waiting(&session) {
+            let service = self.service(place.service);
+            let partition = service.place(place.cpt, place.target);
+            let regular = !place.hp
+                && place.service.has_hp
+                && partition.holds(&place, |work: &Work| wanted(&work.request));
+            if regular && self.raise(&partition, &place) {
+                promoted.push(partition);
             }
         }
         let count = promoted.len();
@@ -316,23 +315,27 @@ fn drain(head: &std::cell::RefCell<nrs::Head<Work>>, now: types::Instant) -> Vec
 }
 
 /// The commands that would start what runs beside FIFO.
+///
+/// # Errors
+/// EAGAIN while a policy drains in any head, or waits for that to start again.
 fn running_policies(service: &Service) -> Result<Vec<String>, Refusal> {
+    for heads in service.heads() {
+        for head in heads.both() {
+            let head = head.borrow();
+            let draining = head.draining();
+            if draining.is_some() || head.is_restarting() {
+                let name = draining.unwrap_or("a policy that is to be restarted");
+                return Err(Refusal::new(Errno::EAGAIN, format!("{name} still drains")));
+            }
+        }
+    }
     let (reg, hp) = service.with_heads(|heads| heads.list());
+    let is_started =
+        |policy: &nrs::Listed| !policy.fallback && policy.state == nrs::PolicyState::Started;
     let mut commands = Vec::new();
     for (word, list) in [("reg", Some(reg)), ("hp", hp)] {
-        for policy in list.into_iter().flatten().filter(|policy| !policy.fallback) {
-            match policy.state {
-                nrs::PolicyState::Stopped => {}
-                nrs::PolicyState::Started => {
-                    commands.push(format!("{} {word} {}", policy.name, policy.arg))
-                }
-                nrs::PolicyState::Starting | nrs::PolicyState::Stopping => {
-                    return Err(Refusal::new(
-                        Errno::EAGAIN,
-                        format!("{} is {}", policy.name, policy.state.name()),
-                    ));
-                }
-            }
+        for policy in list.into_iter().flatten().filter(is_started) {
+            commands.push(format!("{} {word} {}", policy.name, policy.arg));
         }
     }
     Ok(commands)

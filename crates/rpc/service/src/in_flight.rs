@@ -110,14 +110,13 @@ impl InFlight {
         class: Class,
     ) -> Rc<InFlight> {
         let patience = Span::millis(u64::from(request.header.deadline_ms.max(1)));
-        let at = terms.at.get();
         let attempt =
             Attempt { peer: Rc::clone(peer), bulk_id: request.header.bulk_id, newer: None };
         Rc::new(InFlight {
             terms: Rc::clone(terms),
             class,
             arrived: now,
-            leave_by: now + if at.max == Span::ZERO { patience } else { at.hold_max() },
+            leave_by: now + terms.at.get().hold_max(patience),
             patience,
             deadline: Cell::new(now + patience),
             physical: Cell::new(None),

@@ -7,7 +7,8 @@ use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
-use common::{Disk, Rules, STUCK, TARGET, Toy, addr, client, increment, node, serve};
+use bytes::Bytes;
+use common::{Disk, Rules, STUCK, TARGET, Toy, addr, client, increment, node, serve, write};
 use endpoint::{Call, Hold, Remote};
 use env::Env;
 use env_sim::{Sim, SimConfig};
@@ -104,5 +105,33 @@ fn tags_of_dropped_changes_are_free_again() {
         }
         world.pause(60_000).await;
         assert_eq!(world.toy.executed.get(), 100);
+    });
+}
+
+#[test]
+fn a_request_behind_a_dropped_one_leaves_as_soon_as_its_rate_allows() {
+    check(|world| async move {
+        world.up.nrs_select(&spec::MDT, "tbf nid").await.expect("it starts");
+        let rule = "start slow nid={*} bps=1MB/s depth=1";
+        world.up.nrs_set(&spec::MDT, "nrs_tbf_rule", rule).expect("well formed");
+        let answered = Rc::new(Cell::new(0));
+        let begin = |key, bytes| {
+            let (remote, answered) = (Rc::clone(&world.remote), Rc::clone(&answered));
+            world.env.spawn("write", async move {
+                let data = Bytes::from(vec![7; bytes]);
+                remote.call(write(key, &data)).await.expect("answered");
+                answered.set(key);
+            })
+        };
+        begin(1, 1 << 20);
+        world.pause(50).await;
+        assert_eq!(answered.get(), 1, "the bucket was full");
+        let second = begin(2, 1 << 20);
+        world.pause(50).await;
+        begin(3, 4_096);
+        world.pause(50).await;
+        second.abort();
+        world.pause(200).await;
+        assert_eq!(answered.get(), 3, "not after a second, for which the dropped one had to wait");
     });
 }

@@ -204,6 +204,25 @@ fn a_request_under_a_called_back_lock_goes_first() {
 }
 
 #[test]
+fn a_promotion_looks_at_the_sessions_of_no_other_client() {
+    check(|world, clients| async move {
+        narrow(&world);
+        clients[1].remote(TARGET).call(increment(3)).await.expect("connected");
+        let other = world.toy.exports.session_of(ClientId(3)).expect("connected");
+        load(&world, &clients[..1], 64, 4);
+        world.env.sleep(Span::millis(4)).await;
+        let (before, asked) = (Rc::strong_count(&other), Cell::new(0));
+        let promoted = world.toy.exports.promote(ClientId(2), |_| {
+            assert_eq!(Rc::strong_count(&other), before, "the session of another client");
+            asked.set(asked.get() + 1);
+            false
+        });
+        assert_eq!(promoted, 0);
+        assert!(asked.get() > 0, "some of them wait");
+    });
+}
+
+#[test]
 fn a_restart_goes_on_with_the_last_request_of_its_policy() {
     check(|world, clients| async move {
         narrow(&world);

@@ -177,6 +177,25 @@ fn a_target_that_comes_later_has_heads_from_its_first_request_on() {
     });
 }
 
+#[test]
+fn a_target_that_comes_while_a_policy_drains_releases_nothing() {
+    check(5, |world| async move {
+        world.set("nrs_head_scope", "target");
+        world.set("nrs_policies", "tbf nid");
+        world.set("nrs_tbf_rule", "start one nid={*} rate=1 depth=1");
+        let slow = world.load(0, SLOW, 20, TAKES_TIME);
+        world.env.sleep(Span::millis(100)).await;
+        world.set("nrs_policies", "crrn");
+        let _late = world.add(LATE);
+        let done = world.load(1, LATE, 1, TAKES_TIME);
+        world.see(&[done], 1).await;
+        let changed = world.up.set_head_scope(&spec::MDT, HeadScope::Service);
+        assert_eq!(changed.map_err(|refusal| refusal.errno), Err(Errno::EAGAIN));
+        world.env.sleep(Span::millis(500)).await;
+        assert!(slow.get() <= 3, "{} of 20 in half a second", slow.get());
+    });
+}
+
 /// Three targets, three clients, scopes and policies that change all the time. Everything is
 /// executed once, at its own target, and where targets have slots of their own none has more
 /// requests under way than those.

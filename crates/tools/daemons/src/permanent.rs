@@ -5,7 +5,7 @@
 //! Invariants
 //! - Policies are started before parameters that can be set only while a policy runs.
 //! - A refused value does not count as applied. It is tried again at the next poll, and reported
-//!   once.
+//!   once. The other rules of a policy hold meanwhile.
 //! - A restarted policy has lost its tunables, so they are set again.
 //! - A value that would prevent the mount of a file system is never applied ([`fit::hinders`]).
 
@@ -17,14 +17,24 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use params::{ParamError, ParamTree};
+use types::Errno;
 
 /// What a node has taken over.
 #[derive(Default)]
 pub(crate) struct Permanent {
-    /// By pattern and parameter: the value, or the commands in their order.
-    taken: RefCell<BTreeMap<(String, String), Vec<String>>>,
+    /// By pattern and parameter.
+    taken: RefCell<BTreeMap<(String, String), Taken>>,
     /// What the log has said.
     told: RefCell<BTreeSet<String>>,
+}
+
+/// What of one parameter.
+#[derive(Clone, Default)]
+struct Taken {
+    /// The value, or the commands of rules in their order.
+    values: Vec<String>,
+    /// Those of the commands that were refused.
+    refused: Vec<String>,
 }
 
 /// A parameter's pattern with the values that it shall have: one, or the commands of its rules.
@@ -49,26 +59,50 @@ impl Permanent {
     async fn take(&self, params: &ParamTree, name: &str, leaf: &str, values: &[String]) {
         let key = (name.to_owned(), leaf.to_owned());
         let taken = self.taken.borrow().get(&key).cloned().unwrap_or_default();
-        if taken == values {
-            return;
+        if taken.values == values {
+            return self.try_again(params, &key, &taken.refused).await;
         }
-        let steps =
-            if rules::is_rule(leaf) { rules::steps(&taken, values) } else { values.to_vec() };
-        for step in &steps {
-            if let Some(why) = fit::hinders(leaf, step) {
-                return self.tell(format!("{leaf}={step}: {why}"));
-            }
-            if let Err(error) = set(params, leaf, step).await {
-                self.tell(error.to_string());
-                // half of it may hold: all of it is done again
+        let is_rule = rules::is_rule(leaf);
+        let steps = if is_rule { rules::steps(&taken.values, values) } else { values.to_vec() };
+        let has_more = values.starts_with(&taken.values);
+        let mut refused = if has_more { taken.refused } else { Vec::new() };
+        for step in steps {
+            let Err(errno) = self.set(params, leaf, &step).await else { continue };
+            if !is_rule || [Errno::ENODEV, Errno::EAGAIN].contains(&errno) {
+                // its policy does not run: all of it is done when it does
                 self.taken.borrow_mut().remove(&key);
                 return;
             }
+            if values.contains(&step) {
+                refused.push(step);
+            }
         }
-        self.taken.borrow_mut().insert(key, values.to_vec());
+        self.taken.borrow_mut().insert(key, Taken { values: values.to_vec(), refused });
         if let Some(service) = leaf.strip_suffix(".nrs_policies") {
             self.forget_tunables(service);
         }
+    }
+
+    /// Refused commands are tried without the others, which hold. If one of them is taken now, all
+    /// are done anew at the next poll: their order is that of the ranks.
+    async fn try_again(&self, params: &ParamTree, key: &(String, String), refused: &[String]) {
+        for command in refused {
+            if self.set(params, &key.1, command).await.is_ok() {
+                self.taken.borrow_mut().remove(key);
+            }
+        }
+    }
+
+    /// Sets one value; why it is refused is told.
+    async fn set(&self, params: &ParamTree, leaf: &str, value: &str) -> Result<(), Errno> {
+        if let Some(why) = fit::hinders(leaf, value) {
+            self.tell(format!("{leaf}={value}: {why}"));
+            return Err(Errno::EINVAL);
+        }
+        set(params, leaf, value).await.map_err(|error| {
+            self.tell(error.to_string());
+            error.errno()
+        })
     }
 
     /// The policies of a service were started: what was set of them before may be gone.
@@ -87,7 +121,7 @@ impl Permanent {
             let taken = self.taken.borrow();
             let is_gone = |name: &String| wanted.iter().all(|(known, _)| known != name);
             let of = taken.iter().filter(|((name, _), _)| rules::is_rule(name) && is_gone(name));
-            of.map(|((_, leaf), values)| (leaf.clone(), values.clone())).collect()
+            of.map(|((_, leaf), taken)| (leaf.clone(), taken.values.clone())).collect()
         };
         for (leaf, values) in gone {
             for step in rules::steps(&values, &[]) {
@@ -150,7 +184,6 @@ mod tests {
     use std::task::{Context, Waker};
 
     use params::ParamRefusal;
-    use types::Errno;
 
     use super::*;
 
@@ -197,16 +230,18 @@ mod tests {
     }
 
     /// What was set, in order; tunables are refused until a policy was selected, and then forgotten
-    /// with each selection.
-    fn service(params: &ParamTree) -> Rc<RefCell<Vec<String>>> {
+    /// with each selection. Rules named `picky` are refused while it `refuses`.
+    fn service(params: &ParamTree, refuses: &Rc<Cell<bool>>) -> Rc<RefCell<Vec<String>>> {
         let (log, runs) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
         for name in ["nrs_crrn_quantum", "nrs_policies", "nrs_tbf_rule"] {
-            let (log, runs) = (log.clone(), runs.clone());
+            let (log, runs, refuses) = (log.clone(), runs.clone(), refuses.clone());
             let write = move |value: &str| {
                 if name == "nrs_policies" {
                     runs.set(true);
                 } else if !runs.get() {
                     return Err(ParamRefusal::new(Errno::ENODEV, "it is stopped"));
+                } else if refuses.get() && value.contains("picky") {
+                    return Err(ParamRefusal::new(Errno::EINVAL, "no"));
                 }
                 log.borrow_mut().push(format!("{name}={value}"));
                 Ok(())
@@ -223,7 +258,7 @@ mod tests {
     #[test]
     fn policies_come_before_their_tunables_and_every_rule_is_kept() {
         let (params, permanent) = (ParamTree::new(), Permanent::default());
-        let log = service(&params);
+        let log = service(&params, &Rc::default());
         let did = |all: &[&str]| assert_eq!(std::mem::take(&mut *log.borrow_mut()), all);
         let quantum = ("ost.OSS.*.nrs_crrn_quantum", "33");
         apply(&permanent, &params, &[quantum]);
@@ -252,5 +287,35 @@ mod tests {
         ]);
         apply(&permanent, &params, &[quantum, (tbf.0, "delay")]);
         did(&[]); // mounts would wait for it
+    }
+
+    #[test]
+    fn a_refused_rule_leaves_the_others_alone() {
+        let (params, permanent) = (ParamTree::new(), Permanent::default());
+        let refuses = Rc::new(Cell::new(true));
+        let log = service(&params, &refuses);
+        let wanted = [
+            ("ost.OSS.*.nrs_policies", "tbf nid"),
+            ("ost.OSS.*.nrs_tbf_rule[0001:one]", "start one rate=5"),
+            ("ost.OSS.*.nrs_tbf_rule[0002:picky]", "start picky rate=7"),
+            ("ost.OSS.*.nrs_tbf_rule[0003:two]", "start two rate=6"),
+        ];
+        let apply = || {
+            apply(&permanent, &params, &wanted);
+            std::mem::take(&mut *log.borrow_mut())
+        };
+        let rules = |names: &[&str]| -> Vec<String> {
+            let of = |name: &str| {
+                let start = wanted.iter().find(|(_, rule)| rule.contains(name)).expect("wanted").1;
+                [format!("nrs_tbf_rule=stop {name}"), format!("nrs_tbf_rule={start}")]
+            };
+            names.iter().flat_map(|name| of(name)).collect()
+        };
+        assert_eq!(apply()[1..], rules(&["one", "two"]));
+        assert_eq!(apply(), [""; 0]);
+        refuses.set(false);
+        assert_eq!(apply(), ["nrs_tbf_rule=start picky rate=7"]);
+        assert_eq!(apply(), rules(&["one", "picky", "two"]), "once more, in their order");
+        assert_eq!(apply(), [""; 0]);
     }
 }

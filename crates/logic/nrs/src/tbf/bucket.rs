@@ -24,6 +24,8 @@
 //!   units, and one request per holder.
 //! - For requests of one size, tickets of one bucket come ready in the order in which they were
 //!   taken.
+//! - Requests that leave early put an empty bucket back by [`DEBT_MAX`] at most, or by the time of
+//!   one of them.
 
 use types::{Instant, Span};
 
@@ -32,6 +34,10 @@ use super::grammar::Rate;
 /// How far a bucket with waiting requests may lag: ten wake-ups that may be a millisecond late
 /// each.
 pub(crate) const LATE_SLACK: Span = Span::millis(10);
+
+/// How far into its future a bucket pays for requests that could not wait for their turn. Without
+/// a bound, a class whose overload lasted for hours would stay locked out for as long afterwards.
+pub(crate) const DEBT_MAX: Span = Span::secs(60);
 
 /// Bytes that one unit of `depth` stands for in a bucket of bytes: what a bulk transfer moves at
 /// once.
@@ -45,7 +51,7 @@ fn fine(now: Instant) -> u128 {
 }
 
 /// How fast a bucket fills.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pace {
     per_unit: u128, // fine nanoseconds
     burst: u64,     // units
@@ -84,7 +90,8 @@ impl Pace {
         } else if bytes == 0 {
             PAGE
         } else {
-            bytes
+            // the length is the client's word, and is checked only when the request is handled
+            bytes.min(u64::from(wire::BULK_BYTES_MAX))
         }
     }
 
@@ -167,6 +174,18 @@ impl Bucket {
         if self.is_current(ticket) {
             let lag = Instant(now.0.saturating_sub(self.lag.0));
             self.tat = self.tat.max(fine(lag) + self.pace().time(ticket.cost));
+        }
+    }
+
+    /// The request of `ticket` leaves, whether it is its time or not. It pays unless the bucket owes
+    /// too much already.
+    pub(crate) fn spend_early(&mut self, ticket: &Ticket, now: Instant) {
+        let pace = self.pace();
+        let debt_max = fine(Instant(DEBT_MAX.0)).max(pace.time(ticket.cost));
+        if self.tat <= fine(now) + pace.time(pace.burst) + debt_max {
+            self.spend(ticket, now);
+        } else {
+            self.cancel(ticket);
         }
     }
 

@@ -16,14 +16,16 @@ use super::fields::Key;
 use super::grammar::Name;
 
 /// What a bucket is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Owner {
     /// A rule in one partition (its index).
     Cpt(u32, u64),
     /// A rule of a service.
     Service(u64),
-    /// All rules of one name on the node.
-    Node(Name),
+    /// All rules of one name and pace on the node. Rules of one name whose paces differ have
+    /// buckets of their own: each class of one would fill the bucket for those of the other.
+    /// Behind a pointer, because this is the rarest kind.
+    Node(Rc<(Name, Pace)>),
 }
 
 struct Held {
@@ -70,7 +72,8 @@ impl Buckets {
     /// Attaches one more class; the bucket takes `pace` if it had another one.
     pub(crate) fn attach(&mut self, owner: Owner, key: Key, pace: Pace, now: Instant) -> BucketRef {
         let on_node = matches!(owner, Owner::Node(_));
-        if let Some(slot) = self.by_key.get(&(owner, key)).copied() {
+        let of = (owner, key);
+        if let Some(slot) = self.by_key.get(&of).copied() {
             let held = self.held.get_mut(slot);
             held.classes += 1;
             held.bucket.set_pace(pace, now);
@@ -78,12 +81,12 @@ impl Buckets {
         }
         let slot = self.held.insert(Held {
             bucket: Bucket::new(pace, now),
-            owner,
+            owner: of.0.clone(),
             key,
             classes: 1,
             vacant: NIL,
         });
-        self.by_key.insert((owner, key), slot);
+        self.by_key.insert(of, slot);
         BucketRef { on_node, slot }
     }
 
@@ -96,8 +99,8 @@ impl Buckets {
         let held = self.held.get_mut(at.slot);
         held.classes -= 1;
         if held.classes == 0 {
-            self.by_key.remove(&(held.owner, held.key));
-            self.held.remove(at.slot);
+            let Held { owner, key, .. } = self.held.remove(at.slot);
+            self.by_key.remove(&(owner, key));
         }
     }
 

@@ -153,7 +153,7 @@ pub(crate) enum Scope {
     Cpt,
     /// All partitions of a service share one.
     Service,
-    /// All services of the node whose rule has the same name share one.
+    /// All services of the node whose rule has the same name and pace share one.
     Node,
 }
 

@@ -76,6 +76,14 @@ fn bytes_are_counted_whatever_the_size_of_requests() {
 }
 
 #[test]
+fn a_request_pays_for_a_whole_transfer_at_most() {
+    let mut server = server(1, "tbf jobid", &["start r jobid={*} bps=1MiB total=1"]);
+    server.enqueue(0, Req { bytes: u64::from(u32::MAX), ..Req::job("liar") });
+    server.enqueue(0, Req { bytes: 4_096, ..Req::job("other") });
+    assert_eq!(server.run(ms(5_000), u64::MAX).len(), 2);
+}
+
+#[test]
 fn mixed_classes_each_get_their_own() {
     let rules = [
         "start slow jobid={a.*} rate=50",
@@ -126,6 +134,44 @@ fn scopes_multiply_the_rate_or_do_not() {
     near(run("start r jobid={j} rate=500 scope=cpt"), 20_000);
     near(run("start r jobid={j} rate=500"), 10_000);
     near(run("start r jobid={j} rate=500 scope=node"), 5_000);
+}
+
+#[test]
+fn rules_of_one_name_that_disagree_fill_no_bucket_of_each_other() {
+    let node = Rc::new(TbfNode::default());
+    let mut servers = [10, 20].map(|rate| {
+        let mut server = Server::new(1, &[node.descriptor()]);
+        server.select("tbf jobid").expect("it starts");
+        let rule = format!("start r jobid={{*}} rate={rate} total=1 scope=node");
+        server.set("nrs_tbf_rule", &rule).expect("well formed");
+        server
+    });
+    let mut left = 0;
+    for now in 0..1_000 {
+        let server = &mut servers[now as usize % 2];
+        server.now = ms(now);
+        server.enqueue(0, Req::job(&format!("new{now}")));
+        left += server.run(ms(now + 1), u64::MAX).len();
+    }
+    assert!((30..=45).contains(&left), "{left}: 30 a second, and the bursts");
+}
+
+#[test]
+fn what_is_released_charges_no_other_service() {
+    let node = Rc::new(TbfNode::default());
+    let [mut a, mut b] = [0, 1].map(|_| Server::new(1, &[node.descriptor()]));
+    for server in [&mut a, &mut b] {
+        server.select("tbf jobid").expect("it starts");
+        command_all(server, &["start r jobid={j} rate=100 scope=node"]);
+    }
+    b.enqueue(0, Req::job("j"));
+    assert_eq!(b.run(ms(1), u64::MAX).len(), 1);
+    (0..1_000).for_each(|_| a.enqueue(0, Req::job("j")));
+    a.select("fifo now").expect("always");
+    assert_eq!(a.run(ms(2), u64::MAX).len(), 1_000);
+    b.now = ms(1_000);
+    b.enqueue(0, Req::job("j"));
+    assert_eq!(b.run(ms(1_050), u64::MAX).len(), 1);
 }
 
 #[test]
@@ -194,6 +240,16 @@ fn a_request_leaves_by_its_latest_time_against_its_rate() {
     assert_eq!(server.run(ms(594_000), u64::MAX).len(), 1);
     assert_eq!(server.run(ms(596_000), u64::MAX).len(), 2);
     assert!(server.heads[0].take_disabled().is_empty());
+}
+
+#[test]
+fn a_class_that_was_overdue_is_served_soon_after() {
+    let mut server = server(1, "tbf jobid", &["start r jobid={j} rate=1 depth=1"]);
+    (0..3_000).for_each(|_| server.enqueue(0, Req::job("j")));
+    assert_eq!(server.run(ms(596_000), u64::MAX).len(), 3_000, "most of them against the rate");
+    server.enqueue(0, Req::job("j"));
+    assert_eq!(server.run(ms(640_000), u64::MAX).len(), 0, "it pays for them");
+    assert_eq!(server.run(ms(660_000), u64::MAX).len(), 1, "but no longer than a minute");
 }
 
 #[test]

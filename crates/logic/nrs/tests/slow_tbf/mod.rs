@@ -10,6 +10,8 @@ use wire::Opcode;
 /// How far a bucket with waiting requests may lag, nanoseconds.
 const LATE_SLACK: u64 = 10_000_000;
 pub(crate) const SECOND: u64 = 1_000_000_000;
+/// How much an empty bucket may owe, nanoseconds.
+const DEBT_MAX: u64 = 60 * SECOND;
 
 /// Client and opcode, 0 for what the policy's argument lacks.
 pub(crate) type Key = (u64, u32);
@@ -125,7 +127,7 @@ impl Rule {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Pace {
     nanos: u128, // of one unit, in 2^-32
     burst: u64,
@@ -141,6 +143,14 @@ struct Bucket {
     epoch: u32,
 }
 
+/// What a request pays that leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pays {
+    Ticket,
+    Debt,
+    Nothing,
+}
+
 #[derive(Clone, Copy)]
 struct Ticket {
     ready: u64,
@@ -153,7 +163,7 @@ impl Bucket {
         match (self.pace.bytes, bytes) {
             (false, _) => 1,
             (true, 0) => 4_096,
-            (true, bytes) => bytes,
+            (true, bytes) => bytes.min(u64::from(wire::BULK_BYTES_MAX)),
         }
     }
 
@@ -176,6 +186,17 @@ impl Bucket {
         }
     }
 
+    /// A request leaves that cannot wait for its turn.
+    fn spend_early(&mut self, ticket: Ticket, now: u64) {
+        let empty = (u128::from(now) << 32) + u128::from(self.pace.burst) * self.pace.nanos;
+        let own = u128::from(ticket.cost) * self.pace.nanos;
+        if self.tat <= empty + own.max(u128::from(DEBT_MAX) << 32) {
+            self.spend(ticket, now);
+        } else {
+            self.cancel(ticket);
+        }
+    }
+
     fn cancel(&mut self, ticket: Ticket) {
         self.waiting -= 1;
         if ticket.epoch == self.epoch {
@@ -184,12 +205,12 @@ impl Bucket {
     }
 }
 
-/// Head and partition; a rule's number, or for the node its name.
+/// Head and partition; a rule's number, or for the node its name and pace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
     Cpt(usize, usize, u64),
     Service(usize, u64),
-    Node(String),
+    Node(String, Pace),
 }
 
 #[derive(Clone, Copy)]
@@ -309,7 +330,7 @@ impl Slow {
         let owner = match rule.scope {
             Scope::Cpt => Owner::Cpt(head, partition, uid),
             Scope::Service => Owner::Service(head, uid),
-            Scope::Node => Owner::Node(rule.name.clone()),
+            Scope::Node => Owner::Node(rule.name.clone(), pace),
         };
         let group = match rule.class {
             _ if rule.total => (0, 0),
@@ -395,17 +416,17 @@ impl Slow {
     }
 
     /// The first request of a class has left.
-    fn advance(&mut self, head: usize, partition: usize, key: Key, paid: bool, now: u64) {
+    fn advance(&mut self, head: usize, partition: usize, key: Key, pays: Pays, now: u64) {
         let class = self.class(head, partition, key);
         let (at, ticket) = (
             class.bucket.clone().expect("attached"),
             class.ticket.take().expect("it had requests"),
         );
         let empty = class.queue.is_empty();
-        if paid {
-            self.bucket(&at).spend(ticket, now)
-        } else {
-            self.bucket(&at).cancel(ticket)
+        match pays {
+            Pays::Ticket => self.bucket(&at).spend(ticket, now),
+            Pays::Debt => self.bucket(&at).spend_early(ticket, now),
+            Pays::Nothing => self.bucket(&at).cancel(ticket),
         }
         if !empty {
             return self.reserve(head, partition, key, true, now);
@@ -430,25 +451,25 @@ impl Slow {
     }
 
     /// Takes out a request that the policy has not chosen.
-    fn pull(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
+    fn pull(&mut self, head: usize, partition: usize, number: u64, pays: Pays, now: u64) {
         let (key, _) = self.place(head, partition, number).expect("it waits");
         self.refresh(head, partition, key, now);
         self.step(head, partition, now);
-        self.take(head, partition, number, forced, now);
+        self.take(head, partition, number, pays, now);
     }
 
-    /// Takes out a request that is there; `forced` ones pay.
-    fn take(&mut self, head: usize, partition: usize, number: u64, forced: bool, now: u64) {
+    /// Takes out a request that is there.
+    fn take(&mut self, head: usize, partition: usize, number: u64, pays: Pays, now: u64) {
         let (key, at) = self.place(head, partition, number).expect("it waits");
         let class = self.class(head, partition, key);
         let left = class.queue.remove(at).expect("it is there");
         if at == 0 {
-            self.advance(head, partition, key, forced, now);
-        } else if forced {
+            self.advance(head, partition, key, pays, now);
+        } else if pays == Pays::Debt {
             let bucket = class.bucket.clone().expect("attached");
             let bucket = self.bucket(&bucket);
             let ticket = bucket.reserve(left.bytes, true, now);
-            bucket.spend(ticket, now);
+            bucket.spend_early(ticket, now);
         }
     }
 
@@ -456,7 +477,7 @@ impl Slow {
     pub(crate) fn remove(&mut self, head: usize, partition: usize, number: u64, now: u64) -> bool {
         let is_there = self.place(head, partition, number).is_some();
         if is_there {
-            self.pull(head, partition, number, false, now);
+            self.pull(head, partition, number, Pays::Nothing, now);
         }
         is_there
     }
@@ -469,7 +490,7 @@ impl Slow {
             return Answer::Empty;
         };
         if urgent.leave_by <= now {
-            self.pull(head, partition, urgent.number, true, now);
+            self.pull(head, partition, urgent.number, Pays::Debt, now);
             return Answer::Request(urgent.number, true);
         }
         self.step(head, partition, now);
@@ -483,7 +504,7 @@ impl Slow {
             .map(|(class, ticket)| (ticket.ready, class.queue[0].seq, class.queue[0].number));
         match firsts.min() {
             Some((ready, _, number)) if ready <= now => {
-                self.take(head, partition, number, true, now);
+                self.take(head, partition, number, Pays::Ticket, now);
                 Answer::Request(number, false)
             }
             Some((ready, ..)) if stale.is_empty() => {

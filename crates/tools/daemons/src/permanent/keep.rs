@@ -81,6 +81,7 @@ fn plan(
             changes.push((*fsname, name.to_owned(), Some(value.to_owned())));
             continue;
         }
+        nrs::parse_tbf_rule(value).map_err(|refusal| refused(refusal.errno, &refusal.text))?;
         let change = rules::change(&config.params, name, value)
             .map_err(|errno| refused(errno, "no such rule is permanent, or no such command is"))?;
         let kept = change.kept_as.map(|name| (*fsname, name, Some(value.to_owned())));
@@ -142,8 +143,12 @@ mod tests {
         assert_eq!(set("obdfilter.*.kbytesfree", Some("1")), Some(Errno::EACCES), "it only shows");
         assert_eq!(set("mds.MDS.mdt.nrs_policies", Some("delay")), Some(Errno::EINVAL));
         assert_eq!(set("at_max", Some("500")), None);
-        assert_eq!(set(RULE, Some("start a rate=9")), None);
-        assert_eq!(set(RULE, Some("start b rate=9")), None);
+        assert_eq!(set(RULE, Some("start a nid={*@tcp} rate=9")), None);
+        assert_eq!(set(RULE, Some("hp start b jobid={b} rate=9")), None);
+        for wrong in ["start c jobid={b rate=5", "start c rate=5", "start c[d uid={5}", "change a"]
+        {
+            assert_eq!(set(RULE, Some(wrong)), Some(Errno::EINVAL), "{wrong}");
+        }
         assert_eq!(set(RULE, Some("stop c")), Some(Errno::ENOENT));
         assert_eq!(kept.each_ref().map(|(_, config)| config.params.len()), [3, 3]);
         assert_eq!(check(&mut kept, RULE, None), None);
