@@ -170,5 +170,5 @@ pub(crate) const WATCHED_MAX: usize = 65_536;
 /// Names of a directory that are counted in one step.
 pub(crate) const COUNT_SLICE: usize = 4_096;
 
-/// Records in one reply, but for the last.
+/// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;

@@ -252,16 +252,17 @@ pub(crate) fn list<'a>(
     })
 }
 
-/// Records with a part of an MDT, behind an operation; as many as fit a reply.
+/// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is alone
+/// in its reply.
 fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
     let (mut found, mut bytes) = (Vec::new(), 0);
     view.scan(Table::Updates, &start, &mut |_, value| {
         let record: Option<Record> = updates::decode(value);
-        if let Some(record) = record.filter(|record| record.part(of).is_some()) {
-            bytes += value.len();
-            found.push(record);
-        }
+        let Some(record) = record.filter(|record| record.part(of).is_some()) else { return true };
+        bytes += value.len();
+        let fits = found.is_empty() || bytes <= RECORDS_BYTES_MAX;
+        found.extend(Some(record).filter(|_| fits));
         bytes < RECORDS_BYTES_MAX
     })?;
     Ok(found)
@@ -405,5 +406,38 @@ impl Mdt {
             Ok(())
         };
         self.persist(forget).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osd::{MetaStore, WriteSet};
+    use wire::updates::{Part, RECORD_BYTES_MAX};
+
+    use super::*;
+    use crate::tests::store::TestStore;
+
+    #[test]
+    fn every_reply_with_records_can_be_read() {
+        let meta = TestStore::default();
+        let bytes = [100, RECORDS_BYTES_MAX - 6_000, RECORD_BYTES_MAX - 130_000, 100, 100];
+        let mut set = WriteSet::new();
+        for (number, bytes) in (1..).zip(bytes) {
+            let id = OpId { mdt: 1, number };
+            let parts = vec![Part { mdt: 0, updates: Vec::new() }];
+            let record = Record { id, time: (0, 0), parts, reply: (Vec::new(), vec![7; bytes]) };
+            set.put(Table::Updates, id.to_key(), updates::encode(&record));
+        }
+        meta.apply(&set).expect("room");
+        let (mut from, mut lists) = (None, Vec::new());
+        loop {
+            let view = meta.running().expect("ready");
+            let reply = updates::encode(&records(&*view, 0, from).expect("readable"));
+            let list: Vec<Record> = updates::decode(&reply).expect("within the bound");
+            let Some(last) = list.last() else { break };
+            from = Some(last.id);
+            lists.push(list.iter().map(|record| record.id.number).collect::<Vec<_>>());
+        }
+        assert_eq!(lists, [vec![1, 2], vec![3], vec![4, 5]]);
     }
 }
