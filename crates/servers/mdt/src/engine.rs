@@ -196,19 +196,17 @@ impl Engine {
         }
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
         let touched = lease::touched(&row.leases, &tx);
-        let record = match repeated {
-            Some(record) => Some(record),
-            None if is_shared => {
-                let id = caller.crossing.id.unwrap_or_else(|| guard.crossed.draw());
-                Some(record_of(&mut tx, id, now))
-            }
-            None => None,
-        };
+        let (mut drawn, mut record) = (None, repeated);
+        if record.is_none() && is_shared {
+            let id = caller.crossing.id.unwrap_or_else(|| *drawn.insert(guard.crossed.draw()));
+            record = Some(record_of(&mut tx, id, now));
+        }
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
         let change = Change { done, plan, touched, answer, transno, committed, record };
-        let (reply, record) = self.finish(caller, history, change, &mut guard)?;
+        let finished = self.finish(caller, history, change, &mut guard);
+        let (reply, record) = finished.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
 
@@ -384,12 +382,14 @@ impl Engine {
         if tx.updates.is_empty() {
             return Ok(OwnAttempt::Done(value, None));
         }
-        let (transno, id) = (next(), caller.crossing.id);
-        let id = tx.crosses().then(|| id.unwrap_or_else(|| guard.crossed.draw()));
+        let (transno, mut drawn) = (next(), None);
+        let mut id = || caller.crossing.id.unwrap_or_else(|| *drawn.insert(guard.crossed.draw()));
+        let id = tx.crosses().then(&mut id);
         let record = id.map(|id| record_of(&mut tx, id, caller.now));
         let done = tx.finish(transno);
         drop(view);
-        self.apply_by_itself(&mut guard, done, transno, record.as_ref())?;
+        let applied = self.apply_by_itself(&mut guard, done, transno, record.as_ref());
+        applied.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(OwnAttempt::Done(value, record.map(|record| (Rc::new(record), transno))))
     }
 

@@ -92,6 +92,11 @@ impl Crossed {
         self.active.remove(&id.number);
     }
 
+    /// The store refused an operation for which this number was drawn. Another attempt draws anew.
+    pub(crate) fn not_applied(&mut self, drawn: Option<OpId>) {
+        drawn.into_iter().for_each(|id| self.ended(id));
+    }
+
     /// An operation of this MDT goes on: it was replayed.
     pub(crate) fn resumed(&mut self, id: OpId) {
         self.active.insert(id.number);
