@@ -92,7 +92,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// ENODEV: there is no such MDT, or it does not answer in time. EAGAIN: other operations stood
-    /// in the way again and again.
+    /// in the way again and again. E2BIG: it depends on more than one reply may have.
     pub(crate) async fn acquire(
         &mut self,
         needs: Needs,
@@ -211,11 +211,12 @@ impl Coordinator {
         loop {
             match remote.call(call.clone()).await {
                 Ok(answer) => {
+                    // whatever it says, it has reserved the keys
+                    self.instances.insert(mdt, Instance(answer.reply.header.instance));
                     let facts: Option<Vec<Fact>> = updates::decode(&answer.reply.buf(1));
                     let facts = facts.filter(|facts| facts.len() == wants.len());
                     self.crossing.facts.learn(&wants, facts.ok_or(Errno::EPROTO)?);
                     self.crossing.prepared.insert(mdt);
-                    self.instances.insert(mdt, Instance(answer.reply.header.instance));
                     return Ok(true);
                 }
                 Err(CallError::Errno(Errno::EAGAIN)) => return Ok(false),

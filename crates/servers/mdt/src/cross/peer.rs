@@ -61,13 +61,19 @@ pub(crate) fn prepare<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.note_peer(ask.id.mdt).await?;
-        let prepared = reserve(mdt, incoming, &ask).await;
+        let prepared = reserve(mdt, incoming, &ask).await.and_then(|facts| fitting(&facts));
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
-        let body: Bytes = updates::encode(&prepared?).into();
+        let body: Bytes = prepared?.into();
         Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
     })
+}
+
+/// Facts as they travel. Access lists make them long.
+fn fitting(facts: &[Fact]) -> Result<Vec<u8>, Errno> {
+    let body = updates::encode(&facts);
+    if body.len() <= updates::RECORD_BYTES_MAX { Ok(body) } else { Err(Errno::E2BIG) }
 }
 
 async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fact>, Errno> {
