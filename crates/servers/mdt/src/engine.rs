@@ -220,16 +220,21 @@ impl Engine {
             matches!(opcode, Opcode::MdtGetattr | Opcode::MdtGetattrs | Opcode::MdtReaddir);
         let inodes = || tx.looked_at().filter(|inode| all_names && inode.attr.is_dir());
         let dirs = inodes().map(Inode::fid);
-        let keys = tx.looked_at().map(|inode| ShareKey::Inode(inode.fid()));
+        let keys = tx.looked_for().map(ShareKey::Inode); // a new file may be about to come
         let found = state.crossed.reserved.unfinished(tx.decides.iter().copied().chain(keys), dirs);
         found.difference(caller.passed).copied().collect()
     }
 
     /// Whether a change may be refused only because it sees one part of an operation of several
-    /// MDTs and not the others: a name whose file is gone already, say.
+    /// MDTs and not the others: a name whose file is gone already, or is not here yet.
     fn sees_half(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> bool {
         let may_wait = !caller.replay && caller.request.opcode().modifies();
-        let held = may_wait && state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &[]);
+        if !may_wait || state.crossed.reserved.is_empty() {
+            return false;
+        }
+        let absent = tx.looked_for().filter(|fid| tx.seen(*fid).is_none()).map(ShareKey::Inode);
+        let decides: Vec<ShareKey> = tx.decides.iter().copied().chain(absent).collect();
+        let held = state.crossed.reserved.hinders(caller.crossing.id, &decides, &[]);
         if held {
             planted::reached("mdt: a refusal waited for an operation of several MDTs");
         }

@@ -140,7 +140,14 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
             if state.marks.has(StatfsState::NO_CREATE) {
                 return Err(Errno::EREMOTEIO.into());
             }
-            *fact = Fact::New(state.draw_fid()?);
+            *fact = Fact::New(loop {
+                let fid = state.draw_fid()?;
+                // a client may learn of the file before it is here
+                let claims = [(ShareKey::Inode(fid), true)];
+                if bugs.reserve_nothing() || state.crossed.reserved.reserve(ask.id, &claims) {
+                    break fid; // otherwise a client has guessed it
+                }
+            });
         }
     }
     state.crossed.reserved.promise(ask.id);

@@ -658,6 +658,41 @@ fn a_name_that_moves_is_always_at_one_of_its_places() {
     assert!(seen(broken).next().is_some(), "a reader between the two parts is met");
 }
 
+/// A directory is made on another MDT, which is cut off so many microseconds after the call. Its
+/// name is there; says what a client gets who asks for its attributes and makes a file in it.
+fn used_amid_its_making(after: u64) -> Option<[Result<(), Errno>; 2]> {
+    let world = World::new(1);
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("the MDTs know each other");
+    world.settle();
+    world.begin(0, 0, mkdir(Fid::ROOT, "e", &[1]));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    let dir = world.lookup(1, Fid::ROOT, "e").ok()?.attr.fid();
+    let body = FidReq { fid: dir.into(), ..FidReq::default() };
+    let look = Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]);
+    let (node, endpoint) = &world.clients[1];
+    let found = [look, make(dir, "f", S_IFREG | 0o644, &[])].map(|call| {
+        let (remote, found) = (endpoint.remote(TargetId::mdt(1)), Rc::new(RefCell::new(None)));
+        let seen = found.clone();
+        node.env().spawn("uses", async move {
+            let answer = remote.call(call).await;
+            *seen.borrow_mut() = Some(answer.map(drop).map_err(|error| error.errno()));
+        });
+        found
+    });
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    assert_eq!(fsck::all(&world.images()), Vec::<String>::new());
+    Some(found.map(|found| found.borrow_mut().take().expect("answered")))
+}
+
+#[test]
+fn a_directory_is_there_for_all_who_see_its_name() {
+    let used: Vec<_> = (0..40).filter_map(|step| used_amid_its_making(50 * step)).collect();
+    assert!(used.iter().all(|results| *results == [Ok(()); 2]), "{used:?}");
+}
+
 /// Whether a run ends with a breach, or with an error in the log.
 fn shows(run: impl FnOnce() -> Vec<String>) -> bool {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
