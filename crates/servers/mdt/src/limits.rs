@@ -172,3 +172,10 @@ pub(crate) const COUNT_SLICE: usize = 4_096;
 
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
+
+/// Operations of several MDTs that one run names: their numbers have 32 bits. At 10,000 a second
+/// that is five days.
+pub(crate) const OPS_OF_RUN_MAX: u64 = (1 << 32) - 1;
+
+/// Of these, numbers that are left when the run is ended: far more than are drawn until then.
+pub(crate) const OPS_LEFT_AT_END: u64 = 1 << 24;

@@ -4,6 +4,7 @@
 //! - The operations of a coordinator below its mark are done everywhere. A part of one that comes
 //!   again is not executed again.
 //! - A mark never passes an operation that its coordinator has drawn and not ended.
+//! - Numbers of one run never reach those of the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use wire::updates::{self, OpId, Record};
 
 use super::reserve::Reserved;
 use crate::keys;
+use crate::limits::{OPS_LEFT_AT_END, OPS_OF_RUN_MAX};
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -82,9 +84,15 @@ impl Crossed {
     /// Names a new operation of this MDT.
     pub(crate) fn draw(&mut self) -> OpId {
         self.count += 1;
+        assert!(self.count <= OPS_OF_RUN_MAX, "the run ends before");
         let number = self.instance << 32 | self.count;
         self.active.insert(number);
         OpId { mdt: self.here, number }
+    }
+
+    /// Whether this run must end: few numbers are left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.count >= OPS_OF_RUN_MAX - OPS_LEFT_AT_END
     }
 
     /// An operation of this MDT is done everywhere, or was given up.
@@ -199,6 +207,16 @@ mod tests {
         assert_eq!(crossed.own_mark(), other.number + 1);
         crossed.resumed(OpId { mdt: 2, number: 4 << 32 | 9 });
         assert_eq!(crossed.own_mark(), 4 << 32 | 9);
+    }
+
+    #[test]
+    fn a_run_ends_before_its_numbers_are_those_of_the_next_one() {
+        let mut crossed = Crossed { instance: 1, count: OPS_OF_RUN_MAX - 1, ..Crossed::default() };
+        assert!(
+            crossed.is_used_up() && !Crossed { instance: 1, ..Crossed::default() }.is_used_up()
+        );
+        assert_eq!(crossed.draw().instance(), 1);
+        assert!(std::panic::catch_unwind(move || crossed.draw()).is_err());
     }
 
     #[test]

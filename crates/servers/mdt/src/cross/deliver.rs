@@ -137,6 +137,10 @@ impl Mdt {
             if self.is_stopped() {
                 return;
             }
+            if self.engine.state.borrow().crossed.is_used_up() {
+                self.fail("no numbers for operations are left: restart it");
+                return;
+            }
             if !self.exports.is_recovering() {
                 self.look_at_deliveries();
                 self.move_mark().await;
