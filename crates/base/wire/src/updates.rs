@@ -367,6 +367,17 @@ pub struct Done {
     pub released: Vec<u64>,
 }
 
+/// Which time a recovering MDT asks another one for records. The body of
+/// [`Opcode::MdtUpdates`](crate::Opcode::MdtUpdates) is its index, the operation behind which the
+/// records are to begin, its instance, and this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Round {
+    /// The other one answers as soon as its clients have replayed.
+    First,
+    /// The other one answers when it has asked all others for the first time, too.
+    Last,
+}
+
 /// As it travels and is stored.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {

@@ -1,7 +1,7 @@
 //! Operations that this MDT coordinates, from the moment its own part is applied until all parts
 //! are durable.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -29,6 +29,8 @@ pub(crate) struct Delivery {
 #[derive(Default)]
 pub(crate) struct Deliveries {
     under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
+    /// This run knows what other MDTs have of its operations, as far as they are there.
+    gathered: Cell<bool>,
     /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
     asked: RefCell<BTreeMap<u32, Instance>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
@@ -44,9 +46,21 @@ impl Delivery {
 }
 
 impl Deliveries {
-    /// A run of another MDT asks for its operations.
+    /// Other MDTs have told this one what they have of its operations.
+    pub(crate) fn gathered(&self) {
+        self.gathered.set(true);
+    }
+
+    /// Whether they have, in a run that recovers.
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.gathered.get()
+    }
+
+    /// A run of another MDT asks for its operations. A question of an earlier run may come later.
     pub(crate) fn asked(&self, mdt: u32, instance: Instance) {
-        self.asked.borrow_mut().insert(mdt, instance);
+        let mut asked = self.asked.borrow_mut();
+        let last = asked.entry(mdt).or_insert(instance);
+        *last = instance.max(*last);
     }
 
     /// Whether a later run of an MDT than this one has asked.

@@ -14,7 +14,7 @@ use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, TargetId};
 use wire::body::{StatfsState, SyncRep};
-use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Want};
+use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Round, Want};
 use wire::{Reply, Request, encode_body};
 
 use super::Claim;
@@ -255,8 +255,11 @@ pub(crate) fn list<'a>(
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
         // the asked one takes the next instance from its own words, because it may be new here
-        let (of, from, instance): (u32, Option<OpId>, u64) = asked(incoming)?;
-        mdt.replays_over(incoming).await?;
+        let (of, from, instance, round): (u32, Option<OpId>, u64, Round) = asked(incoming)?;
+        match round {
+            Round::First => mdt.replays_over(incoming).await?,
+            Round::Last => mdt.all_gathered(incoming).await?,
+        }
         mdt.deliveries.asked(of, Instance(instance));
         let read = || records(&*mdt.engine.store.meta().running()?, of, from);
         let found = mdt.persist(read).await?;
@@ -361,7 +364,17 @@ impl Mdt {
 
     /// Waits until clients have replayed what may come before anything new.
     pub(super) async fn replays_over(&self, incoming: &Incoming) -> Result<(), Errno> {
-        while self.exports.is_replaying() {
+        self.past(incoming, &|| self.exports.is_replaying()).await
+    }
+
+    /// Waits until this MDT also knows what other MDTs have of its operations.
+    pub(super) async fn all_gathered(&self, incoming: &Incoming) -> Result<(), Errno> {
+        let gathers = || self.exports.is_recovering() && !self.deliveries.has_gathered();
+        self.past(incoming, &gathers).await
+    }
+
+    async fn past(&self, incoming: &Incoming, is_before: &dyn Fn() -> bool) -> Result<(), Errno> {
+        while is_before() {
             incoming.step_aside();
             self.env.sleep(crate::limits::REPLAYS_LOOK).await;
             if self.is_stopped() || incoming.session.is_ended() {

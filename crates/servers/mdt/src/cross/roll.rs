@@ -1,9 +1,15 @@
 //! The last step of a recovery: what other MDTs know of operations that this one takes part in.
 //! Clients have replayed by then, and nothing new is served yet.
 //!
+//! All are asked twice. The first time, each answers as soon as its own clients have replayed. After
+//! that, each knows of its own operations whatever any MDT knows. The second time, it tells that
+//! too: an operation may be known to one MDT only, and have its coordinator and this MDT as other
+//! parts.
+//!
 //! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
 //! without it. Updates that come later and do not fit any more are left out and logged.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -11,7 +17,7 @@ use endpoint::{Call, Endpoint};
 use tokio::sync::oneshot;
 use types::{Errno, TargetId};
 use wire::Opcode;
-use wire::updates::{self, Done, OpId, Record};
+use wire::updates::{self, Done, OpId, Record, Round};
 
 use super::deliver::say;
 use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE};
@@ -26,21 +32,9 @@ impl Mdt {
         if config.abort_recovery || config.bugs.open_before_peers() {
             return;
         }
-        let mut asking = Vec::new();
-        for peer in peers {
-            let (tell, told) = oneshot::channel();
-            let (mdt, endpoint) = (self.clone(), endpoint.clone());
-            self.env.spawn("mdt_roll", async move {
-                let _gone = tell.send(mdt.roll_with(&endpoint, peer).await);
-            });
-            asking.push((peer, told));
-        }
-        for (peer, told) in asking {
-            if !told.await.unwrap_or(false) {
-                let name = TargetId::mdt(peer).name(config.fsname);
-                tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
-            }
-        }
+        let peers = self.roll_with_all(&endpoint, peers, Round::First).await;
+        self.deliveries.gathered();
+        self.roll_with_all(&endpoint, peers, Round::Last).await;
         let executed = self.env.timeout(config.recovery_window_max, self.all_executed()).await;
         if executed.is_none() {
             tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
@@ -49,15 +43,43 @@ impl Mdt {
         self.env.spawn("mdt_instance", async move { mdt.say_instance(&endpoint).await });
     }
 
+    /// Takes over what these MDTs know; returns those that have answered.
+    async fn roll_with_all(
+        self: &Rc<Self>,
+        endpoint: &Rc<Endpoint>,
+        peers: BTreeSet<u32>,
+        round: Round,
+    ) -> BTreeSet<u32> {
+        let mut asking = Vec::new();
+        for peer in peers {
+            let (tell, told) = oneshot::channel();
+            let (mdt, endpoint) = (self.clone(), endpoint.clone());
+            self.env.spawn("mdt_roll", async move {
+                let _gone = tell.send(mdt.roll_with(&endpoint, peer, round).await);
+            });
+            asking.push((peer, told));
+        }
+        let mut answered = BTreeSet::new();
+        for (peer, told) in asking {
+            if told.await.unwrap_or(false) {
+                answered.insert(peer);
+                continue;
+            }
+            let name = TargetId::mdt(peer).name(self.engine.config.fsname);
+            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
+        }
+        answered
+    }
+
     /// Takes over what one MDT knows; says whether that is all. An MDT that is there is waited for:
     /// its own recovery has a bound.
-    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) -> bool {
+    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32, round: Round) -> bool {
         let remote = endpoint.remote(TargetId::mdt(peer));
         let mut from: Option<OpId> = None;
         let (started, mut seen) = (self.env.now(), self.env.now());
         let mut is_announced = false;
         while !self.is_stopped() {
-            match self.ask(endpoint, peer, from).await {
+            match self.ask(endpoint, peer, from, round).await {
                 Some(records) if records.is_empty() => return true,
                 Some(records) => {
                     from = records.last().map(|record| record.id);
@@ -103,8 +125,9 @@ impl Mdt {
         endpoint: &Rc<Endpoint>,
         peer: u32,
         from: Option<OpId>,
+        round: Round,
     ) -> Option<Vec<Record>> {
-        let body = (self.engine.config.index, from, self.exports.instance().0);
+        let body = (self.engine.config.index, from, self.exports.instance().0, round);
         let body: Bytes = updates::encode(&body).into();
         let mut call = Call::new(Opcode::MdtUpdates, vec![Bytes::new(), body]);
         call.patience = Some(DELIVER_PATIENCE);
