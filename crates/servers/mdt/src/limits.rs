@@ -139,6 +139,9 @@ pub(crate) const DELIVER_PATIENCE: Span = Span::secs(2);
 /// Before another attempt.
 pub(crate) const DELIVER_PAUSE: Span = Span::millis(100);
 
+/// Before an MDT that recovery went on without is asked again for as long as a recovery waits.
+pub(crate) const ROLL_PAUSE: Span = Span::secs(5);
+
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
 

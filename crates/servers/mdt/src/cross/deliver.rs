@@ -2,7 +2,7 @@
 //! are durable.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -31,6 +31,9 @@ pub(crate) struct Deliveries {
     under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
     /// This run knows what other MDTs have of its operations, as far as they are there.
     gathered: Cell<bool>,
+    /// MDTs that recovery went on without, and that have not told yet what they have. While there
+    /// is one, no mark moves: an operation of an earlier run may come back.
+    pub(super) owed: RefCell<BTreeSet<u32>>,
     /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
     asked: RefCell<BTreeMap<u32, Instance>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
@@ -209,6 +212,9 @@ impl Mdt {
 
     /// Forgets what is done, here and at the other MDTs.
     async fn move_mark(&self) {
+        if !self.deliveries.owed.borrow().is_empty() {
+            return;
+        }
         let here = self.engine.config.index;
         let (mark, peers) = {
             let crossed = &self.engine.state.borrow().crossed;

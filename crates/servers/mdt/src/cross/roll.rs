@@ -7,7 +7,8 @@
 //! parts.
 //!
 //! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
-//! without it. Updates that come later and do not fit any more are left out and logged.
+//! without it, and asks until it is back. Updates that do not fit any more then are left out and
+//! logged.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -20,7 +21,7 @@ use wire::Opcode;
 use wire::updates::{self, Done, OpId, Record, Round};
 
 use super::deliver::say;
-use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE};
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, ROLL_PAUSE};
 use crate::target::Mdt;
 
 impl Mdt {
@@ -32,9 +33,10 @@ impl Mdt {
         if config.abort_recovery || config.bugs.open_before_peers() {
             return;
         }
-        let peers = self.roll_with_all(&endpoint, peers, Round::First).await;
+        let answered = self.roll_with_all(&endpoint, peers.clone(), Round::First).await;
         self.deliveries.gathered();
-        self.roll_with_all(&endpoint, peers, Round::Last).await;
+        let answered = self.roll_with_all(&endpoint, answered, Round::Last).await;
+        peers.difference(&answered).for_each(|peer| self.roll_later(&endpoint, *peer));
         let executed = self.env.timeout(config.recovery_window_max, self.all_executed()).await;
         if executed.is_none() {
             tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
@@ -66,9 +68,26 @@ impl Mdt {
                 continue;
             }
             let name = TargetId::mdt(peer).name(self.engine.config.fsname);
-            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
+            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in are half done until it is back");
         }
         answered
+    }
+
+    /// Takes over what an MDT knows that recovery goes on without, when it is back.
+    fn roll_later(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) {
+        self.deliveries.owed.borrow_mut().insert(peer);
+        let (mdt, endpoint) = (self.clone(), endpoint.clone());
+        self.env.spawn("mdt_roll", async move {
+            while !mdt.roll_with(&endpoint, peer, Round::Last).await {
+                if mdt.is_stopped() {
+                    return;
+                }
+                mdt.env.sleep(ROLL_PAUSE).await;
+            }
+            mdt.deliveries.owed.borrow_mut().remove(&peer);
+            let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
+            tracing::info!(target: "mdt", %name, "this MDT is back, and what both have a part in is complete");
+        });
     }
 
     /// Takes over what one MDT knows; says whether that is all. An MDT that is there is waited for:
@@ -99,7 +118,7 @@ impl Mdt {
             if now >= seen + self.engine.config.recovery_window_max {
                 return false;
             }
-            if !is_announced && now > started + DELIVER_PATIENCE {
+            if !is_announced && self.exports.is_recovering() && now > started + DELIVER_PATIENCE {
                 is_announced = true;
                 let name = TargetId::mdt(peer).name(self.engine.config.fsname);
                 tracing::info!(target: "mdt", %name, "recovery waits for this MDT");

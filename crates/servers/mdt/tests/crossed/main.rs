@@ -765,6 +765,31 @@ fn a_recovering_coordinator_asks_the_others_before_it_says_that_nothing_happened
     assert!(met > 0, "the operation happens in some of these runs");
 }
 
+/// A coordinator has lost an operation and serves, because the MDT that has it stays away for
+/// longer than a recovery waits.
+#[test]
+fn what_an_mdt_has_that_returns_late_is_completed() {
+    let world = World::damaged(30); // the log says that recovery goes on without it
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.settle();
+    let dir = world.mkdir(Fid::ROOT, "e", &[1]).expect("made").fid();
+    world.sync(1);
+    world.kill(0);
+    world.kill(1);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    assert_eq!(world.lookup(1, Fid::ROOT, "e").err(), Some(Errno::ENOENT), "nothing is known");
+    world.send(1, 0, mkdir(Fid::ROOT, "other", &[2])).expect("it serves");
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    let found = world.lookup(1, Fid::ROOT, "e").expect("the operation is complete");
+    assert_eq!(found.attr.fid(), dir);
+    let errors = world.sim.errors();
+    assert!(matches!(&errors[..], [one] if one.contains("without this MDT")), "{errors:?}");
+    world.check();
+}
+
 /// Whether a run ends with a breach, or with an error in the log.
 fn shows(run: impl FnOnce() -> Vec<String>) -> bool {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
