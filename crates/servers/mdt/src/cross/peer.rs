@@ -2,7 +2,7 @@
 //! a recovering MDT asks for, and operations that are over.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -14,7 +14,9 @@ use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, TargetId};
 use wire::body::{StatfsState, SyncRep};
-use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Round, Want};
+use wire::updates::{
+    self, Done, Fact, Key, Named, OpId, Own, Prepare, Record, Round, Update, Want,
+};
 use wire::{Reply, Request, encode_body};
 
 use super::Claim;
@@ -61,7 +63,7 @@ pub(crate) fn prepare<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.note_peer(ask.id.mdt).await?;
-        let prepared = reserve(mdt, incoming, &ask).await.and_then(|facts| fitting(&facts));
+        let prepared = reserve(mdt, Some(incoming), &ask).await.and_then(|facts| fitting(&facts));
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
@@ -76,7 +78,11 @@ fn fitting(facts: &[Fact]) -> Result<Vec<u8>, Errno> {
     if body.len() <= updates::RECORD_BYTES_MAX { Ok(body) } else { Err(Errno::E2BIG) }
 }
 
-async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fact>, Errno> {
+async fn reserve(
+    mdt: &Mdt,
+    incoming: Option<&Incoming>,
+    ask: &Prepare,
+) -> Result<Vec<Fact>, Errno> {
     let changing = mdt.recalls.change();
     let until = mdt.env.now() + HELD_WAIT;
     loop {
@@ -85,11 +91,15 @@ async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fa
         match step {
             Step::Ready(facts) => return Ok(facts),
             Step::Recalling => {
-                incoming.park();
+                if let Some(incoming) = incoming {
+                    incoming.park();
+                }
                 changing.ready().await;
             }
             Step::Held => {
-                incoming.step_aside();
+                if let Some(incoming) = incoming {
+                    incoming.step_aside();
+                }
                 if mdt.env.timeout_at(until, freed).await.is_none() {
                     return Err(Errno::EAGAIN);
                 }
@@ -98,11 +108,12 @@ async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fa
     }
 }
 
-fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Decided<Step> {
+fn step(mdt: &Mdt, incoming: Option<&Incoming>, ask: &Prepare, change: ChangeId) -> Decided<Step> {
     let view = mdt.engine.store.meta().running()?;
     let mut guard = mdt.engine.state.borrow_mut();
     let state = &mut *guard;
-    if state.crossed.is_over(ask.id) || incoming.session.is_ended() {
+    let is_ended = incoming.is_some_and(|incoming| incoming.session.is_ended());
+    if state.crossed.is_over(ask.id) || is_ended {
         return Err(Errno::ESTALE.into());
     }
     let hash = |name: &[u8]| state.hash_key.name(name);
@@ -150,7 +161,9 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
             });
         }
     }
-    state.crossed.reserved.promise(ask.id);
+    if ask.id.mdt != state.crossed.here {
+        state.crossed.reserved.promise(ask.id);
+    }
     Ok(Step::Ready(facts))
 }
 
@@ -169,6 +182,21 @@ fn claim(want: &Want, hash: impl Fn(&[u8]) -> u64) -> Option<Claim> {
         Key::New(..) => return None,
     };
     Some((key, want.changes))
+}
+
+/// The key that an update of this MDT changes. Sizes and times of directories commute.
+fn wanted(update: &Update) -> Option<Want> {
+    let key = match update {
+        Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
+            Key::Name(at.clone())
+        }
+        Update::Named(Named { fid, .. })
+        | Update::Own(Own { fid, .. })
+        | Update::Stripe { fid, .. }
+        | Update::Rehome { fid, .. } => Key::Inode(*fid),
+        Update::Touch { .. } | Update::Size { .. } | Update::Make(_) => return None,
+    };
+    Some(Want { key, changes: true })
 }
 
 /// Grants that must not be out while a key changes. A name is granted with the file that it leads
@@ -350,6 +378,7 @@ impl Mdt {
 
     /// Executes the part of this MDT, if it has not.
     pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
+        self.make_way(record).await?;
         let next = || self.exports.next_own();
         let recovering = self.exports.is_recovering();
         let is_new = !self.engine.state.borrow().crossed.has(record.id);
@@ -360,6 +389,29 @@ impl Mdt {
         }
         self.free_here(record.id);
         Ok(())
+    }
+
+    /// Nothing is reserved for a part that comes after a recovery went on without its MDT. Other
+    /// operations with its keys end first, and grants on them are called back.
+    async fn make_way(&self, record: &Record) -> Result<(), Errno> {
+        let config = &self.engine.config;
+        let is_ready = {
+            let crossed = &self.engine.state.borrow().crossed;
+            crossed.is_over(record.id) || crossed.reserved.has(record.id)
+        };
+        if is_ready || self.exports.is_recovering() || config.bugs.reserve_nothing() {
+            return Ok(());
+        }
+        let updates = record.part(config.index).map_or(&[][..], |part| &part.updates);
+        let wants: BTreeSet<Want> = updates.iter().filter_map(wanted).collect();
+        let ask = Prepare { id: record.id, wants: wants.into_iter().collect() };
+        loop {
+            match reserve(self, None, &ask).await {
+                Err(Errno::EAGAIN) if !self.is_stopped() => {}
+                Err(Errno::ESTALE) => return Ok(()), // it came in another way
+                reserved => return reserved.map(drop),
+            }
+        }
     }
 
     /// Waits until clients have replayed what may come before anything new.

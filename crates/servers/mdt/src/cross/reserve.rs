@@ -113,6 +113,11 @@ impl Reserved {
         true
     }
 
+    /// Whether an operation has reserved its keys here.
+    pub(crate) fn has(&self, op: OpId) -> bool {
+        self.ops.contains_key(&op)
+    }
+
     /// Operations that hold something.
     pub(crate) fn ops(&self) -> Vec<OpId> {
         self.ops.keys().copied().collect()
