@@ -253,8 +253,7 @@ impl Engine {
     ) -> Decided<Option<Attempted>> {
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
-            let changes = tx.changes.iter().map(|key| (*key, true));
-            return Ok(Some(Attempted::Held(changes.collect())));
+            return Ok(Some(Attempted::Held(changed(tx).collect())));
         }
         // it may outlive all earlier changes of its client
         let is_shared = tx.crosses();
@@ -702,9 +701,14 @@ fn needs(tx: &mut Tx<'_>) -> Needs {
         needs.wants.entry(want.key.mdt()).or_default().insert(want);
     }
     let decides = tx.decides.iter().map(|key| (*key, false));
-    let changes = tx.changes.iter().filter(|key| !matches!(key, ShareKey::Contents(_)));
-    needs.claims = decides.chain(changes.map(|key| (*key, true))).collect();
+    needs.claims = decides.chain(changed(tx)).collect();
     needs
+}
+
+/// Keys of this MDT that an operation changes. Names of one directory come and go side by side.
+fn changed(tx: &Tx<'_>) -> impl Iterator<Item = Claim> {
+    let keys = tx.changes.iter().filter(|key| !matches!(key, ShareKey::Contents(_)));
+    keys.map(|key| (*key, true))
 }
 
 /// The record of an operation of several MDTs that is about to be applied.

@@ -46,6 +46,10 @@ impl Delivery {
     fn is_executed(&self) -> bool {
         self.parts.borrow().values().all(Option::is_some)
     }
+
+    fn is_executed_at(&self, mdt: u32) -> bool {
+        self.parts.borrow().get(&mdt).is_none_or(Option::is_some)
+    }
 }
 
 impl Deliveries {
@@ -144,6 +148,19 @@ impl Mdt {
     pub(crate) async fn all_executed(&self) {
         for delivery in self.deliveries.all() {
             self.executed(&delivery).await;
+        }
+    }
+
+    /// Waits until an MDT has executed its part in every operation that this one coordinates.
+    pub(super) async fn executed_at(&self, other: u32) {
+        for delivery in self.deliveries.all() {
+            loop {
+                let moved = self.deliveries.moved.notified();
+                if delivery.is_executed_at(other) {
+                    break;
+                }
+                moved.await;
+            }
         }
     }
 

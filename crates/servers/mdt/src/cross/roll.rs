@@ -41,8 +41,7 @@ impl Mdt {
         if executed.is_none() {
             tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
         }
-        let mdt = self.clone();
-        self.env.spawn("mdt_instance", async move { mdt.say_instance(&endpoint).await });
+        self.say_instance(&endpoint);
     }
 
     /// Takes over what these MDTs know; returns those that have answered.
@@ -154,10 +153,9 @@ impl Mdt {
         updates::decode(&answer.reply.buf(1))
     }
 
-    /// Own operations of earlier runs are executed everywhere; then other MDTs free what these runs
-    /// have reserved.
-    async fn say_instance(self: Rc<Self>, endpoint: &Rc<Endpoint>) {
-        self.all_executed().await;
+    /// An MDT frees what earlier runs have reserved there, as soon as it has executed its parts of
+    /// their operations.
+    fn say_instance(self: &Rc<Self>, endpoint: &Rc<Endpoint>) {
         let done = Done {
             mdt: self.engine.config.index,
             instance: self.exports.instance().0,
@@ -168,6 +166,7 @@ impl Mdt {
             let (mdt, endpoint, done) = (self.clone(), endpoint.clone(), done.clone());
             // one that is away has nothing reserved when it returns
             self.env.spawn("mdt_instance", async move {
+                mdt.executed_at(peer).await;
                 while !mdt.is_stopped() && say(&endpoint, peer, &done).await.is_none() {
                     mdt.env.sleep(DELIVER_PAUSE).await;
                 }
