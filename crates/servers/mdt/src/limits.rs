@@ -145,6 +145,12 @@ pub(crate) const ROLL_PAUSE: Span = Span::secs(5);
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
 
+/// Records of operations that are removed in one set: some ten milliseconds.
+pub(crate) const FORGET_MAX: usize = 4_096;
+
+/// Pause before the next such set.
+pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
+
 /// How often a request of another MDT looks whether this one's clients have replayed.
 pub(crate) const REPLAYS_LOOK: Span = Span::millis(10);
 

@@ -22,7 +22,7 @@ use wire::{Reply, Request, encode_body};
 use super::Claim;
 use crate::grants::{ATTRS, Grants};
 use crate::keys;
-use crate::limits::{HELD_WAIT, RECORDS_BYTES_MAX};
+use crate::limits::{FORGET_PAUSE, HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
 use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
@@ -473,17 +473,21 @@ impl Mdt {
         }
     }
 
-    /// Forgets operations of a coordinator that are done everywhere.
+    /// Forgets operations of a coordinator that are done everywhere. There are many if another MDT
+    /// was away, so requests of clients get in between.
     pub(crate) async fn forget_done(&self, mdt: u32, below: u64) -> Result<(), Errno> {
         let forget = || {
-            let set = self.engine.state.borrow().crossed.forget(mdt, below);
-            let Some(mut set) = set else { return Ok(()) };
+            let some = self.engine.state.borrow().crossed.forget(mdt, below);
+            let Some((mut set, upto)) = some else { return Ok(below) };
             target::reserve(&mut set);
             self.engine.apply_own(&set)?;
-            self.engine.state.borrow_mut().crossed.forgot(mdt, below);
-            Ok(())
+            self.engine.state.borrow_mut().crossed.forgot(mdt, upto);
+            Ok(upto)
         };
-        self.persist(forget).await
+        while self.persist(forget).await? < below {
+            self.env.sleep(FORGET_PAUSE).await;
+        }
+        Ok(())
     }
 }
 
