@@ -367,9 +367,12 @@ pub struct Done {
     pub released: Vec<u64>,
 }
 
-/// Which time a recovering MDT asks another one for records. The body of
-/// [`Opcode::MdtUpdates`](crate::Opcode::MdtUpdates) is its index, the operation behind which the
-/// records are to begin, its instance, and this.
+/// Body of [`Opcode::MdtUpdates`](crate::Opcode::MdtUpdates): index of the asking MDT, operation
+/// behind which the records are to begin, instance.
+pub type Question = (u32, Option<OpId>, u64);
+
+/// Which time a recovering MDT asks another one for records. The first time, a body is a
+/// [`Question`] alone, as older versions send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Round {
     /// The other one answers as soon as its clients have replayed.

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, TargetId};
 use wire::body::{StatfsState, SyncRep};
 use wire::updates::{
-    self, Done, Fact, Key, Named, OpId, Own, Prepare, Record, Round, Update, Want,
+    self, Done, Fact, Key, Named, OpId, Own, Prepare, Question, Record, Round, Update, Want,
 };
 use wire::{Reply, Request, encode_body};
 
@@ -283,7 +283,9 @@ pub(crate) fn list<'a>(
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
         // the asked one takes the next instance from its own words, because it may be new here
-        let (of, from, instance, round): (u32, Option<OpId>, u64, Round) = asked(incoming)?;
+        let first = || asked(incoming).map(|question: Question| (question, Round::First));
+        let (question, round): (Question, Round) = asked(incoming).or_else(|_| first())?;
+        let (of, from, instance) = question;
         match round {
             Round::First => mdt.replays_over(incoming).await?,
             Round::Last => mdt.all_gathered(incoming).await?,

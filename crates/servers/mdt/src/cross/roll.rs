@@ -14,11 +14,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint};
+use endpoint::{Call, CallError, Endpoint};
 use tokio::sync::oneshot;
 use types::{Errno, TargetId};
 use wire::Opcode;
-use wire::updates::{self, Done, OpId, Record, Round};
+use wire::updates::{self, Done, OpId, Question, Record, Round};
 
 use super::deliver::say;
 use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, ROLL_PAUSE};
@@ -145,12 +145,20 @@ impl Mdt {
         from: Option<OpId>,
         round: Round,
     ) -> Option<Vec<Record>> {
-        let body = (self.engine.config.index, from, self.exports.instance().0, round);
-        let body: Bytes = updates::encode(&body).into();
+        let question: Question = (self.engine.config.index, from, self.exports.instance().0);
+        let body = match round {
+            Round::First => updates::encode(&question),
+            Round::Last => updates::encode(&(question, round)),
+        };
+        let body: Bytes = body.into();
         let mut call = Call::new(Opcode::MdtUpdates, vec![Bytes::new(), body]);
         call.patience = Some(DELIVER_PATIENCE);
-        let answer = endpoint.remote(TargetId::mdt(peer)).call(call).await.ok()?;
-        updates::decode(&answer.reply.buf(1))
+        match endpoint.remote(TargetId::mdt(peer)).call(call).await {
+            Ok(answer) => updates::decode(&answer.reply.buf(1)),
+            // of a version that knows the first question only
+            Err(CallError::Errno(Errno::EPROTO)) if round == Round::Last => Some(Vec::new()),
+            Err(_) => None,
+        }
     }
 
     /// An MDT frees what earlier runs have reserved there, as soon as it has executed its parts of
