@@ -298,8 +298,8 @@ pub(crate) fn list<'a>(
     })
 }
 
-/// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is alone
-/// in its reply.
+/// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is in a
+/// reply of its own.
 fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
     let (mut found, mut bytes) = (Vec::new(), 0);

@@ -1,10 +1,9 @@
 //! The last step of a recovery: what other MDTs know of operations that this one takes part in.
 //! Clients have replayed by then, and nothing new is served yet.
 //!
-//! All are asked twice. The first time, each answers as soon as its own clients have replayed. After
-//! that, each knows of its own operations whatever any MDT knows. The second time, it tells that
-//! too: an operation may be known to one MDT only, and have its coordinator and this MDT as other
-//! parts.
+//! All are asked twice. The first time, each answers as soon as its own clients have replayed. Then
+//! each knows of its own operations whatever any MDT knows. The second time, it tells that too: an
+//! operation may be known to one MDT only, and have its coordinator and this MDT as other parts.
 //!
 //! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
 //! without it, and asks until it is back. Updates that do not fit any more then are left out and
@@ -67,7 +66,7 @@ impl Mdt {
                 continue;
             }
             let name = TargetId::mdt(peer).name(self.engine.config.fsname);
-            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in are half done until it is back");
+            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes of both MDTs may stay half done until it returns");
         }
         answered
     }
@@ -85,7 +84,7 @@ impl Mdt {
             }
             mdt.deliveries.owed.borrow_mut().remove(&peer);
             let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
-            tracing::info!(target: "mdt", %name, "this MDT is back, and what both have a part in is complete");
+            tracing::info!(target: "mdt", %name, "this MDT is back: changes of both MDTs are complete");
         });
     }
 

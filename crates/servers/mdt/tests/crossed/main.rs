@@ -374,6 +374,43 @@ fn an_operation_that_waits_for_an_mdt_holds_nothing() {
     world.check();
 }
 
+/// MDT 0 makes a directory, and MDT 2 cannot be told from so many microseconds after the call on.
+/// MDT 0 dies in another operation with MDT 1, whose caller dies too, so many microseconds after
+/// that call. Returns whether the directory's name was there, and what became of a change at MDT 1.
+fn reserved_by_an_earlier_run(cut: u64, death: u64) -> (bool, Option<Result<(), Errno>>) {
+    let world = World::damaged(16); // recovery goes on without MDT 2
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.mkdir(Fid::ROOT, "e", &[2]).expect("made");
+    let file = world.create(dir, "a");
+    world.settle();
+    world.begin(0, 0, mkdir(Fid::ROOT, "x", &[2]));
+    world.sim.run_for(Span::micros(cut));
+    world.sim.partition(&world.servers[0].node, &world.servers[2].node, Cut::BothWays);
+    let is_made = world.lookup(1, Fid::ROOT, "x").is_ok();
+    world.sync(0);
+    world.begin(0, 0, link(file, Fid::ROOT, "b"));
+    world.sim.run_for(Span::micros(death));
+    world.kill(0);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    let changed = world.ask(1, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
+    world.sim.run_for(Span::secs(10));
+    (is_made, changed.borrow_mut().take())
+}
+
+#[test]
+fn what_an_earlier_run_has_reserved_is_freed_although_a_third_mdt_is_away() {
+    let is_made = |cut: &u64| reserved_by_an_earlier_run(*cut, 0).0;
+    let cut = (0..40).map(|step| 50 * step).find(is_made).expect("it is applied at some time");
+    for step in 0..40 {
+        let (_, changed) = reserved_by_an_earlier_run(cut, 50 * step);
+        assert_eq!(changed, Some(Ok(())), "step {step}");
+    }
+}
+
 /// Both stop in good order; only one returns.
 #[test]
 fn an_mdt_that_was_stopped_waits_for_no_other_one() {
@@ -693,7 +730,7 @@ fn a_name_that_moves_is_always_at_one_of_its_places() {
 }
 
 /// A directory is made on another MDT, which is cut off so many microseconds after the call. Its
-/// name is there; says what a client gets who asks for its attributes and makes a file in it.
+/// name is there; returns what a client gets that asks for its attributes and makes a file in it.
 fn used_amid_its_making(after: u64) -> Option<[Result<(), Errno>; 2]> {
     let world = World::new(1);
     world.mkdir(Fid::ROOT, "d", &[1]).expect("the MDTs know each other");
@@ -713,7 +750,7 @@ fn used_amid_its_making(after: u64) -> Option<[Result<(), Errno>; 2]> {
 }
 
 #[test]
-fn a_directory_is_there_for_all_who_see_its_name() {
+fn a_directory_is_there_for_each_client_that_sees_its_name() {
     let used: Vec<_> = (0..40).filter_map(|step| used_amid_its_making(50 * step)).collect();
     assert!(used.iter().all(|results| *results == [Ok(()); 2]), "{used:?}");
 }
@@ -760,7 +797,7 @@ fn an_mdt_opens_after_its_coordinator_has_asked_the_others() {
     }
 }
 
-/// A file of MDT 2 is moved from MDT 0 to MDT 1. Nobody is told that it is not at its new place
+/// A file of MDT 2 is moved from MDT 0 to MDT 1. No reader is told that it is not at its new place
 /// before the coordinator knows what MDT 2 has.
 #[test]
 fn a_recovering_coordinator_asks_the_others_before_it_says_that_nothing_happened() {
