@@ -11,6 +11,10 @@ use types::{Fid, Timespec};
 /// Bytes of a record at most.
 pub const RECORD_BYTES_MAX: usize = 1 << 20;
 
+/// Bytes of what MDTs send each other about operations: a record, and the few bytes by which a list
+/// or an option of it is longer.
+const MESSAGE_BYTES_MAX: usize = RECORD_BYTES_MAX + 16;
+
 /// Keys of one [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare) at most.
 pub const KEYS_MAX: usize = 4_096;
 
@@ -363,6 +367,20 @@ pub struct Done {
     pub released: Vec<u64>,
 }
 
+/// Body of [`Opcode::MdtUpdates`](crate::Opcode::MdtUpdates): index of the asking MDT, operation
+/// behind which the records are to begin, instance.
+pub type Question = (u32, Option<OpId>, u64);
+
+/// Which time a recovering MDT asks another one for records. The first time, a body is a
+/// [`Question`] alone, as older versions send it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Round {
+    /// The other one answers as soon as its clients have replayed.
+    First,
+    /// The other one answers when it has asked all others for the first time, too.
+    Last,
+}
+
 /// As it travels and is stored.
 #[must_use]
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
@@ -372,7 +390,7 @@ pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
 /// From bytes, of which none may be left over.
 #[must_use]
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
-    if bytes.len() > RECORD_BYTES_MAX {
+    if bytes.len() > MESSAGE_BYTES_MAX {
         return None;
     }
     let (value, rest) = postcard::take_from_bytes(bytes).ok()?;
@@ -416,6 +434,19 @@ mod tests {
         assert_eq!(decode::<Record>(&[&bytes[..], &[0]].concat()), None, "a longer one");
         assert_eq!(record.others(0).collect::<Vec<_>>(), [3]);
         assert_eq!(id.instance(), 5);
+    }
+
+    #[test]
+    fn the_longest_record_is_also_read_from_a_list_and_an_option() {
+        let id = OpId { mdt: 0, number: 1 };
+        let of =
+            |len| Record { id, time: (0, 0), parts: Vec::new(), reply: (Vec::new(), vec![7; len]) };
+        let beside = encode(&of(RECORD_BYTES_MAX / 2)).len() - RECORD_BYTES_MAX / 2;
+        let record = of(RECORD_BYTES_MAX - beside);
+        assert_eq!(encode(&record).len(), RECORD_BYTES_MAX);
+        assert!(decode::<Vec<Record>>(&encode(&vec![record.clone()])).is_some());
+        assert!(decode::<Option<Record>>(&encode(&Some(record))).is_some());
+        assert!(decode::<Record>(&encode(&of(RECORD_BYTES_MAX + 16))).is_none());
     }
 
     #[test]

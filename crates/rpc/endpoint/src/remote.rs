@@ -139,6 +139,12 @@ impl Remote {
         self.import.borrow().is_connected()
     }
 
+    /// Whether a new call ends soon, as far as is known: the target is there and does not recover,
+    /// or is out of use.
+    pub fn answers(&self) -> bool {
+        !self.active.get() || self.import.borrow().state() == State::Full
+    }
+
     /// `FULL`, `REPLAY`, ... as the `import` parameter prints it.
     pub fn state(&self) -> String {
         let name = if self.active.get() { self.import.borrow().state().name() } else { "INACTIVE" };

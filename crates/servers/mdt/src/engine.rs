@@ -196,19 +196,17 @@ impl Engine {
         }
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
         let touched = lease::touched(&row.leases, &tx);
-        let record = match repeated {
-            Some(record) => Some(record),
-            None if is_shared => {
-                let id = caller.crossing.id.unwrap_or_else(|| guard.crossed.draw());
-                Some(record_of(&mut tx, id, now))
-            }
-            None => None,
-        };
+        let (mut drawn, mut record) = (None, repeated);
+        if record.is_none() && is_shared {
+            let id = caller.crossing.id.unwrap_or_else(|| *drawn.insert(guard.crossed.draw()));
+            record = Some(record_of(&mut tx, id, now));
+        }
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
         let change = Change { done, plan, touched, answer, transno, committed, record };
-        let (reply, record) = self.finish(caller, history, change, &mut guard)?;
+        let finished = self.finish(caller, history, change, &mut guard);
+        let (reply, record) = finished.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
 
@@ -222,16 +220,21 @@ impl Engine {
             matches!(opcode, Opcode::MdtGetattr | Opcode::MdtGetattrs | Opcode::MdtReaddir);
         let inodes = || tx.looked_at().filter(|inode| all_names && inode.attr.is_dir());
         let dirs = inodes().map(Inode::fid);
-        let keys = tx.looked_at().map(|inode| ShareKey::Inode(inode.fid()));
+        let keys = tx.looked_for().map(ShareKey::Inode); // a new file may be about to come
         let found = state.crossed.reserved.unfinished(tx.decides.iter().copied().chain(keys), dirs);
         found.difference(caller.passed).copied().collect()
     }
 
     /// Whether a change may be refused only because it sees one part of an operation of several
-    /// MDTs and not the others: a name whose file is gone already, say.
+    /// MDTs and not the others: a name whose file is gone already, or is not here yet.
     fn sees_half(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> bool {
         let may_wait = !caller.replay && caller.request.opcode().modifies();
-        let held = may_wait && state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &[]);
+        if !may_wait || state.crossed.reserved.is_empty() {
+            return false;
+        }
+        let absent = tx.looked_for().filter(|fid| tx.seen(*fid).is_none()).map(ShareKey::Inode);
+        let decides: Vec<ShareKey> = tx.decides.iter().copied().chain(absent).collect();
+        let held = state.crossed.reserved.hinders(caller.crossing.id, &decides, &[]);
         if held {
             planted::reached("mdt: a refusal waited for an operation of several MDTs");
         }
@@ -250,8 +253,7 @@ impl Engine {
     ) -> Decided<Option<Attempted>> {
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
-            let changes = tx.changes.iter().map(|key| (*key, true));
-            return Ok(Some(Attempted::Held(changes.collect())));
+            return Ok(Some(Attempted::Held(changed(tx).collect())));
         }
         // it may outlive all earlier changes of its client
         let is_shared = tx.crosses();
@@ -384,13 +386,15 @@ impl Engine {
         if tx.updates.is_empty() {
             return Ok(OwnAttempt::Done(value, None));
         }
-        let (transno, id) = (next(), caller.crossing.id);
+        let (transno, mut drawn) = (next(), None);
         assert!(!transno.is_none(), "a change has its place in history");
-        let id = tx.crosses().then(|| id.unwrap_or_else(|| guard.crossed.draw()));
+        let mut id = || caller.crossing.id.unwrap_or_else(|| *drawn.insert(guard.crossed.draw()));
+        let id = tx.crosses().then(&mut id);
         let record = id.map(|id| record_of(&mut tx, id, caller.now));
         let done = tx.finish(transno);
         drop(view);
-        self.apply_by_itself(&mut guard, done, transno, record.as_ref())?;
+        let applied = self.apply_by_itself(&mut guard, done, transno, record.as_ref());
+        applied.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(OwnAttempt::Done(value, record.map(|record| (Rc::new(record), transno))))
     }
 
@@ -698,9 +702,14 @@ fn needs(tx: &mut Tx<'_>) -> Needs {
         needs.wants.entry(want.key.mdt()).or_default().insert(want);
     }
     let decides = tx.decides.iter().map(|key| (*key, false));
-    let changes = tx.changes.iter().filter(|key| !matches!(key, ShareKey::Contents(_)));
-    needs.claims = decides.chain(changes.map(|key| (*key, true))).collect();
+    needs.claims = decides.chain(changed(tx)).collect();
     needs
+}
+
+/// Keys of this MDT that an operation changes. Names of one directory come and go side by side.
+fn changed(tx: &Tx<'_>) -> impl Iterator<Item = Claim> {
+    let keys = tx.changes.iter().filter(|key| !matches!(key, ShareKey::Contents(_)));
+    keys.map(|key| (*key, true))
 }
 
 /// The record of an operation of several MDTs that is about to be applied.

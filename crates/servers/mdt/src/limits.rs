@@ -139,8 +139,17 @@ pub(crate) const DELIVER_PATIENCE: Span = Span::secs(2);
 /// Before another attempt.
 pub(crate) const DELIVER_PAUSE: Span = Span::millis(100);
 
+/// Before an MDT that recovery went on without is asked again for as long as a recovery waits.
+pub(crate) const ROLL_PAUSE: Span = Span::secs(5);
+
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
+
+/// Records of operations that are removed in one set: some ten milliseconds.
+pub(crate) const FORGET_MAX: usize = 4_096;
+
+/// Pause before the next such set.
+pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
 
 /// How often a request of another MDT looks whether this one's clients have replayed.
 pub(crate) const REPLAYS_LOOK: Span = Span::millis(10);
@@ -170,5 +179,12 @@ pub(crate) const WATCHED_MAX: usize = 65_536;
 /// Names of a directory that are counted in one step.
 pub(crate) const COUNT_SLICE: usize = 4_096;
 
-/// Records in one reply, but for the last.
+/// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
+
+/// Operations of several MDTs that one run names: their numbers have 32 bits. At 10,000 a second
+/// that is five days.
+pub(crate) const OPS_OF_RUN_MAX: u64 = (1 << 32) - 1;
+
+/// Of these, numbers that are left when the run is ended: far more than are drawn until then.
+pub(crate) const OPS_LEFT_AT_END: u64 = 1 << 24;

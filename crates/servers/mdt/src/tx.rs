@@ -250,6 +250,11 @@ impl<'a> Tx<'a> {
         self.inodes.values().flatten()
     }
 
+    /// FIDs of this MDT that the operation looked for, whether or not it found an inode.
+    pub(crate) fn looked_for(&self) -> impl Iterator<Item = Fid> {
+        self.inodes.keys().copied()
+    }
+
     /// Files and directories that the operation changes, some of them more than once: attributes,
     /// entries, and whether somebody writes.
     pub(crate) fn touched(&self) -> impl Iterator<Item = Fid> {

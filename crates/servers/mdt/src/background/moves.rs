@@ -160,8 +160,8 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, 
     Ok(Some(MOVES_LOOK))
 }
 
-/// Names by their new shards, one operation for each shard. Returns whether a name stays, because
-/// it leads nowhere or is in its new shard already.
+/// Names by their new shards, one operation for each shard, or for each name if they cannot move
+/// together. Returns whether a name stays, because it leads nowhere or is in its new shard already.
 async fn push(
     mdt: &Rc<Mdt>,
     dir: Fid,
@@ -216,9 +216,9 @@ async fn push_each(
 }
 
 /// Whether a name cannot move because of what it leads to, or what is in its new shard. No MDT is
-/// away.
+/// away. With E2BIG, only too many files with long access lists cannot move at once.
 fn is_of_name(errno: Errno) -> bool {
-    [Errno::ENOENT, Errno::ESTALE, Errno::EIO].contains(&errno)
+    [Errno::ENOENT, Errno::ESTALE, Errno::EIO, Errno::E2BIG].contains(&errno)
 }
 
 /// Whether no old shard on another MDT has a name, as far as their MDTs say.

@@ -5,6 +5,9 @@
 //! has asked an MDT above, frees everything and begins again with all keys that it knows of. Keys
 //! in the way elsewhere are waited for for a while only. So operations that wait for each other in
 //! a circle, because an order could not be kept, come apart.
+//!
+//! An operation that waits for an MDT which is away has nothing reserved meanwhile: others that do
+//! not need that MDT go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -12,12 +15,12 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, CallError};
 use service::Incoming;
-use types::{Errno, Instance, Span, TargetId};
+use types::{Errno, Instance, Instant, Span, TargetId};
 use wire::Opcode;
 use wire::updates::{self, Done, Fact, OpId, Place, Prepare, Record, Want};
 
 use super::{Claim, Crossing, Needs};
-use crate::limits::{HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
+use crate::limits::{DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
 use crate::target::Mdt;
 
 /// One operation while it is decided.
@@ -33,6 +36,10 @@ pub(crate) struct Coordinator {
     rounds: u32,
     /// The MDT that refused its part last.
     refuser: Option<u32>,
+    /// The MDT that did not answer, and is away.
+    away: Option<u32>,
+    /// When it was asked first.
+    asked_at: Option<Instant>,
 }
 
 impl Coordinator {
@@ -46,6 +53,8 @@ impl Coordinator {
             is_held: false,
             rounds: 0,
             refuser: None,
+            away: None,
+            asked_at: None,
         }
     }
 
@@ -60,6 +69,7 @@ impl Coordinator {
         };
         self.mdt.engine.state.borrow_mut().mdts.refused(mdt);
         self.wants.remove(&mdt);
+        self.asked_at = None;
         self.crossing.chosen.set(None);
         self.crossing.refused.insert(mdt, errno).is_none()
     }
@@ -92,7 +102,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// ENODEV: there is no such MDT, or it does not answer in time. EAGAIN: other operations stood
-    /// in the way again and again.
+    /// in the way again and again. E2BIG: it depends on more than one reply may have.
     pub(crate) async fn acquire(
         &mut self,
         needs: Needs,
@@ -121,6 +131,10 @@ impl Coordinator {
                 }
             }
             self.free();
+            if let Some(mdt) = self.away.take() {
+                self.until_back(mdt, incoming).await?;
+                continue; // nothing stood in the way
+            }
             self.rounds += 1;
             planted::reached("mdt: an operation of several MDTs gave way to another");
             if self.rounds > HELD_ROUNDS_MAX {
@@ -149,6 +163,36 @@ impl Coordinator {
             }
         }
         Ok(true)
+    }
+
+    /// Waits until an MDT is there again.
+    async fn until_back(&mut self, mdt: u32, incoming: Option<&Incoming>) -> Result<(), Errno> {
+        let endpoint = self.mdt.osts.clone().ok_or(Errno::ENODEV)?;
+        let remote = endpoint.remote(TargetId::mdt(mdt));
+        while !remote.answers() {
+            self.mdt.env.sleep(DELIVER_PAUSE).await;
+            if let Err(errno) = self.may_wait(incoming).await {
+                self.refuser = Some(mdt);
+                return Err(errno);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an operation waits any longer for an MDT that does not answer.
+    async fn may_wait(&self, incoming: Option<&Incoming>) -> Result<(), Errno> {
+        if self.mdt.is_stopped() {
+            std::future::pending::<()>().await; // the next run answers
+        }
+        if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
+            return Err(Errno::ESTALE);
+        }
+        let is_late = self.asked_at.is_some_and(|at| self.mdt.env.now() >= at + PREPARE_WAIT);
+        match incoming.map(|incoming| incoming.request.opcode()) {
+            Some(Opcode::MdtCreate) if is_late => Err(Errno::ENODEV),
+            None if is_late => Err(Errno::EAGAIN), // others of its own go on
+            _ => Ok(()),
+        }
     }
 
     /// Names leave the shards that they are to leave, before the operation is decided. It holds
@@ -207,15 +251,20 @@ impl Coordinator {
             Call::new(Opcode::MdtPrepare, vec![Bytes::new(), updates::encode(&body).into()]);
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));
-        let started = self.mdt.env.now();
+        self.asked_at.get_or_insert(self.mdt.env.now());
         loop {
-            match remote.call(call.clone()).await {
+            let answer = remote.call(call.clone()).await;
+            if !matches!(answer, Err(CallError::TimedOut | CallError::Evicted)) {
+                self.asked_at = None;
+            }
+            match answer {
                 Ok(answer) => {
+                    // whatever it says, it has reserved the keys
+                    self.instances.insert(mdt, Instance(answer.reply.header.instance));
                     let facts: Option<Vec<Fact>> = updates::decode(&answer.reply.buf(1));
                     let facts = facts.filter(|facts| facts.len() == wants.len());
                     self.crossing.facts.learn(&wants, facts.ok_or(Errno::EPROTO)?);
                     self.crossing.prepared.insert(mdt);
-                    self.instances.insert(mdt, Instance(answer.reply.header.instance));
                     return Ok(true);
                 }
                 Err(CallError::Errno(Errno::EAGAIN)) => return Ok(false),
@@ -223,17 +272,10 @@ impl Coordinator {
                 Err(CallError::TimedOut | CallError::Evicted) => {
                     // it may have reserved the keys all the same, or be back from a restart
                     self.instances.insert(mdt, Instance(0));
-                    if self.mdt.is_stopped() {
-                        std::future::pending::<()>().await; // the next run answers
-                    }
-                    if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
-                        return Err(Errno::ESTALE);
-                    }
-                    let is_late = self.mdt.env.now() >= started + PREPARE_WAIT;
-                    match incoming.map(|incoming| incoming.request.opcode()) {
-                        Some(Opcode::MdtCreate) if is_late => return Err(Errno::ENODEV),
-                        None if is_late => return Err(Errno::EAGAIN), // others of its own go on
-                        _ => {}
+                    self.may_wait(incoming).await?;
+                    if !remote.answers() {
+                        self.away = Some(mdt);
+                        return Ok(false);
                     }
                 }
                 Err(error) => return Err(error.errno()),

@@ -4,6 +4,7 @@
 //! - The operations of a coordinator below its mark are done everywhere. A part of one that comes
 //!   again is not executed again.
 //! - A mark never passes an operation that its coordinator has drawn and not ended.
+//! - Numbers of one run never reach those of the next one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,7 @@ use wire::updates::{self, OpId, Record};
 
 use super::reserve::Reserved;
 use crate::keys;
+use crate::limits::{FORGET_MAX, OPS_LEFT_AT_END, OPS_OF_RUN_MAX};
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -82,14 +84,25 @@ impl Crossed {
     /// Names a new operation of this MDT.
     pub(crate) fn draw(&mut self) -> OpId {
         self.count += 1;
+        assert!(self.count <= OPS_OF_RUN_MAX, "the run ends before");
         let number = self.instance << 32 | self.count;
         self.active.insert(number);
         OpId { mdt: self.here, number }
     }
 
+    /// Whether this run must end: few numbers are left.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.count >= OPS_OF_RUN_MAX - OPS_LEFT_AT_END
+    }
+
     /// An operation of this MDT is done everywhere, or was given up.
     pub(crate) fn ended(&mut self, id: OpId) {
         self.active.remove(&id.number);
+    }
+
+    /// The store refused an operation for which this number was drawn. Another attempt draws anew.
+    pub(crate) fn not_applied(&mut self, drawn: Option<OpId>) {
+        drawn.into_iter().for_each(|id| self.ended(id));
     }
 
     /// An operation of this MDT goes on: it was replayed.
@@ -118,23 +131,26 @@ impl Crossed {
         self.recorded.insert(id);
     }
 
-    /// What the store has to change so that operations of `mdt` below this number are forgotten;
-    /// nothing if it has none. [`Crossed::forgot`] follows once that is applied.
-    pub(crate) fn forget(&self, mdt: u32, below: u64) -> Option<WriteSet> {
+    /// What the store has to change so that some operations of `mdt` below this number are
+    /// forgotten, and below which number these are; nothing if it has none.
+    /// [`Crossed::forgot`] follows once that is applied.
+    pub(crate) fn forget(&self, mdt: u32, below: u64) -> Option<(WriteSet, u64)> {
         if below <= self.mark(mdt) {
             return None;
         }
         let mut set = WriteSet::new();
-        set.put(Table::Meta, keys::of_mdt(keys::META_DONE, mdt), below.to_le_bytes());
-        for id in self.below(mdt, below) {
+        let mut ids = self.below(mdt, below);
+        for id in ids.by_ref().take(FORGET_MAX) {
             set.delete(Table::Updates, id.to_key());
         }
-        Some(set)
+        let upto = ids.next().map_or(below, |id| id.number);
+        set.put(Table::Meta, keys::of_mdt(keys::META_DONE, mdt), upto.to_le_bytes());
+        Some((set, upto))
     }
 
     /// Operations of `mdt` below this number are forgotten.
     pub(crate) fn forgot(&mut self, mdt: u32, below: u64) {
-        for id in self.below(mdt, below) {
+        for id in self.below(mdt, below).copied().collect::<Vec<_>>() {
             self.recorded.remove(&id);
         }
         let mark = self.done.entry(mdt).or_default();
@@ -153,9 +169,9 @@ impl Crossed {
         self.released.insert(id);
     }
 
-    fn below(&self, mdt: u32, below: u64) -> Vec<OpId> {
+    fn below(&self, mdt: u32, below: u64) -> impl Iterator<Item = &OpId> {
         let from = OpId { mdt, number: 0 };
-        self.recorded.range(from..OpId { mdt, number: below }).copied().collect()
+        self.recorded.range(from..OpId { mdt, number: below })
     }
 
     /// Nothing of earlier instances of `mdt` than this one is under way; returns the operations
@@ -197,6 +213,16 @@ mod tests {
     }
 
     #[test]
+    fn a_run_ends_before_its_numbers_are_those_of_the_next_one() {
+        let mut crossed = Crossed { instance: 1, count: OPS_OF_RUN_MAX - 1, ..Crossed::default() };
+        assert!(
+            crossed.is_used_up() && !Crossed { instance: 1, ..Crossed::default() }.is_used_up()
+        );
+        assert_eq!(crossed.draw().instance(), 1);
+        assert!(std::panic::catch_unwind(move || crossed.draw()).is_err());
+    }
+
+    #[test]
     fn what_is_done_everywhere_is_forgotten_and_not_executed_again() {
         let meta = TestStore::default();
         let id = |number| OpId { mdt: 1, number };
@@ -214,7 +240,8 @@ mod tests {
         let reopened = || Crossed::open(&*meta.running().expect("ready"), 0, 1).expect("reads").0;
         let mut crossed = reopened();
         assert!(crossed.has(id(4)) && !crossed.has(id(5)));
-        let set = crossed.forget(1, 5).expect("something to forget");
+        let (set, upto) = crossed.forget(1, 5).expect("something to forget");
+        assert_eq!(upto, 5);
         meta.apply(&set).expect("room");
         crossed.forgot(1, 5);
         assert!(crossed.forget(1, 5).is_none());
@@ -224,5 +251,19 @@ mod tests {
             assert_eq!(crossed.mark(1), 5);
         }
         assert_eq!(meta.table(Table::Updates).len(), 1);
+    }
+
+    #[test]
+    fn many_operations_are_forgotten_in_sets_of_bounded_size() {
+        let mut crossed = Crossed::default();
+        (1..=2 * FORGET_MAX as u64).for_each(|number| crossed.record(OpId { mdt: 1, number }));
+        let (mut sets, below) = (Vec::new(), 1 << 32);
+        while let Some((set, upto)) = crossed.forget(1, below) {
+            crossed.forgot(1, upto);
+            sets.push((set.changes.len(), upto));
+        }
+        let most = FORGET_MAX + 1; // and the mark
+        assert_eq!(sets, [(most, FORGET_MAX as u64 + 1), (most, below)]);
+        assert!(crossed.is_idle());
     }
 }

@@ -1,8 +1,8 @@
 //! Operations that this MDT coordinates, from the moment its own part is applied until all parts
 //! are durable.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -29,6 +29,11 @@ pub(crate) struct Delivery {
 #[derive(Default)]
 pub(crate) struct Deliveries {
     under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
+    /// This run knows what other MDTs have of its operations, as far as they are there.
+    gathered: Cell<bool>,
+    /// MDTs that recovery went on without, and that have not told yet what they have. While there
+    /// is one, no mark moves: an operation of an earlier run may come back.
+    pub(super) owed: RefCell<BTreeSet<u32>>,
     /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
     asked: RefCell<BTreeMap<u32, Instance>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
@@ -41,12 +46,28 @@ impl Delivery {
     fn is_executed(&self) -> bool {
         self.parts.borrow().values().all(Option::is_some)
     }
+
+    fn is_executed_at(&self, mdt: u32) -> bool {
+        self.parts.borrow().get(&mdt).is_none_or(Option::is_some)
+    }
 }
 
 impl Deliveries {
-    /// A run of another MDT asks for its operations.
+    /// Other MDTs have told this one what they have of its operations.
+    pub(crate) fn gathered(&self) {
+        self.gathered.set(true);
+    }
+
+    /// Whether they have, in a run that recovers.
+    pub(crate) fn has_gathered(&self) -> bool {
+        self.gathered.get()
+    }
+
+    /// A run of another MDT asks for its operations. A question of an earlier run may come later.
     pub(crate) fn asked(&self, mdt: u32, instance: Instance) {
-        self.asked.borrow_mut().insert(mdt, instance);
+        let mut asked = self.asked.borrow_mut();
+        let last = asked.entry(mdt).or_insert(instance);
+        *last = instance.max(*last);
     }
 
     /// Whether a later run of an MDT than this one has asked.
@@ -132,11 +153,28 @@ impl Mdt {
         }
     }
 
+    /// Waits until an MDT has executed its part in every operation that this one coordinates.
+    pub(super) async fn executed_at(&self, other: u32) {
+        for delivery in self.deliveries.all() {
+            loop {
+                let moved = self.deliveries.moved.notified();
+                if delivery.is_executed_at(other) {
+                    break;
+                }
+                moved.await;
+            }
+        }
+    }
+
     /// Ends operations that are durable everywhere, and tells the other MDTs.
     pub(crate) async fn end_deliveries(self: Rc<Self>) {
         loop {
             let moved = self.deliveries.moved.notified();
             if self.is_stopped() {
+                return;
+            }
+            if self.engine.state.borrow().crossed.is_used_up() {
+                self.fail("no numbers for operations are left: restart it");
                 return;
             }
             if !self.exports.is_recovering() {
@@ -194,6 +232,9 @@ impl Mdt {
 
     /// Forgets what is done, here and at the other MDTs.
     async fn move_mark(&self) {
+        if !self.deliveries.owed.borrow().is_empty() {
+            return;
+        }
         let here = self.engine.config.index;
         let (mark, peers) = {
             let crossed = &self.engine.state.borrow().crossed;

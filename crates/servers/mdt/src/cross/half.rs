@@ -81,7 +81,7 @@ pub(crate) fn find<'a>(
         if op.mdt != mdt.engine.config.index {
             return Err(Errno::EPROTO);
         }
-        mdt.replays_over(incoming).await?;
+        mdt.all_gathered(incoming).await?; // another MDT may still have it
         let read = || -> Decided<Option<Record>> {
             let view = mdt.engine.store.meta().running()?;
             let stored = view.get(osd::Table::Updates, &op.to_key())?;

@@ -2,7 +2,7 @@
 //! a recovering MDT asks for, and operations that are over.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -14,13 +14,15 @@ use target::{Decided, OpError};
 use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, TargetId};
 use wire::body::{StatfsState, SyncRep};
-use wire::updates::{self, Done, Fact, Key, OpId, Prepare, Record, Want};
+use wire::updates::{
+    self, Done, Fact, Key, Named, OpId, Own, Prepare, Question, Record, Round, Update, Want,
+};
 use wire::{Reply, Request, encode_body};
 
 use super::Claim;
 use crate::grants::{ATTRS, Grants};
 use crate::keys;
-use crate::limits::{HELD_WAIT, RECORDS_BYTES_MAX};
+use crate::limits::{FORGET_PAUSE, HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
 use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
@@ -61,16 +63,26 @@ pub(crate) fn prepare<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.note_peer(ask.id.mdt).await?;
-        let prepared = reserve(mdt, incoming, &ask).await;
+        let prepared = reserve(mdt, Some(incoming), &ask).await.and_then(|facts| fitting(&facts));
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
-        let body: Bytes = updates::encode(&prepared?).into();
+        let body: Bytes = prepared?.into();
         Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
     })
 }
 
-async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fact>, Errno> {
+/// Facts as they travel. Access lists make them long.
+fn fitting(facts: &[Fact]) -> Result<Vec<u8>, Errno> {
+    let body = updates::encode(&facts);
+    if body.len() <= updates::RECORD_BYTES_MAX { Ok(body) } else { Err(Errno::E2BIG) }
+}
+
+async fn reserve(
+    mdt: &Mdt,
+    incoming: Option<&Incoming>,
+    ask: &Prepare,
+) -> Result<Vec<Fact>, Errno> {
     let changing = mdt.recalls.change();
     let until = mdt.env.now() + HELD_WAIT;
     loop {
@@ -79,11 +91,15 @@ async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fa
         match step {
             Step::Ready(facts) => return Ok(facts),
             Step::Recalling => {
-                incoming.park();
+                if let Some(incoming) = incoming {
+                    incoming.park();
+                }
                 changing.ready().await;
             }
             Step::Held => {
-                incoming.step_aside();
+                if let Some(incoming) = incoming {
+                    incoming.step_aside();
+                }
                 if mdt.env.timeout_at(until, freed).await.is_none() {
                     return Err(Errno::EAGAIN);
                 }
@@ -92,11 +108,12 @@ async fn reserve(mdt: &Mdt, incoming: &Incoming, ask: &Prepare) -> Result<Vec<Fa
     }
 }
 
-fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Decided<Step> {
+fn step(mdt: &Mdt, incoming: Option<&Incoming>, ask: &Prepare, change: ChangeId) -> Decided<Step> {
     let view = mdt.engine.store.meta().running()?;
     let mut guard = mdt.engine.state.borrow_mut();
     let state = &mut *guard;
-    if state.crossed.is_over(ask.id) || incoming.session.is_ended() {
+    let is_ended = incoming.is_some_and(|incoming| incoming.session.is_ended());
+    if state.crossed.is_over(ask.id) || is_ended {
         return Err(Errno::ESTALE.into());
     }
     let hash = |name: &[u8]| state.hash_key.name(name);
@@ -134,10 +151,19 @@ fn step(mdt: &Mdt, incoming: &Incoming, ask: &Prepare, change: ChangeId) -> Deci
             if state.marks.has(StatfsState::NO_CREATE) {
                 return Err(Errno::EREMOTEIO.into());
             }
-            *fact = Fact::New(state.draw_fid()?);
+            *fact = Fact::New(loop {
+                let fid = state.draw_fid()?;
+                // a client may learn of the file before it is here
+                let claims = [(ShareKey::Inode(fid), true)];
+                if bugs.reserve_nothing() || state.crossed.reserved.reserve(ask.id, &claims) {
+                    break fid; // otherwise a client has guessed it
+                }
+            });
         }
     }
-    state.crossed.reserved.promise(ask.id);
+    if ask.id.mdt != state.crossed.here {
+        state.crossed.reserved.promise(ask.id);
+    }
     Ok(Step::Ready(facts))
 }
 
@@ -156,6 +182,21 @@ fn claim(want: &Want, hash: impl Fn(&[u8]) -> u64) -> Option<Claim> {
         Key::New(..) => return None,
     };
     Some((key, want.changes))
+}
+
+/// The key that an update of this MDT changes. Sizes and times of directories commute.
+fn wanted(update: &Update) -> Option<Want> {
+    let key = match update {
+        Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
+            Key::Name(at.clone())
+        }
+        Update::Named(Named { fid, .. })
+        | Update::Own(Own { fid, .. })
+        | Update::Stripe { fid, .. }
+        | Update::Rehome { fid, .. } => Key::Inode(*fid),
+        Update::Touch { .. } | Update::Size { .. } | Update::Make(_) => return None,
+    };
+    Some(Want { key, changes: true })
 }
 
 /// Grants that must not be out while a key changes. A name is granted with the file that it leads
@@ -242,8 +283,13 @@ pub(crate) fn list<'a>(
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
         // the asked one takes the next instance from its own words, because it may be new here
-        let (of, from, instance): (u32, Option<OpId>, u64) = asked(incoming)?;
-        mdt.replays_over(incoming).await?;
+        let first = || asked(incoming).map(|question: Question| (question, Round::First));
+        let (question, round): (Question, Round) = asked(incoming).or_else(|_| first())?;
+        let (of, from, instance) = question;
+        match round {
+            Round::First => mdt.replays_over(incoming).await?,
+            Round::Last => mdt.all_gathered(incoming).await?,
+        }
         mdt.deliveries.asked(of, Instance(instance));
         let read = || records(&*mdt.engine.store.meta().running()?, of, from);
         let found = mdt.persist(read).await?;
@@ -252,16 +298,17 @@ pub(crate) fn list<'a>(
     })
 }
 
-/// Records with a part of an MDT, behind an operation; as many as fit a reply.
+/// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is in a
+/// reply of its own.
 fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
     let (mut found, mut bytes) = (Vec::new(), 0);
     view.scan(Table::Updates, &start, &mut |_, value| {
         let record: Option<Record> = updates::decode(value);
-        if let Some(record) = record.filter(|record| record.part(of).is_some()) {
-            bytes += value.len();
-            found.push(record);
-        }
+        let Some(record) = record.filter(|record| record.part(of).is_some()) else { return true };
+        bytes += value.len();
+        let fits = found.is_empty() || bytes <= RECORDS_BYTES_MAX;
+        found.extend(Some(record).filter(|_| fits));
         bytes < RECORDS_BYTES_MAX
     })?;
     Ok(found)
@@ -333,6 +380,7 @@ impl Mdt {
 
     /// Executes the part of this MDT, if it has not.
     pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
+        self.make_way(record).await?;
         let next = || self.exports.next_own();
         let recovering = self.exports.is_recovering();
         let is_new = !self.engine.state.borrow().crossed.has(record.id);
@@ -345,9 +393,42 @@ impl Mdt {
         Ok(())
     }
 
+    /// Nothing is reserved for a part that comes after a recovery went on without its MDT. Other
+    /// operations with its keys end first, and grants on them are called back.
+    async fn make_way(&self, record: &Record) -> Result<(), Errno> {
+        let config = &self.engine.config;
+        let is_ready = {
+            let crossed = &self.engine.state.borrow().crossed;
+            crossed.is_over(record.id) || crossed.reserved.has(record.id)
+        };
+        if is_ready || self.exports.is_recovering() || config.bugs.reserve_nothing() {
+            return Ok(());
+        }
+        let updates = record.part(config.index).map_or(&[][..], |part| &part.updates);
+        let wants: BTreeSet<Want> = updates.iter().filter_map(wanted).collect();
+        let ask = Prepare { id: record.id, wants: wants.into_iter().collect() };
+        loop {
+            match reserve(self, None, &ask).await {
+                Err(Errno::EAGAIN) if !self.is_stopped() => {}
+                Err(Errno::ESTALE) => return Ok(()), // it came in another way
+                reserved => return reserved.map(drop),
+            }
+        }
+    }
+
     /// Waits until clients have replayed what may come before anything new.
     pub(super) async fn replays_over(&self, incoming: &Incoming) -> Result<(), Errno> {
-        while self.exports.is_replaying() {
+        self.past(incoming, &|| self.exports.is_replaying()).await
+    }
+
+    /// Waits until this MDT also knows what other MDTs have of its operations.
+    pub(super) async fn all_gathered(&self, incoming: &Incoming) -> Result<(), Errno> {
+        let gathers = || self.exports.is_recovering() && !self.deliveries.has_gathered();
+        self.past(incoming, &gathers).await
+    }
+
+    async fn past(&self, incoming: &Incoming, is_before: &dyn Fn() -> bool) -> Result<(), Errno> {
+        while is_before() {
             incoming.step_aside();
             self.env.sleep(crate::limits::REPLAYS_LOOK).await;
             if self.is_stopped() || incoming.session.is_ended() {
@@ -394,16 +475,53 @@ impl Mdt {
         }
     }
 
-    /// Forgets operations of a coordinator that are done everywhere.
+    /// Forgets operations of a coordinator that are done everywhere. There are many if another MDT
+    /// was away, so requests of clients get in between.
     pub(crate) async fn forget_done(&self, mdt: u32, below: u64) -> Result<(), Errno> {
         let forget = || {
-            let set = self.engine.state.borrow().crossed.forget(mdt, below);
-            let Some(mut set) = set else { return Ok(()) };
+            let some = self.engine.state.borrow().crossed.forget(mdt, below);
+            let Some((mut set, upto)) = some else { return Ok(below) };
             target::reserve(&mut set);
             self.engine.apply_own(&set)?;
-            self.engine.state.borrow_mut().crossed.forgot(mdt, below);
-            Ok(())
+            self.engine.state.borrow_mut().crossed.forgot(mdt, upto);
+            Ok(upto)
         };
-        self.persist(forget).await
+        while self.persist(forget).await? < below {
+            self.env.sleep(FORGET_PAUSE).await;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use osd::{MetaStore, WriteSet};
+    use wire::updates::{Part, RECORD_BYTES_MAX};
+
+    use super::*;
+    use crate::tests::store::TestStore;
+
+    #[test]
+    fn every_reply_with_records_can_be_read() {
+        let meta = TestStore::default();
+        let bytes = [100, RECORDS_BYTES_MAX - 6_000, RECORD_BYTES_MAX - 130_000, 100, 100];
+        let mut set = WriteSet::new();
+        for (number, bytes) in (1..).zip(bytes) {
+            let id = OpId { mdt: 1, number };
+            let parts = vec![Part { mdt: 0, updates: Vec::new() }];
+            let record = Record { id, time: (0, 0), parts, reply: (Vec::new(), vec![7; bytes]) };
+            set.put(Table::Updates, id.to_key(), updates::encode(&record));
+        }
+        meta.apply(&set).expect("room");
+        let (mut from, mut lists) = (None, Vec::new());
+        loop {
+            let view = meta.running().expect("ready");
+            let reply = updates::encode(&records(&*view, 0, from).expect("readable"));
+            let list: Vec<Record> = updates::decode(&reply).expect("within the bound");
+            let Some(last) = list.last() else { break };
+            from = Some(last.id);
+            lists.push(list.iter().map(|record| record.id.number).collect::<Vec<_>>());
+        }
+        assert_eq!(lists, [vec![1, 2], vec![3], vec![4, 5]]);
     }
 }

@@ -33,9 +33,9 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Whether nothing is reserved.
+    /// Whether no operation has reserved a key or promised its part.
     pub(crate) fn is_empty(&self) -> bool {
-        self.keys.is_empty()
+        self.ops.is_empty()
     }
 
     /// Whether another operation than `by` stands against a change with these keys.
@@ -115,6 +115,11 @@ impl Reserved {
         true
     }
 
+    /// Whether an operation has reserved its keys here.
+    pub(crate) fn has(&self, op: OpId) -> bool {
+        self.ops.contains_key(&op)
+    }
+
     /// Operations that hold something.
     pub(crate) fn ops(&self) -> Vec<OpId> {
         self.ops.keys().copied().collect()
@@ -148,6 +153,7 @@ mod tests {
         assert!(!reserved.hinders(None, &[key(1), key(2)], &[key(1)]));
         assert_eq!(reserved.ops(), [op(2)]);
         assert!(reserved.release(op(2)) && reserved.is_empty());
+        assert!(reserved.reserve(op(3), &[]) && !reserved.is_empty(), "it has a part all the same");
     }
 
     #[test]

@@ -1,20 +1,26 @@
 //! The last step of a recovery: what other MDTs know of operations that this one takes part in.
 //! Clients have replayed by then, and nothing new is served yet.
 //!
+//! All are asked twice. The first time, each answers as soon as its own clients have replayed. Then
+//! each knows of its own operations whatever any MDT knows. The second time, it tells that too: an
+//! operation may be known to one MDT only, and have its coordinator and this MDT as other parts.
+//!
 //! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
-//! without it. Updates that come later and do not fit any more are left out and logged.
+//! without it, and asks until it is back. Updates that do not fit any more then are left out and
+//! logged.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint};
+use endpoint::{Call, CallError, Endpoint};
 use tokio::sync::oneshot;
 use types::{Errno, TargetId};
 use wire::Opcode;
-use wire::updates::{self, Done, OpId, Record};
+use wire::updates::{self, Done, OpId, Question, Record, Round};
 
 use super::deliver::say;
-use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE};
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, ROLL_PAUSE};
 use crate::target::Mdt;
 
 impl Mdt {
@@ -26,38 +32,71 @@ impl Mdt {
         if config.abort_recovery || config.bugs.open_before_peers() {
             return;
         }
+        let answered = self.roll_with_all(&endpoint, peers.clone(), Round::First).await;
+        self.deliveries.gathered();
+        let answered = self.roll_with_all(&endpoint, answered, Round::Last).await;
+        peers.difference(&answered).for_each(|peer| self.roll_later(&endpoint, *peer));
+        let executed = self.env.timeout(config.recovery_window_max, self.all_executed()).await;
+        if executed.is_none() {
+            tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
+        }
+        self.say_instance(&endpoint);
+    }
+
+    /// Takes over what these MDTs know; returns those that have answered.
+    async fn roll_with_all(
+        self: &Rc<Self>,
+        endpoint: &Rc<Endpoint>,
+        peers: BTreeSet<u32>,
+        round: Round,
+    ) -> BTreeSet<u32> {
         let mut asking = Vec::new();
         for peer in peers {
             let (tell, told) = oneshot::channel();
             let (mdt, endpoint) = (self.clone(), endpoint.clone());
             self.env.spawn("mdt_roll", async move {
-                let _gone = tell.send(mdt.roll_with(&endpoint, peer).await);
+                let _gone = tell.send(mdt.roll_with(&endpoint, peer, round).await);
             });
             asking.push((peer, told));
         }
+        let mut answered = BTreeSet::new();
         for (peer, told) in asking {
-            if !told.await.unwrap_or(false) {
-                let name = TargetId::mdt(peer).name(config.fsname);
-                tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes that both have a part in may be left half done, check the file system");
+            if told.await.unwrap_or(false) {
+                answered.insert(peer);
+                continue;
             }
+            let name = TargetId::mdt(peer).name(self.engine.config.fsname);
+            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes of both MDTs may stay half done until it returns");
         }
-        let executed = self.env.timeout(config.recovery_window_max, self.all_executed()).await;
-        if executed.is_none() {
-            tracing::error!(target: "mdt", "recovery goes on although other MDTs have not executed their parts");
-        }
-        let mdt = self.clone();
-        self.env.spawn("mdt_instance", async move { mdt.say_instance(&endpoint).await });
+        answered
+    }
+
+    /// Takes over what an MDT knows that recovery goes on without, when it is back.
+    fn roll_later(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) {
+        self.deliveries.owed.borrow_mut().insert(peer);
+        let (mdt, endpoint) = (self.clone(), endpoint.clone());
+        self.env.spawn("mdt_roll", async move {
+            while !mdt.roll_with(&endpoint, peer, Round::Last).await {
+                if mdt.is_stopped() {
+                    return;
+                }
+                mdt.env.sleep(ROLL_PAUSE).await;
+            }
+            mdt.deliveries.owed.borrow_mut().remove(&peer);
+            let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
+            tracing::info!(target: "mdt", %name, "this MDT is back: changes of both MDTs are complete");
+        });
     }
 
     /// Takes over what one MDT knows; says whether that is all. An MDT that is there is waited for:
     /// its own recovery has a bound.
-    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32) -> bool {
+    async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32, round: Round) -> bool {
         let remote = endpoint.remote(TargetId::mdt(peer));
         let mut from: Option<OpId> = None;
         let (started, mut seen) = (self.env.now(), self.env.now());
         let mut is_announced = false;
         while !self.is_stopped() {
-            match self.ask(endpoint, peer, from).await {
+            match self.ask(endpoint, peer, from, round).await {
                 Some(records) if records.is_empty() => return true,
                 Some(records) => {
                     from = records.last().map(|record| record.id);
@@ -77,7 +116,7 @@ impl Mdt {
             if now >= seen + self.engine.config.recovery_window_max {
                 return false;
             }
-            if !is_announced && now > started + DELIVER_PATIENCE {
+            if !is_announced && self.exports.is_recovering() && now > started + DELIVER_PATIENCE {
                 is_announced = true;
                 let name = TargetId::mdt(peer).name(self.engine.config.fsname);
                 tracing::info!(target: "mdt", %name, "recovery waits for this MDT");
@@ -103,19 +142,27 @@ impl Mdt {
         endpoint: &Rc<Endpoint>,
         peer: u32,
         from: Option<OpId>,
+        round: Round,
     ) -> Option<Vec<Record>> {
-        let body = (self.engine.config.index, from, self.exports.instance().0);
-        let body: Bytes = updates::encode(&body).into();
+        let question: Question = (self.engine.config.index, from, self.exports.instance().0);
+        let body = match round {
+            Round::First => updates::encode(&question),
+            Round::Last => updates::encode(&(question, round)),
+        };
+        let body: Bytes = body.into();
         let mut call = Call::new(Opcode::MdtUpdates, vec![Bytes::new(), body]);
         call.patience = Some(DELIVER_PATIENCE);
-        let answer = endpoint.remote(TargetId::mdt(peer)).call(call).await.ok()?;
-        updates::decode(&answer.reply.buf(1))
+        match endpoint.remote(TargetId::mdt(peer)).call(call).await {
+            Ok(answer) => updates::decode(&answer.reply.buf(1)),
+            // of a version that knows the first question only
+            Err(CallError::Errno(Errno::EPROTO)) if round == Round::Last => Some(Vec::new()),
+            Err(_) => None,
+        }
     }
 
-    /// Own operations of earlier runs are executed everywhere; then other MDTs free what these runs
-    /// have reserved.
-    async fn say_instance(self: Rc<Self>, endpoint: &Rc<Endpoint>) {
-        self.all_executed().await;
+    /// An MDT frees what earlier runs have reserved there, as soon as it has executed its parts of
+    /// their operations.
+    fn say_instance(self: &Rc<Self>, endpoint: &Rc<Endpoint>) {
         let done = Done {
             mdt: self.engine.config.index,
             instance: self.exports.instance().0,
@@ -126,6 +173,7 @@ impl Mdt {
             let (mdt, endpoint, done) = (self.clone(), endpoint.clone(), done.clone());
             // one that is away has nothing reserved when it returns
             self.env.spawn("mdt_instance", async move {
+                mdt.executed_at(peer).await;
                 while !mdt.is_stopped() && say(&endpoint, peer, &done).await.is_none() {
                     mdt.env.sleep(DELIVER_PAUSE).await;
                 }

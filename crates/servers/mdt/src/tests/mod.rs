@@ -15,5 +15,6 @@ mod recovery;
 mod rig;
 mod script;
 pub(crate) mod store;
+mod striped;
 mod swap;
 mod unnamed;

@@ -163,6 +163,25 @@ impl World {
         answer.map(|answer| *answer.reply).map_err(|error| error.errno())
     }
 
+    /// Makes everything on an MDT durable.
+    fn sync(&self, mdt: u32) {
+        let body = FidReq { fid: Fid::ROOT.into(), ..FidReq::default() };
+        let call = Call::new(Opcode::MdtSync, vec![encode_body(&body)]);
+        self.send(1, mdt, call).expect("committed");
+    }
+
+    /// Sends a request; its result is there when it is answered.
+    fn ask(&self, client: usize, mdt: u32, call: Call) -> Rc<RefCell<Option<Result<(), Errno>>>> {
+        let (node, endpoint) = &self.clients[client];
+        let (remote, found) = (endpoint.remote(TargetId::mdt(mdt)), Rc::new(RefCell::new(None)));
+        let seen = found.clone();
+        node.env().spawn("asked", async move {
+            let answer = remote.call(call).await;
+            *seen.borrow_mut() = Some(answer.map(drop).map_err(|error| error.errno()));
+        });
+        found
+    }
+
     /// Sends a request and waits for no answer.
     fn begin(&self, client: usize, mdt: u32, call: Call) {
         let (node, endpoint) = &self.clients[client];
@@ -332,6 +351,64 @@ fn an_mdt_needs_no_other_one_for_its_own_files() {
     world.boot(2);
     world.settle();
     world.check();
+}
+
+/// An operation that waits for an MDT which is away keeps no other one from what it has looked at.
+#[test]
+fn an_operation_that_waits_for_an_mdt_holds_nothing() {
+    let world = World::new(11);
+    world.mkdir(Fid::ROOT, "d", &[2]).expect("made");
+    world.settle();
+    world.kill(2);
+    let removed = world.ask(0, 0, unlink(Fid::ROOT, "d", true));
+    world.sim.run_for(Span::secs(5));
+    let attr = Attr { mode: 0o711, ..world.attr(Fid::ROOT).expect("there") }.with_fid(Fid::ROOT);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    let changed = world.ask(1, 0, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
+    world.sim.run_for(Span::secs(1));
+    assert_eq!(*changed.borrow(), Some(Ok(())), "the root is here");
+    assert_eq!(*removed.borrow(), None);
+    world.boot(2);
+    world.sim.run_for(Span::secs(20));
+    assert_eq!(*removed.borrow(), Some(Ok(())));
+    world.check();
+}
+
+/// MDT 0 makes a directory, and MDT 2 cannot be told from so many microseconds after the call on.
+/// MDT 0 dies in another operation with MDT 1, whose caller dies too, so many microseconds after
+/// that call. Returns whether the directory's name was there, and what became of a change at MDT 1.
+fn reserved_by_an_earlier_run(cut: u64, death: u64) -> (bool, Option<Result<(), Errno>>) {
+    let world = World::damaged(16); // recovery goes on without MDT 2
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.mkdir(Fid::ROOT, "e", &[2]).expect("made");
+    let file = world.create(dir, "a");
+    world.settle();
+    world.begin(0, 0, mkdir(Fid::ROOT, "x", &[2]));
+    world.sim.run_for(Span::micros(cut));
+    world.sim.partition(&world.servers[0].node, &world.servers[2].node, Cut::BothWays);
+    let is_made = world.lookup(1, Fid::ROOT, "x").is_ok();
+    world.sync(0);
+    world.begin(0, 0, link(file, Fid::ROOT, "b"));
+    world.sim.run_for(Span::micros(death));
+    world.kill(0);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    let changed = world.ask(1, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
+    world.sim.run_for(Span::secs(10));
+    (is_made, changed.borrow_mut().take())
+}
+
+#[test]
+fn what_an_earlier_run_has_reserved_is_freed_although_a_third_mdt_is_away() {
+    let is_made = |cut: &u64| reserved_by_an_earlier_run(*cut, 0).0;
+    let cut = (0..40).map(|step| 50 * step).find(is_made).expect("it is applied at some time");
+    for step in 0..40 {
+        let (_, changed) = reserved_by_an_earlier_run(cut, 50 * step);
+        assert_eq!(changed, Some(Ok(())), "step {step}");
+    }
 }
 
 /// Both stop in good order; only one returns.
@@ -633,13 +710,7 @@ fn looked_for_amid_a_move(bugs: Bugs, after: u64) -> Vec<String> {
     world.sim.run_for(Span::micros(after));
     world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
     let is_gone = world.lookup(1, Fid::ROOT, "a").is_err();
-    let (node, endpoint) = &world.clients[1];
-    let (remote, found) = (endpoint.remote(TargetId::mdt(1)), Rc::new(RefCell::new(None)));
-    let (call, seen) = (lookup(dir, "b"), found.clone());
-    node.env().spawn("looks", async move {
-        let answer = remote.call(call).await;
-        *seen.borrow_mut() = Some(answer.map(drop).map_err(|error| error.errno()));
-    });
+    let found = world.ask(1, 1, lookup(dir, "b"));
     world.sim.run_for(Span::millis(200));
     world.sim.heal_all();
     world.sim.run_for(Span::secs(30));
@@ -656,6 +727,125 @@ fn a_name_that_moves_is_always_at_one_of_its_places() {
     assert_eq!(seen(Bugs::default()).collect::<Vec<_>>(), Vec::<String>::new());
     let broken = Bugs::plant("mdt.show_halves");
     assert!(seen(broken).next().is_some(), "a reader between the two parts is met");
+}
+
+/// A directory is made on another MDT, which is cut off so many microseconds after the call. Its
+/// name is there; returns what a client gets that asks for its attributes and makes a file in it.
+fn used_amid_its_making(after: u64) -> Option<[Result<(), Errno>; 2]> {
+    let world = World::new(1);
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("the MDTs know each other");
+    world.settle();
+    world.begin(0, 0, mkdir(Fid::ROOT, "e", &[1]));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    let dir = world.lookup(1, Fid::ROOT, "e").ok()?.attr.fid();
+    let body = FidReq { fid: dir.into(), ..FidReq::default() };
+    let look = Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]);
+    let found = [look, make(dir, "f", S_IFREG | 0o644, &[])].map(|call| world.ask(1, 1, call));
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    assert_eq!(fsck::all(&world.images()), Vec::<String>::new());
+    Some(found.map(|found| found.borrow_mut().take().expect("answered")))
+}
+
+#[test]
+fn a_directory_is_there_for_each_client_that_sees_its_name() {
+    let used: Vec<_> = (0..40).filter_map(|step| used_amid_its_making(50 * step)).collect();
+    assert!(used.iter().all(|results| *results == [Ok(()); 2]), "{used:?}");
+}
+
+impl World {
+    /// An operation of MDT 0 begins, and the link between MDTs 0 and 1 breaks so many microseconds
+    /// after its call. MDT 2 makes its part durable. These MDTs and the caller die, and start again
+    /// while MDT 2 cannot be reached from MDT 0.
+    fn known_to_a_third_one(&self, call: Call, after: u64, victims: &[u32]) {
+        self.begin(0, 0, call);
+        self.sim.run_for(Span::micros(after));
+        let node = |mdt: usize| &self.servers[mdt].node;
+        self.sim.partition(node(0), node(1), Cut::BothWays);
+        self.sim.run_for(Span::millis(2));
+        self.sync(2);
+        victims.iter().for_each(|mdt| self.kill(*mdt));
+        self.clients[0].0.kill_as(false);
+        self.sim.heal_all();
+        self.sim.partition(node(0), node(2), Cut::BothWays);
+        victims.iter().for_each(|mdt| self.boot(*mdt));
+    }
+}
+
+/// A striped directory is removed, and MDT 1 has not heard of it when it dies with the coordinator.
+/// Its next run must not take new names before the coordinator knows what MDT 2 has.
+#[test]
+fn an_mdt_opens_after_its_coordinator_has_asked_the_others() {
+    for step in 0..40 {
+        let world = World::new(31);
+        let dir = world.mkdir(Fid::ROOT, "d", &[1, 2]).expect("made").fid();
+        let stripes = world.stripes(dir).expect("striped");
+        let home = |number: &u32| stripes.home(format!("f{number}").as_bytes());
+        let number = (0..).find(|number| home(number) == stripes.shards[0]).expect("a name");
+        world.settle();
+        world.known_to_a_third_one(unlink(Fid::ROOT, "d", true), 50 * step, &[0, 1]);
+        let name = format!("f{number}");
+        let made = world.ask(1, 1, make(stripes.shards[0], &name, S_IFREG | 0o644, &[]));
+        world.sim.run_for(Span::secs(40));
+        world.sim.heal_all();
+        world.sim.run_for(Span::secs(60));
+        assert_eq!(fsck::all(&world.images()), Vec::<String>::new(), "step {step}");
+        let is_there = world.lookup(1, stripes.shards[0], &name).is_ok();
+        assert_eq!(is_there, *made.borrow() == Some(Ok(())), "step {step}");
+    }
+}
+
+/// A file of MDT 2 is moved from MDT 0 to MDT 1. No reader is told that it is not at its new place
+/// before the coordinator knows what MDT 2 has.
+#[test]
+fn a_recovering_coordinator_asks_the_others_before_it_says_that_nothing_happened() {
+    let mut met = 0;
+    for step in 0..40 {
+        let world = World::new(32);
+        let dirs = [1, 2]
+            .map(|mdt| world.mkdir(Fid::ROOT, &format!("d{mdt}"), &[mdt]).expect("made").fid());
+        world.create(dirs[1], "a");
+        world.rename((dirs[1], "a"), (Fid::ROOT, "a")).expect("moved");
+        world.settle();
+        world.known_to_a_third_one(rename((Fid::ROOT, "a"), (dirs[0], "b")), 50 * step, &[0]);
+        world.sim.run_for(Span::secs(20));
+        let found = world.ask(1, 1, lookup(dirs[0], "b"));
+        world.sim.run_for(Span::secs(20));
+        world.sim.heal_all();
+        world.sim.run_for(Span::secs(60));
+        assert_eq!(fsck::all(&world.images()), Vec::<String>::new(), "step {step}");
+        let has_moved = world.lookup(1, Fid::ROOT, "a").is_err();
+        met += u32::from(has_moved);
+        assert!(!has_moved || *found.borrow() == Some(Ok(())), "step {step}: {found:?}");
+    }
+    assert!(met > 0, "the operation happens in some of these runs");
+}
+
+/// A coordinator has lost an operation and serves, because the MDT that has it stays away for
+/// longer than a recovery waits.
+#[test]
+fn what_an_mdt_has_that_returns_late_is_completed() {
+    let world = World::damaged(30); // the log says that recovery goes on without it
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.settle();
+    let dir = world.mkdir(Fid::ROOT, "e", &[1]).expect("made").fid();
+    world.sync(1);
+    world.kill(0);
+    world.kill(1);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    assert_eq!(world.lookup(1, Fid::ROOT, "e").err(), Some(Errno::ENOENT), "nothing is known");
+    world.send(1, 0, mkdir(Fid::ROOT, "other", &[2])).expect("it serves");
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    let found = world.lookup(1, Fid::ROOT, "e").expect("the operation is complete");
+    assert_eq!(found.attr.fid(), dir);
+    let errors = world.sim.errors();
+    assert!(errors.iter().all(|error| error.contains("recovery goes on")), "{errors:?}");
+    world.check();
 }
 
 /// Whether a run ends with a breach, or with an error in the log.

@@ -233,6 +233,48 @@ fn a_damaged_name_holds_up_no_other_one() {
     world.check();
 }
 
+/// Access lists of the longest kind: 17 of them are more than one reply may have.
+#[test]
+fn names_of_files_with_long_access_lists_move_one_by_one() {
+    let world = World::new(26);
+    let from = world.mkdir(Fid::ROOT, "from", &[1]).expect("made").fid();
+    let dir = world.mkdir(Fid::ROOT, "d", &[0]).expect("made").fid();
+    let list = long_access_list();
+    let mut all = BTreeMap::new();
+    for number in 0..60 {
+        let name = format!("file.{number}");
+        let file = world.create(from, &name);
+        let body = SetxattrReq { fid: file.into(), ..SetxattrReq::default() };
+        let bufs = vec![encode_body(&body), bytes("system.posix_acl_access"), list.clone()];
+        world.send(0, 1, Call::new(Opcode::MdtSetxattr, bufs)).expect("set");
+        world.rename((from, &name), (dir, &name)).expect("moved");
+        all.insert(name, file);
+    }
+    world.settle();
+    world.restripe(dir, &[1, 2]).expect("begun");
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    for file in all.values() {
+        let attr = Attr { mode: 0o600, ..world.attr(*file).expect("there") }.with_fid(*file);
+        let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+        world.send(0, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)])).expect("free");
+    }
+    world.check();
+}
+
+/// As `setfacl` sends it: version, then tag, permissions and id of each entry.
+fn long_access_list() -> Bytes {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let users = (0..8_187).map(|user| (0x02_u16, user));
+    let beside = |tag: u16| (tag, u32::MAX);
+    let entries = [beside(0x01)].into_iter().chain(users);
+    for (tag, id) in entries.chain([beside(0x04), beside(0x10), beside(0x20)]) {
+        list.extend([tag.to_le_bytes(), 6_u16.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    list.into()
+}
+
 #[test]
 fn names_are_used_while_they_move() {
     let world = World::new(21);
