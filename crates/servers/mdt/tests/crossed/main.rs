@@ -401,6 +401,10 @@ fn a_path_goes_on_at_the_mdt_of_a_directory_above() {
     let shards = world.stripes(big).expect("a striping").shards;
     let files = [world.create(shards[0], "x"), world.create(shards[1], "y")];
     assert_eq!(files.map(paths), ["big/x\0".to_owned(), format!("/{big}/y\0")]);
+    assert_eq!(paths(shards[0]), "big\0", "a shard's path is that of its directory");
+    world.rename((sub, "f"), (shards[1], "z")).expect("moved");
+    assert_eq!(paths(file), format!("/{}/z\0", shards[1]));
+    assert_eq!(paths(shards[1]), format!("/{big}\0"));
 }
 
 #[test]
