@@ -662,6 +662,32 @@ fn a_name_that_moves_is_always_at_one_of_its_places() {
     assert!(seen(broken).next().is_some(), "a reader between the two parts is met");
 }
 
+/// A name moves to a directory of an MDT that is cut off so many microseconds after the call.
+/// Meanwhile the directory gets another name; returns what does not fit.
+fn touched_before_a_part_comes(after: u64) -> Option<String> {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.create(Fid::ROOT, "a");
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    world.sim.run_for(Span::millis(100));
+    let made = world.send(1, 1, make(dir, "c", S_IFREG | 0o644, &[])).expect("made");
+    let made = made.body::<AttrRep>().attr.ctime();
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let changed = world.attr(dir).expect("it is there");
+    let is_fine = changed.mtime() >= made && changed.ctime() >= made;
+    (!is_fine).then(|| format!("{after} us after the call the directory's times go back"))
+}
+
+#[test]
+fn a_part_that_comes_late_sets_no_time_back() {
+    let seen = (0..40).filter_map(|step| touched_before_a_part_comes(50 * step));
+    assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
 /// Whether a run ends with a breach, or with an error in the log.
 fn shows(run: impl FnOnce() -> Vec<String>) -> bool {
     let ran = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
