@@ -493,7 +493,7 @@ impl Mdt {
     }
 
     /// Lets go of what an ended session held.
-    pub(crate) async fn let_go(&self, client: ClientId, session: u64) {
+    pub(crate) async fn let_go(self: &Rc<Self>, client: ClientId, session: u64) {
         let closed = self.engine.close_session(client, session);
         // During recovery somebody else may still re-open them; its end sweeps.
         if !self.exports.is_recovering() {
