@@ -79,8 +79,8 @@ pub enum DirError {
     /// Too many shards, or none.
     #[error("a directory has 1 to {SHARDS_MAX} shards (-1: one on every MDT), not {0}")]
     Count(i64),
-    /// Not a hash of names.
-    #[error("hash {0:#x} is not known")]
+    /// Not a hash of names, or a flag that only an MDT sets.
+    #[error("hash {0:#x} is not known, or has a flag that only an MDT sets")]
     Hash(u32),
     /// Not the index of an MDT.
     #[error("{0} is not the index of an MDT")]
@@ -191,7 +191,9 @@ impl Asked {
         if self.count as usize > SHARDS_MAX && self.count != COUNT_ALL {
             return Err(DirError::Count(i64::from(self.count as i32)));
         }
-        if hash_name(self.hash).is_none() {
+        // only an MDT knows whether names move, and whether it split the directory by itself
+        let is_state = self.hash & (HASH_MOVING | HASH_SPLIT) != 0;
+        if is_state || hash_name(self.hash).is_none() {
             return Err(DirError::Hash(self.hash));
         }
         if self.index != BY_SPACE {
@@ -318,7 +320,8 @@ impl Stripes {
         let old = leaving.map_or(&[][..], |leaving| &leaving.shards);
         let count = (self.shards.len() + old.len()) as u32;
         let mut out = Vec::with_capacity(STRIPES_BYTES + SHARD_BYTES * count as usize);
-        let hash = self.hash | if leaving.is_some() { HASH_MOVING } else { 0 };
+        let moving = if leaving.is_some() { HASH_MOVING } else { 0 };
+        let hash = self.hash & !HASH_MOVING | moving;
         for number in [MAGIC_STRIPES, count, self.master, hash, self.version] {
             out.extend(number.to_le_bytes());
         }

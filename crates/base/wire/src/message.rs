@@ -160,7 +160,7 @@ pub struct Reply {
     pub bufs: Vec<Bytes>,
 }
 
-/// Bytes that are no message. The peer is dropped.
+/// Bytes that are no message. The peer is dropped, unless only the opcode is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// Shorter than its header or than its lengths say.
@@ -171,9 +171,10 @@ pub enum MessageError {
         /// Bytes needed.
         need: usize,
     },
-    /// An operation that this version does not know.
-    #[error("unknown opcode {0}")]
-    Opcode(u16),
+    /// An operation that this version does not know, in a request that is well formed otherwise.
+    /// It is refused, and its link stays.
+    #[error("unknown opcode {}", .0.opcode)]
+    Opcode(Box<RequestHeader>),
     /// A count over its bound.
     #[error("message claims {count} {what}, at most {bound} are allowed")]
     Count {
@@ -281,9 +282,6 @@ impl Request {
         let Request { header, groups, bufs } = &mut *request;
         fill(header, &payload);
         let head = head_len(&payload, header.header_len, REQUEST_HEADER_BYTES)?;
-        if Opcode::from_u16(header.opcode).is_none() {
-            return Err(MessageError::Opcode(header.opcode));
-        }
         let group_count = bounded("groups", header.group_count as usize, GROUPS_MAX)?;
         let end = head + 4 * group_count;
         let words =
@@ -299,6 +297,9 @@ impl Request {
             usize::from(header.buf_count),
         )?;
         *bufs = split(payload, end, usize::from(header.buf_count), &header.buf_lens)?;
+        if Opcode::from_u16(header.opcode).is_none() {
+            return Err(MessageError::Opcode(Box::new(*header)));
+        }
         Ok(request)
     }
 }
@@ -617,6 +618,21 @@ mod tests {
         let payload = request().to_frame().into_payload();
         for len in 0..payload.len() {
             assert!(Request::decode(&payload.slice(..len)).is_err(), "{len}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_operation_can_be_refused_and_its_cuts_are_nonsense() {
+        let mut newer = request();
+        newer.header.opcode = u16::MAX;
+        let payload = newer.to_frame().into_payload();
+        let Err(MessageError::Opcode(header)) = Request::decode(&payload) else {
+            panic!("it is not known");
+        };
+        assert_eq!((header.xid, header.opcode), (99, u16::MAX));
+        for len in 0..payload.len() {
+            let cut = Request::decode(&payload.slice(..len));
+            assert!(matches!(cut, Err(MessageError::Short { .. })), "{len}");
         }
     }
 

@@ -259,6 +259,13 @@ impl<R> Recovery<R> {
         }
     }
 
+    /// A replay was refused before it came here: those behind it do not wait for it.
+    pub fn handle_refused(&mut self, client: ClientId, index: u32, transno: Transno) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.offer(index, transno);
+        }
+    }
+
     /// A client has replayed everything; its request is held until all have.
     pub fn handle_done(&mut self, client: ClientId, item: R, now: Instant) {
         self.prolong(now);

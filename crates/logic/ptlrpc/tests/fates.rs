@@ -333,7 +333,9 @@ fn the_bytes_that_came_with_an_open_are_not_kept_for_its_replay() {
 #[test]
 fn an_open_that_leads_to_another_mdt_is_not_repeated() {
     let mut world = World::new();
-    for (waiter, disposition) in [(1, Disposition::REMOTE), (2, Disposition::empty())] {
+    // a create has a transno, also where the name is there; both are durable when they are answered
+    let answers = [(Disposition::REMOTE, 0), (Disposition::REMOTE, 10), (Disposition::empty(), 11)];
+    for (waiter, (disposition, transno)) in (1..).zip(answers) {
         let mut create = Request::new(Opcode::MdtCreate, vec![encode_body(&1u64)]);
         create.header.flags = RequestFlags::MODIFIES;
         let request = Box::new(create);
@@ -342,6 +344,7 @@ fn an_open_that_leads_to_another_mdt_is_not_repeated() {
         let body = AttrRep { disposition, ..AttrRep::default() };
         let mut reply = Reply::ok(&header, vec![encode_body(&body)]);
         reply.header.instance = header.instance;
+        (reply.header.transno, reply.header.last_committed) = (transno, transno);
         world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
         assert_eq!(
             world.import.kept() > 0,

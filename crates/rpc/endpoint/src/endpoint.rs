@@ -11,7 +11,7 @@ use ptlrpc::XidSource;
 use queues::Ascending;
 use tokio::sync::Notify;
 use types::{Errno, Instant, NidAddr, TargetId, Xid};
-use wire::{Frame, FrameKind, MessageError, Reply, ReplyFlags, Request};
+use wire::{Frame, FrameKind, MessageError, Reply, ReplyFlags, Request, RequestHeader};
 
 use crate::{EndpointConfig, Remote, Resolve, callbacks, limits};
 
@@ -221,16 +221,30 @@ impl Core {
 
     /// A callback: for the target whose session it names, on the link of that session.
     fn called(&self, link: &SharedLink, frame: Frame) -> Result<(), MessageError> {
-        let request = Request::take(frame.into_payload())?;
-        let remotes: Vec<_> = self.lanes.borrow().iter().filter_map(Weak::upgrade).collect();
-        match remotes.iter().find(|remote| remote.is_called_by(link.serial, &request.header)) {
-            Some(remote) => remote.handle_callback(&link.tx, request),
-            None => {
-                let flags = ReplyFlags::NO_SESSION;
-                callbacks::refuse(&link.tx, &request.header, Errno::ENOTCONN, flags);
-                Ok(())
+        let request = match Request::take(frame.into_payload()) {
+            Err(MessageError::Opcode(header)) => {
+                if self.called_remote(link, &header).is_some() {
+                    let flags = ReplyFlags::empty();
+                    callbacks::refuse(&link.tx, &header, Errno::EOPNOTSUPP, flags);
+                }
+                return Ok(());
             }
+            request => request?,
+        };
+        match self.called_remote(link, &request.header) {
+            Some(remote) => remote.handle_callback(&link.tx, request),
+            None => Ok(()),
         }
+    }
+
+    /// The target whose session a callback names. If there is none, its sender has the answer.
+    fn called_remote(&self, link: &SharedLink, header: &RequestHeader) -> Option<Rc<Remote>> {
+        let remotes: Vec<_> = self.lanes.borrow().iter().filter_map(Weak::upgrade).collect();
+        let called = remotes.into_iter().find(|remote| remote.is_called_by(link.serial, header));
+        if called.is_none() {
+            callbacks::refuse(&link.tx, header, Errno::ENOTCONN, ReplyFlags::NO_SESSION);
+        }
+        called
     }
 
     /// Sends what a server asks for. An id of an earlier send names nothing: that attempt is over.

@@ -48,7 +48,9 @@ impl Node {
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
             Connecting::Full => {
-                tracing::debug!(target_id = %exports.target, %client, nid = %peer.nid, "refused: no room for another session");
+                if exports.full_said.is_due(self.env.now()) {
+                    tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused: no room for another session");
+                }
                 peer.reply(&Reply::error(&request.header, Errno::EBUSY));
             }
             Connecting::Wait => {

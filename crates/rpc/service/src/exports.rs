@@ -14,6 +14,7 @@ use wire::{Reply, Request};
 
 use crate::attention::Attention;
 use crate::peer::Peer;
+use crate::seldom::Seldom;
 use crate::session::Shared;
 use crate::work::Work;
 use crate::{ClientRecord, Incoming, Session, limits};
@@ -60,6 +61,8 @@ pub struct Exports {
     connecting: RefCell<BTreeMap<ClientId, Nid>>,
     /// How many sessions are of an address, or are being made from there.
     by_nid: RefCell<BTreeMap<Nid, usize>>,
+    /// The log says that there is no room for another session.
+    pub(crate) full_said: Seldom,
     /// Where servers are; none: anywhere.
     servers: RefCell<Option<Rc<IsServerAt>>>,
     sessions_made: Cell<u64>,
@@ -160,6 +163,7 @@ impl Exports {
             ),
             connecting: RefCell::default(),
             by_nid: RefCell::default(),
+            full_said: Seldom::default(),
             servers: RefCell::default(),
             sessions_made: Cell::new(0),
             open: Cell::new(!recovery.is_active()),

@@ -1,14 +1,17 @@
 //! From a link to a session: decodes a peer's requests and finds their session. A peer without a
-//! session gets an error reply.
+//! session gets an error reply, and so does an operation that this version does not know.
 
 use std::rc::Rc;
 
 use env::Link;
-use types::Errno;
-use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request};
+use types::{Errno, Transno};
+use wire::{
+    Frame, FrameKind, MessageError, Opcode, Reply, ReplyFlags, Request, RequestFlags, RequestHeader,
+};
 
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
+use crate::served::Served;
 use crate::{Session, limits};
 
 impl Node {
@@ -55,14 +58,14 @@ impl Node {
             // nothing else is for us, and nothing of it does harm
             _ => return Ok(()),
         }
-        let request = Request::take(frame.into_payload())?;
-        let Some(served) = self.targets.borrow().get(&request.header.target).cloned() else {
-            peer.reply(&Reply::error(&request.header, Errno::ENODEV));
-            return Ok(());
+        let request = match Request::take(frame.into_payload()) {
+            Err(MessageError::Opcode(header)) => {
+                self.refuse_unknown(peer, &header);
+                return Ok(());
+            }
+            request => request?,
         };
-        if served.gone.get() {
-            return Ok(()); // its storage failed: the client asks again until the next start
-        }
+        let Some(served) = self.served_for(peer, &request.header) else { return Ok(()) };
         if request.opcode() == Opcode::Connect {
             self.env.spawn(
                 "service.connect",
@@ -70,24 +73,62 @@ impl Node {
             );
             return Ok(());
         }
+        match self.session_for(&served, peer, &request.header) {
+            Some(session) => self.admit(served, peer, session, request),
+            None => Ok(()),
+        }
+    }
+
+    /// The target of a request. Without one the peer has its answer already, if there is any.
+    fn served_for(&self, peer: &Peer, header: &RequestHeader) -> Option<Rc<Served>> {
+        let Some(served) = self.targets.borrow().get(&header.target).cloned() else {
+            peer.reply(&Reply::error(header, Errno::ENODEV));
+            return None;
+        };
+        // where its storage failed, the client asks again until the next start
+        (!served.gone.get()).then_some(served)
+    }
+
+    /// The session of a request. Without one the peer has its answer already, if there is any.
+    fn session_for(
+        &self,
+        served: &Served,
+        peer: &Rc<Peer>,
+        header: &RequestHeader,
+    ) -> Option<Rc<Session>> {
         let exports = &served.exports;
-        let session = exports.session(request.header.session);
-        let ours = request.header.instance == exports.instance().0;
+        let session = exports.session(header.session);
+        let ours = header.instance == exports.instance().0;
         // somebody else's session is as unknown as one that never was
         let is_known = |session: &Rc<Session>| {
             ours && !session.ended.get() && !session.absent.get() && session.is_of(peer)
         };
         let Some(session) = session.filter(is_known) else {
-            let mut reply = Reply::error(&request.header, Errno::ENOTCONN);
+            let mut reply = Reply::error(header, Errno::ENOTCONN);
             reply.header.flags = ReplyFlags::NO_SESSION;
             reply.header.instance = exports.instance().0;
             peer.reply(&reply);
-            return Ok(());
+            return None;
         };
-        if request.header.epoch != session.epoch.get() {
-            return Ok(()); // of an older connection: the client has moved on
+        if header.epoch != session.epoch.get() {
+            return None; // of an older connection: the client has moved on
         }
         session.heard.set(self.clock.get());
-        self.admit(served, peer, session, request)
+        Some(session)
+    }
+
+    /// An operation of a later version. Its refusal need not be remembered, because each resend
+    /// gets the same.
+    fn refuse_unknown(self: &Rc<Self>, peer: &Rc<Peer>, header: &RequestHeader) {
+        let Some(served) = self.served_for(peer, header) else { return };
+        let Some(session) = self.session_for(&served, peer, header) else { return };
+        tracing::debug!(peer = %peer.nid, opcode = header.opcode, "an unknown operation is refused");
+        let exports = &served.exports;
+        if header.flags.contains(RequestFlags::REPLAY) && exports.is_recovering() {
+            let (index, transno) = (header.replay_index, Transno(header.transno));
+            exports.recovery.borrow_mut().handle_refused(session.client, index, transno);
+        }
+        self.answer(peer, &session, Reply::error(header, Errno::EOPNOTSUPP));
+        self.pump_recovery(exports);
     }
 }

@@ -67,6 +67,54 @@ fn a_replay_that_cannot_be_one_is_refused_during_recovery() {
     });
 }
 
+/// One of a newer client, or what a hostile one makes up: it costs neither the link nor room.
+#[test]
+fn an_unknown_operation_is_refused_and_its_link_stays() {
+    check(|env, _, toy, _, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        for number in 0..10_000 {
+            let mut newer = client.request(Opcode::MdtSetattr, 100 + number, 3, MODIFIES);
+            newer.header.opcode = u16::MAX - (number % 7) as u16;
+            let reply = ask(&mut client.link, &newer).await;
+            assert_eq!(reply.errno(), Some(Errno::EOPNOTSUPP));
+            assert_eq!(reply.header.opcode, newer.header.opcode);
+        }
+        assert_eq!(toy.executed.get(), 0);
+        assert_eq!(client.change(2, 3, RequestFlags::empty()).await.errno(), None);
+        let mut other = env.connect(None, at).await.expect("it listens");
+        let mut newer = client.request(Opcode::MdtSetattr, 9, 3, MODIFIES);
+        newer.header.opcode = u16::MAX;
+        let reply = ask(&mut other, &newer).await;
+        assert_eq!(reply.errno(), Some(Errno::ENOTCONN), "the session is another peer's");
+        newer.header.target = u32::MAX;
+        assert_eq!(ask(&mut other, &newer).await.errno(), Some(Errno::ENODEV));
+    });
+}
+
+/// A target goes back to an older version, which does not know an operation to be repeated.
+#[test]
+fn replays_do_not_wait_for_an_unknown_one() {
+    check(|env, server, toy, disk, at| async move {
+        let joined = Client::connect(&env, at, None).await.joined;
+        toy.commit();
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (_up, toy) = serve(server, next, disk, &Rules::default()).await;
+        let mut client = Client::connect(&env, next, Some(joined)).await;
+        let first = Transno::first_of_epoch(1).0;
+        for (index, opcode) in (1..).zip([u16::MAX, Opcode::MdtSetattr as u16]) {
+            let (xid, flags) = (9 + u64::from(index), REPLAY | MODIFIES);
+            let mut replay = client.request(Opcode::MdtSetattr, xid, 3, flags);
+            replay.header.opcode = opcode;
+            (replay.header.replay_index, replay.header.tag) = (index, index);
+            replay.header.transno = first + u64::from(index);
+            let asked = env.timeout(Span::secs(1), ask(&mut client.link, &replay)).await;
+            let refused = asked.expect("it waits for no other").errno();
+            assert_eq!(refused, (index == 1).then_some(Errno::EOPNOTSUPP));
+        }
+        assert_eq!(toy.executed.get(), 1);
+    });
+}
+
 #[test]
 fn a_lock_that_is_stated_again_without_a_recovery_is_refused() {
     check(|env, _, _, _, at| async move {

@@ -7,7 +7,9 @@ use endpoint::Endpoint;
 use env::{Env, LocalFuture};
 use ldlm::grants::{ChangeId, Mode};
 use osd::{MetaStore, StoreError, Table, WriteSet};
-use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target, spec};
+use service::{
+    Class, ClientRecord, Exports, ExportsConfig, Incoming, Seldom, Session, Target, spec,
+};
 use target::{Decided, StartError};
 use tokio::sync::Notify;
 use types::{ClientId, Errno, TargetId, Transno};
@@ -42,6 +44,8 @@ pub struct Mdt {
     pub(crate) deliveries: Deliveries,
     /// An OST refuses a client whose session has ended.
     pub(crate) fences_fell: Notify,
+    /// The log says that too many of them wait.
+    fences_said: Seldom,
     /// Clients that do not tell sizes.
     pub(crate) silent: RefCell<Silent>,
     pub(crate) tally: Tally,
@@ -141,6 +145,7 @@ impl Mdt {
             guests: Guests::default(),
             deliveries: Deliveries::default(),
             fences_fell: Notify::new(),
+            fences_said: Seldom::default(),
             silent: RefCell::default(),
             tally: Tally::default(),
             stopped: Cell::new(false),
@@ -436,7 +441,9 @@ impl Mdt {
         {
             let fences = &mut self.engine.state.borrow_mut().fences;
             if fences.are_too_many(record.client) {
-                tracing::debug!(target: "mdt", client = %record.client, "no new session: too many fences wait for OSTs that are away");
+                if self.fences_said.is_due(self.env.now()) {
+                    tracing::warn!(target: "mdt", client = %record.client, "no new session: too many fences wait for OSTs that are away");
+                }
                 return Err(Errno::EBUSY);
             }
             fences.returned(record.client);
@@ -486,7 +493,7 @@ impl Mdt {
     }
 
     /// Lets go of what an ended session held.
-    pub(crate) async fn let_go(&self, client: ClientId, session: u64) {
+    pub(crate) async fn let_go(self: &Rc<Self>, client: ClientId, session: u64) {
         let closed = self.engine.close_session(client, session);
         // During recovery somebody else may still re-open them; its end sweeps.
         if !self.exports.is_recovering() {

@@ -464,6 +464,29 @@ fn a_name_that_was_synced_survives_its_client_and_all_mdts() {
 }
 
 #[test]
+fn names_of_shards_that_were_forgotten_are_synced_with_their_directory() {
+    let world = World::new();
+    let asked = Asked { count: 3, mdts: vec![0, 1, 2], ..Asked::default() };
+    let dir = world.mkdir(0, Fid::ROOT, "wide", &asked);
+    world.cluster.sim.run_for(Span::secs(3));
+    let names: Vec<String> = (0..12).map(|number| format!("file.{number}")).collect();
+    world.make_all(dir, names.iter().cloned());
+    world.run(0, async move |client| {
+        let heard = client.listen(dir);
+        client.setxattr(&me(), dir, b"user.a", "b".into(), 0).await?;
+        // attributes of a newer version: its shards may be other ones by now
+        client.readdir_leased(&me(), &Listing::new(Fid::ROOT), 0, 64 << 10).await?;
+        client.fsync_dir(&me(), dir, &heard).await
+    });
+    world.clients[0].0.kill();
+    (0..3).for_each(|mdt| world.cluster.restart_mdt(mdt));
+    world.cluster.sim.run_for(Span::secs(60)); // its session is over
+    for name in &names {
+        assert!(world.find(1, dir, name).is_ok(), "{name}");
+    }
+}
+
+#[test]
 fn a_fid_of_an_mdt_that_does_not_exist_is_stale() {
     let world = World::new();
     let per_mdt = 1 << types::FID_SEQUENCES_PER_MDT_BITS;

@@ -68,6 +68,24 @@ fn lists_must_fit() {
 }
 
 #[test]
+fn flags_that_only_an_mdt_sets_cannot_be_asked_for() {
+    let of = |flag| Asked { count: 2, hash: HASH_CRUSH2 | flag, ..Asked::default() };
+    for flag in [HASH_MOVING, HASH_SPLIT] {
+        assert_eq!(of(flag).check(), Err(DirError::Hash(HASH_CRUSH2 | flag)));
+        assert_eq!(Asked::decode(&of(flag).encode()), Err(DirError::Hash(HASH_CRUSH2 | flag)));
+    }
+    assert_eq!(of(HASH_FIXED | HASH_OVERSTRIPED).check(), Ok(()));
+}
+
+#[test]
+fn a_striping_whose_names_do_not_move_says_so_whatever_its_hash() {
+    let (hash, shards) = (HASH_CRUSH2 | HASH_MOVING, vec![Fid::new(0x2_0000_0400, 1)]);
+    let stripes = Stripes { hash, version: 1, master: 0, shards, leaving: None };
+    let stored = Stripes { hash: HASH_CRUSH2, ..stripes.clone() };
+    assert_eq!(Stripes::decode(&stripes.encode()), Ok(stored));
+}
+
+#[test]
 fn names_of_hashes() {
     for kind in [HASH_ALL_CHAR, HASH_FNV_1A_64, HASH_CRUSH, HASH_CRUSH2] {
         assert_eq!(hash_kind(hash_name(kind | HASH_FIXED).expect("a name")), Some(kind));

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use types::{Fid, TargetId};
+use types::{Errno, Fid, TargetId};
 use wire::Opcode;
 use wire::body::{FidReq, ObjectRange, OstBatchReq};
 use zerocopy::IntoBytes;
@@ -78,7 +78,7 @@ impl Client {
     /// # Errors
     /// EIO from the MDT; EIO once where acknowledged entries or attributes of it are lost.
     pub async fn fsync_dir(&self, ctx: &Ctx, dir: Fid, heard: &Heard) -> Result<()> {
-        let synced = self.0.sync_names(ctx, dir).await;
+        let synced = self.0.sync_dir(ctx, dir).await;
         lost::check(self.0.losses.hear(dir, heard), dir, "fsync").and(synced)
     }
 }
@@ -94,6 +94,15 @@ impl Inner {
         let call =
             self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
         self.ask(mdt, call).await.map(|_| ())
+    }
+
+    /// A directory is durable, and the names in all its shards.
+    async fn sync_dir(self: &Rc<Self>, ctx: &Ctx, dir: Fid) -> Result<()> {
+        // what this client knew of the shards may be forgotten; a directory that is gone has none
+        match self.stripes(ctx, dir).await {
+            Err(error) if ![Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Err(error),
+            _ => self.sync_names(ctx, dir).await,
+        }
     }
 
     /// A file is durable, and the names by which this client knows it, at whatever MDT they are.

@@ -302,15 +302,20 @@ impl Client {
             let Some((dir, rest)) = elsewhere(&path) else { return Ok(format!("/{path}")) };
             let above = self.paths_at_mdt(ctx, dir).await?;
             let above = above.into_iter().next().unwrap_or_default();
-            path = if above.is_empty() { rest } else { format!("{above}/{rest}") };
+            path = match (above.is_empty(), rest.is_empty()) {
+                (true, _) => rest,
+                (_, true) => above,
+                _ => format!("{above}/{rest}"),
+            };
         }
         Err(Error::local(Errno::ELOOP, "fid2path"))
     }
 }
 
-/// Directory and rest of a path that begins with a slash and a FID.
+/// Directory and rest of a path that begins with a slash and a FID. That of a shard has no rest.
 fn elsewhere(path: &str) -> Option<(Fid, String)> {
-    let (dir, rest) = path.strip_prefix('/')?.split_once('/')?;
+    let path = path.strip_prefix('/')?;
+    let (dir, rest) = path.split_once('/').unwrap_or((path, ""));
     Some((dir.parse().ok()?, rest.to_owned()))
 }
 
@@ -332,6 +337,7 @@ mod tests {
     fn a_path_that_goes_on_elsewhere_is_told_from_a_name_like_it() {
         let fid = Fid::new(0x200020400, 7);
         assert_eq!(elsewhere(&format!("/{fid}/a/b")), Some((fid, "a/b".to_owned())));
+        assert_eq!(elsewhere(&format!("/{fid}")), Some((fid, String::new())), "of a shard");
         assert_eq!(elsewhere(&format!("{fid}/a")), None, "a directory may have such a name");
         assert_eq!(elsewhere("a/b"), None);
     }

@@ -2,7 +2,8 @@
 //!
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
 //! - A change that was answered is kept until it is known to be durable, and an open until its
-//!   close is durable. An open of a file that another MDT has is not kept.
+//!   close is durable. An open of a file that another MDT has is no open here: this MDT gave no
+//!   handle. If it has a transno, it is kept like another change, until it is durable.
 //! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
 //! - What the target reports as durable only grows within a session.
 //! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
@@ -77,9 +78,14 @@ impl<B: Default, W> Import<B, W> {
             Phase::Withdrawn => InFlight::Free,
             Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
         };
+        // without a handle there is no close that would let go of the open
+        let keep = match out.keep {
+            Keep::Open if is_elsewhere(&reply) => Keep::No,
+            keep => keep,
+        };
         let keeps = out.modifies()
             && reply.errno().is_none()
-            && (reply.header.transno != 0 || (out.keep == Keep::Open && !is_elsewhere(&reply)));
+            && (reply.header.transno != 0 || keep == Keep::Open);
         let bufs = out.request.bufs.len() + reply.bufs.len();
         if keeps && bufs > BUFS_MAX {
             return Err(PeerMisbehaved::TooManyBuffers(bufs));
@@ -103,17 +109,14 @@ impl<B: Default, W> Import<B, W> {
         if out.kind != Kind::User {
             return Ok(self.control_done(xid, *out, reply, now));
         }
-        if let Keep::Close { open } = out.keep
+        if let Keep::Close { open } = keep
             && !keeps
         {
             self.kept.forget_open(open);
         }
         // field by field: taken apart as a whole it would be copied first
-        let bulk = if keeps {
-            self.keep(out.request, out.bulk, out.keep, &mut reply)
-        } else {
-            Some(out.bulk)
-        };
+        let bulk =
+            if keeps { self.keep(out.request, out.bulk, keep, &mut reply) } else { Some(out.bulk) };
         Ok(Handled::Done(Completed { xid, waiter: out.waiter, bulk, reply }))
     }
 

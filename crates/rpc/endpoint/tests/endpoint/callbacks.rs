@@ -110,6 +110,24 @@ fn nobody_but_the_target_of_the_session_is_listened_to() {
 }
 
 #[test]
+fn a_callback_of_a_newer_target_is_refused_and_the_link_stays() {
+    check(|world| async move {
+        world.remote.call(read(3)).await.expect("answered");
+        let (_, asked) = listen(&world);
+        let links = world.server.links.borrow().len();
+        let mut newer = world.server.callback(1);
+        newer.header.opcode = u16::MAX;
+        world.server.call_back(&newer);
+        world.pause(200).await;
+        let told = told(&world);
+        let [reply] = &told[..] else { panic!("one answer: {told:?}") };
+        assert_eq!(reply.errno(), Some(Errno::EOPNOTSUPP));
+        assert!(asked.borrow().is_empty());
+        assert_eq!(world.server.links.borrow().len(), links);
+    });
+}
+
+#[test]
 fn what_is_no_callback_costs_the_link() {
     check(|world| async move {
         for nonsense in [

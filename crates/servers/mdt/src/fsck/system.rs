@@ -59,7 +59,9 @@ impl<'a> System<'a> {
         let files = entries.map(|entry| entry.record.fid.mdt_index());
         let links = self.images.iter().flat_map(|image| &image.links);
         let dirs = links.map(|link| link.dir.mdt_index());
-        let absent = files.chain(dirs).filter(|mdt| self.image(*mdt).is_none());
+        let striped = self.images.iter().flat_map(|image| image.stripes.values());
+        let shards = striped.flat_map(Stripes::places).map(|shard| shard.mdt_index());
+        let absent = files.chain(dirs).chain(shards).filter(|mdt| self.image(*mdt).is_none());
         absent.collect()
     }
 

@@ -307,6 +307,16 @@ fn a_shard_is_listed_by_its_directory_and_has_no_name() {
 }
 
 #[test]
+fn an_mdt_that_has_nothing_but_an_empty_shard_is_missed() {
+    let mut stores = Stores::sound();
+    let shards = vec![fid(1, 7), fid(9, 7)];
+    let stripes = Stripes { hash: 4, version: 1, master: 0, shards, leaving: None };
+    stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
+    let absent = System::new(&stores.images(), &[]).absent();
+    assert_eq!(absent.into_iter().collect::<Vec<_>>(), [9]);
+}
+
+#[test]
 fn a_record_of_an_operation_that_is_done_is_a_breach() {
     let mark = |below: u64| {
         move |stores: &mut Stores| {

@@ -16,6 +16,7 @@ use wire::body::{CreateFlags, CreateReq, Disposition};
 use crate::keys;
 use crate::op::names::{At, Inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
+use crate::op::rename::shown;
 use crate::op::{Answer, Op, checked_name, dirs};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{DirentRecord, INODE_HAS_DEFAULT_ACL, Inode};
@@ -208,7 +209,7 @@ fn inherited_template(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Vec<u8>> {
     let asked = op.request.buf(3);
     let template = if !asked.is_empty() {
         Some(decode_asked(&asked)?)
-    } else if parent.fid() == Fid::ROOT || !op.tx.is_here(parent.fid()) {
+    } else if shown(parent) == Fid::ROOT || !op.tx.is_here(parent.fid()) {
         None
     } else {
         op.tx.template(parent)?

@@ -1,6 +1,6 @@
 //! fid2path: every path of a file, from its back-links. Read only. Where a path leads to a
 //! directory of another MDT, it begins with a slash and the FID of that directory: the caller asks
-//! there.
+//! there. A shard has no name: its path is that of its directory.
 
 use osd::Table;
 use target::{Decided, OpError};
@@ -15,8 +15,17 @@ use crate::perm::{X, is_root};
 /// Paths without a leading slash, each with a NUL behind it.
 pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
-    let fid = Fid::from(body.fid);
-    op.tx.find(fid)?.ok_or(Errno::ENOENT)?;
+    let mut fid = Fid::from(body.fid);
+    let inode = op.tx.find(fid)?.ok_or(Errno::ENOENT)?;
+    if inode.attr.flags & ATTR_SHARD != 0 {
+        if !is_root(&op.creds) {
+            op.access(&inode, X)?;
+        }
+        fid = inode.parent;
+        if !op.tx.is_here(fid) {
+            return Ok(Answer::data(format!("/{fid}\0")));
+        }
+    }
     if fid == Fid::ROOT {
         return Ok(Answer::data(vec![0]));
     }

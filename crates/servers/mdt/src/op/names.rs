@@ -150,7 +150,7 @@ impl Op<'_, '_> {
                 self.repoint_again(at, *old, (*child, *file_type))
             }
             Update::Touch { dir, name_bytes, subdirs } => {
-                self.tx.touch_dir(*dir, *name_bytes, *subdirs)
+                self.touch_again(*dir, *name_bytes, *subdirs)
             }
             Update::Make(made) => self.make(made),
             Update::Named(named) => {
@@ -169,6 +169,14 @@ impl Op<'_, '_> {
                 Ok(())
             }
             done => done,
+        }
+    }
+
+    /// Other names may have changed before the part came: the directory's times do not go back.
+    fn touch_again(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
+        match self.tx.inode(dir)?.attr.ctime() > self.tx.now {
+            true => self.tx.resize_dir(dir, name_bytes, subdirs),
+            false => self.tx.touch_dir(dir, name_bytes, subdirs),
         }
     }
 

@@ -162,7 +162,7 @@ fn check_permission(
 }
 
 /// The directory that callers see: shards of one are no directories of their own.
-fn shown(dir: &Inode) -> Fid {
+pub(super) fn shown(dir: &Inode) -> Fid {
     if dir.attr.flags & ATTR_SHARD == 0 { dir.fid() } else { dir.parent }
 }
 

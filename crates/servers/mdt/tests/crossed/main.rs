@@ -18,15 +18,15 @@ use env::{CptTable, Env};
 use env_sim::{Cut, NodeHandle, Sim, SimConfig};
 use layout::dir;
 use mdt::fsck::{self, Image};
-use mdt::{Bugs, GrantMode, Mdt, MdtConfig};
+use mdt::{Bugs, GrantMode, Mdt, MdtConfig, OstAt};
 use osd::MetaStore;
 use osd::mem::{MemDisk, MemMeta};
 use service::{Node, NodeConfig};
 use types::{ClientId, Errno, Fid, NidAddr, Span, SplitMix64, TargetId};
 use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFMT, S_IFREG};
 use wire::body::{
-    AttrRep, CreateReq, Disposition, FidReq, LinkReq, LookupReq, RenameReq, SetattrFlags,
-    SetattrReq, SetxattrReq, UnlinkReq,
+    AttrRep, CreateFlags, CreateReq, Disposition, FidReq, LinkReq, LookupReq, RenameReq,
+    SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
 use wire::updates::RECORD_MAGIC;
 use wire::{Attr, Opcode, Reply, encode_body};
@@ -80,6 +80,8 @@ struct World {
     servers: Vec<Server>,
     clients: Vec<(NodeHandle, Rc<Endpoint>)>,
     bugs: Bugs,
+    /// OSTs that files may have objects on. None of them runs.
+    osts: &'static [u32],
     /// How often a server was started.
     boots: RefCell<BTreeMap<u32, u128>>,
 }
@@ -90,16 +92,22 @@ impl World {
     }
 
     fn with_bugs(seed: u64, bugs: Bugs) -> World {
-        World::of(Sim::new(seed, SimConfig::default()), bugs)
+        World::of(Sim::new(seed, SimConfig::default()), bugs, &[])
+    }
+
+    /// A world in which files can be open for writing. What an ended session held is let go at once.
+    fn with_an_ost(seed: u64) -> World {
+        let sim = Sim::new(seed, SimConfig::default());
+        World::of(sim, Bugs::plant("mdt.skip_fence"), &[77])
     }
 
     /// A world in which errors may be logged.
     fn damaged(seed: u64) -> World {
         let config = SimConfig { fail_on_error: false, ..SimConfig::default() };
-        World::of(Sim::new(seed, config), Bugs::default())
+        World::of(Sim::new(seed, config), Bugs::default(), &[])
     }
 
-    fn of(sim: Sim, bugs: Bugs) -> World {
+    fn of(sim: Sim, bugs: Bugs, osts: &'static [u32]) -> World {
         let server = |mdt: u32| Server {
             node: sim.node(&format!("mdt{mdt}"), addr(mdt).nid),
             disk: MemDisk::default(),
@@ -113,7 +121,7 @@ impl World {
             (node, endpoint)
         };
         let clients = (0..2).map(client).collect();
-        let world = World { sim, servers, clients, bugs, boots: RefCell::default() };
+        let world = World { sim, servers, clients, bugs, osts, boots: RefCell::default() };
         (0..MDTS).for_each(|mdt| world.boot(mdt));
         world.sim.run_for(Span::secs(1));
         world
@@ -122,6 +130,7 @@ impl World {
     fn boot(&self, mdt: u32) {
         let Server { node, disk, running } = &self.servers[mdt as usize];
         let (env, disk, running, bugs) = (node.env(), disk.clone(), running.clone(), self.bugs);
+        let osts = self.osts;
         let boot = {
             let mut boots = self.boots.borrow_mut();
             let boot = boots.entry(mdt).or_default();
@@ -137,7 +146,8 @@ impl World {
             config.bugs = bugs;
             config.grants = GrantMode::None; // these clients answer no recalls
             let own = endpoint(&env, 1_000 + 100 * u128::from(mdt) + boot, true);
-            let target = Mdt::start(&env, config, meta.clone(), Some(own), Rc::new(Vec::new)).await;
+            let osts = Rc::new(|| osts.iter().copied().map(OstAt::from).collect());
+            let target = Mdt::start(&env, config, meta.clone(), Some(own), osts).await;
             let target = target.expect("boots");
             *running.borrow_mut() = Some((target.clone(), meta));
             service.add_target(target);
@@ -199,6 +209,22 @@ impl World {
     fn create(&self, parent: Fid, name: &str) -> Fid {
         let reply = self.send(0, parent.mdt_index(), make(parent, name, S_IFREG | 0o644, &[]));
         reply.expect("created").body::<AttrRep>().attr.fid()
+    }
+
+    /// A file without a name, which a client has open.
+    fn nameless(&self, client: usize, parent: Fid) -> Fid {
+        let flags = CreateFlags::OPEN | CreateFlags::TMPFILE;
+        let body = CreateReq { parent: parent.into(), flags, open_flags: 2, ..Default::default() };
+        let call = Call::new(Opcode::MdtCreate, vec![encode_body(&body), Bytes::new()]);
+        let reply = self.send(client, parent.mdt_index(), call);
+        reply.expect("made").body::<AttrRep>().attr.fid()
+    }
+
+    /// A client ends its sessions.
+    fn end(&self, client: usize) {
+        let (node, endpoint) = &self.clients[client];
+        let ending = endpoint.clone();
+        node.env().spawn("ends", async move { ending.shutdown().await });
     }
 
     fn lookup(&self, client: usize, parent: Fid, name: &str) -> Result<AttrRep, Errno> {
@@ -478,6 +504,10 @@ fn a_path_goes_on_at_the_mdt_of_a_directory_above() {
     let shards = world.stripes(big).expect("a striping").shards;
     let files = [world.create(shards[0], "x"), world.create(shards[1], "y")];
     assert_eq!(files.map(paths), ["big/x\0".to_owned(), format!("/{big}/y\0")]);
+    assert_eq!(paths(shards[0]), "big\0", "a shard's path is that of its directory");
+    world.rename((sub, "f"), (shards[1], "z")).expect("moved");
+    assert_eq!(paths(file), format!("/{}/z\0", shards[1]));
+    assert_eq!(paths(shards[1]), format!("/{big}\0"));
 }
 
 #[test]
@@ -846,6 +876,59 @@ fn what_an_mdt_has_that_returns_late_is_completed() {
     let errors = world.sim.errors();
     assert!(errors.iter().all(|error| error.contains("recovery goes on")), "{errors:?}");
     world.check();
+}
+
+/// A name moves to a directory of an MDT that is cut off so many microseconds after the call.
+/// Meanwhile the directory gets another name; returns what does not fit.
+fn touched_before_a_part_comes(after: u64) -> Option<String> {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.create(Fid::ROOT, "a");
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    world.sim.run_for(Span::millis(100));
+    let made = world.send(1, 1, make(dir, "c", S_IFREG | 0o644, &[])).expect("made");
+    let made = made.body::<AttrRep>().attr.ctime();
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let changed = world.attr(dir).expect("it is there");
+    let is_fine = changed.mtime() >= made && changed.ctime() >= made;
+    (!is_fine).then(|| format!("{after} us after the call the directory's times go back"))
+}
+
+#[test]
+fn a_part_that_comes_late_sets_no_time_back() {
+    let seen = (0..40).filter_map(|step| touched_before_a_part_comes(50 * step));
+    assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// A file without a name gets one on another MDT, which is cut off so many microseconds after the
+/// call. Meanwhile the session ends that has the file open; returns what does not fit.
+fn named_while_its_session_ends(after: u64) -> Vec<String> {
+    let world = World::with_an_ost(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.nameless(1, dir);
+    world.settle();
+    world.begin(0, 0, link(file, Fid::ROOT, "f"));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    world.end(1);
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let is_there = world.attr(file).is_ok();
+    if world.lookup(0, Fid::ROOT, "f").is_ok() != is_there {
+        return vec![format!("{after} us after its call the name has no file")];
+    }
+    fsck::all(&world.images())
+}
+
+#[test]
+fn a_file_that_gets_its_first_name_stays_though_its_session_ends() {
+    let seen = (0..40).flat_map(|step| named_while_its_session_ends(50 * step));
+    assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
 /// Whether a run ends with a breach, or with an error in the log.

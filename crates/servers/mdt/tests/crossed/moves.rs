@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use endpoint::Call;
+use layout::composite::{CompositeTemplate, END_OF_FILE};
 use layout::dir::{self, Stripes};
+use layout::lov;
 use mdt::Bugs;
 use mdt::fsck;
 use osd::mem::MemMeta;
@@ -309,6 +311,27 @@ fn names_are_used_while_they_move() {
     world.moved(dir);
     assert_eq!(world.all_names(dir), all);
     assert_eq!(world.attr(linked).expect("there").nlink, 2);
+    world.check();
+}
+
+/// The default layout of the root holds everywhere without being copied.
+#[test]
+fn directories_in_a_striped_root_copy_no_default_layout() {
+    let world = World::new(23);
+    let template = CompositeTemplate::striped(0, [(1 << 20, 1), (END_OF_FILE, 2)]);
+    let value = lov::composite::LovComposite::of_dir(&template).expect("a layout").encode();
+    let body = SetxattrReq { fid: Fid::ROOT.into(), ..SetxattrReq::default() };
+    let bufs = vec![encode_body(&body), bytes("lustre.lov"), value.into()];
+    world.send(0, 0, Call::new(Opcode::MdtSetxattr, bufs)).expect("set");
+    world.restripe(Fid::ROOT, &[1, 0, 2]).expect("begun");
+    world.moved(Fid::ROOT);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        let made = world.at_home(Fid::ROOT, name, |home| mkdir(home, name, &[])).expect("made");
+        let body = FidReq { fid: made.attr.fid().into(), ..FidReq::default() };
+        let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lov")]);
+        let found = world.send(0, made.attr.fid().mdt_index(), call);
+        assert_eq!(found.map(|reply| reply.buf(1)).err(), Some(Errno::ENODATA), "{name}");
+    }
     world.check();
 }
 

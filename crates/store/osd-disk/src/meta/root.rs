@@ -119,11 +119,7 @@ impl Root {
 
     /// None where the slot was never written or is torn.
     fn decode(slot: &[u8; SLOT_BYTES]) -> Option<Root> {
-        let mut bytes = *slot;
-        bytes[12..16].fill(0);
-        let known = slot[..8] == *MAGIC
-            && u32_at(slot, 8) == VERSION
-            && u32_at(slot, 12) == crc32c::crc32c(&bytes);
+        let known = version_of(slot) == Some(VERSION);
         let meta = |at: usize| slot[at..at + META_BYTES].try_into().expect("bytes of a root page");
         known.then(|| Root {
             txn: u64_at(slot, 16),
@@ -131,6 +127,15 @@ impl Root {
             metas: [meta(HEAD_BYTES), meta(HEAD_BYTES + META_BYTES)],
         })
     }
+}
+
+/// The version of a slot that is whole. Later versions keep its first 16 bytes, and the checksum
+/// over as many bytes.
+fn version_of(slot: &[u8; SLOT_BYTES]) -> Option<u32> {
+    let mut bytes = *slot;
+    bytes[12..16].fill(0);
+    let is_whole = slot[..8] == *MAGIC && u32_at(slot, 12) == crc32c::crc32c(&bytes);
+    is_whole.then(|| u32_at(slot, 8))
 }
 
 fn open(path: &Path) -> Result<File, DiskError> {
@@ -170,6 +175,7 @@ impl RootFile {
             create(dir, &first)?;
         }
         let mut root = RootFile { file: open(&path)?, data, next: 0 };
+        root.check_version().map_err(records)?;
         let Some(newest) = root.newest() else {
             return Err(records(format!("both slots of {FILE} are damaged")));
         };
@@ -188,24 +194,38 @@ impl RootFile {
     /// nothing is changed.
     pub(crate) fn durable(dir: &Path) -> Result<(RootFile, usize, Vec<u8>), DiskError> {
         let (file, data) = (open(&dir.join(FILE))?, open(&dir.join("data.mdb"))?);
+        let records = |why: String| DiskError::Records { path: dir.to_owned(), why };
         let mut root = RootFile { file, data, next: 0 };
+        root.check_version().map_err(records)?;
         let newest = root.newest().filter(|newest| newest.txn > 0);
-        let newest = newest.ok_or_else(|| DiskError::Records {
-            path: dir.to_owned(),
-            why: "nothing in it was ever committed".to_owned(),
-        })?;
+        let newest =
+            newest.ok_or_else(|| records("nothing in it was ever committed".to_owned()))?;
         let meta = newest.metas.iter().max_by_key(|meta| u64_at(&meta[..], META_TXN));
         let meta = meta.expect("there are two").to_vec();
         Ok((root, newest.page_bytes as usize, meta))
     }
 
+    /// Nothing if the file is shorter.
+    fn slot(&self, slot: u64) -> Option<[u8; SLOT_BYTES]> {
+        let mut bytes = [0; SLOT_BYTES];
+        self.file.read_exact_at(&mut bytes, slot * SLOT_STRIDE).ok().map(|()| bytes)
+    }
+
+    /// The older slot may be readable where the newer one is of a later version, but its tree may
+    /// be overwritten by then.
+    fn check_version(&self) -> Result<(), String> {
+        let versions = [0, 1].into_iter().filter_map(|slot| version_of(&self.slot(slot)?));
+        match versions.max().filter(|version| *version > VERSION) {
+            Some(version) => Err(format!(
+                "{FILE}: version {version} is newer than {VERSION}, the newest that is known here"
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// The newest whole slot; the other one is written next.
     fn newest(&mut self) -> Option<Root> {
-        let slots = [0, 1].map(|slot| {
-            let mut bytes = [0; SLOT_BYTES];
-            let read = self.file.read_exact_at(&mut bytes, slot * SLOT_STRIDE);
-            read.ok().and_then(|()| Root::decode(&bytes))
-        });
+        let slots = [0, 1].map(|slot| self.slot(slot).as_ref().and_then(Root::decode));
         let txn = |slot: &Option<Root>| slot.as_ref().map(|root| root.txn);
         let newest = usize::from(txn(&slots[1]) > txn(&slots[0]));
         self.next = 1 - newest as u64;
@@ -260,6 +280,23 @@ mod tests {
             let mut torn = bytes;
             torn[at] ^= 1;
             assert_eq!(Root::decode(&torn), None, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_slot_of_a_newer_version_is_not_taken_for_damage() {
+        let dir = crate::testdir::TestDir::new();
+        let mut roots = RootFile::open(dir.path()).expect("opens");
+        roots.write(&root(8)).expect("writes");
+        let mut newer = root(9).encode();
+        newer[8] = 2;
+        newer[12..16].fill(0);
+        let crc = crc32c::crc32c(&newer);
+        newer[12..16].copy_from_slice(&crc.to_le_bytes());
+        roots.file.write_all_at(&newer, roots.next * SLOT_STRIDE).expect("writes");
+        for refused in [RootFile::open(dir.path()).err(), RootFile::durable(dir.path()).err()] {
+            let said = refused.expect("it does not go back to the older slot").to_string();
+            assert!(said.contains("root: version 2 is newer than 1, the newest"), "{said}");
         }
     }
 
