@@ -49,7 +49,7 @@ use bucket::Pace;
 use buckets::{BucketRef, Buckets, Owner, Shared};
 use classes::{Class, Classes};
 use fields::{FieldSet, Key};
-use grammar::{Rate, Scope};
+use grammar::{Command, Rate, Scope};
 use rules::Rules;
 use selection::Selection;
 use stale::Stale;
@@ -680,14 +680,18 @@ impl<R: Request> Policy<R> for Tbf {
     }
 }
 
-/// Reads a value of `nrs_tbf_rule`. Whether its rules and fields exist is for a running policy to
-/// say.
+/// Reads a value of `nrs_tbf_rule`. If it names a rate: how long a request without data waits
+/// behind another one. Whether its rules and fields exist is for a running policy to say.
 ///
 /// # Errors
 /// EINVAL and the word that is wrong.
-pub fn parse_tbf_rule(value: &str) -> Result<(), Refusal> {
+pub fn parse_tbf_rule(value: &str) -> Result<Option<Span>, Refusal> {
     let (_, command) = crate::command::split_words(value);
-    grammar::parse(command).map(drop)
+    let rate = match grammar::parse(command)? {
+        Command::Start { settings, .. } | Command::Change { settings, .. } => settings.rate,
+        Command::Stop { .. } => None,
+    };
+    Ok(rate.map(|rate| Pace::new(rate, DEPTH_DEFAULT, false, Span::ZERO).interval()))
 }
 
 /// Reads a rule command and prints what it understood: what a fuzzer can hold on to.

@@ -98,6 +98,12 @@ impl Pace {
     fn time(&self, units: u64) -> u128 {
         u128::from(units) * self.per_unit
     }
+
+    /// Between two requests without data.
+    pub(crate) fn interval(&self) -> Span {
+        let nanos = self.time(self.cost(0)).div_ceil(1 << FRACTION_BITS);
+        Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
 }
 
 /// A place in a bucket's order, held for the request at the head of a class.

@@ -3,7 +3,7 @@
 
 use params::{Pattern, PatternError};
 use service::spec::SERVICES;
-use types::{ByteSize, FsName, TargetId};
+use types::{FsName, Span, TargetId};
 use wire::config::FsConfig;
 
 /// All parameters of servers and mounts, with their instances taken out; those that can be set end
@@ -85,31 +85,22 @@ fn instances(name: &str, fsname: FsName, targets: &[TargetId]) -> Vec<String> {
 
 /// Why a value is never permanent: with it a file system could not be mounted after a restart.
 pub(crate) fn hinders(name: &str, value: &str) -> Option<&'static str> {
-    let words: Vec<&str> = value.split_whitespace().collect();
     match name.rsplit('.').next()? {
-        "nrs_policies" if words.first() == Some(&"delay") => {
+        "nrs_policies" if value.split_whitespace().next() == Some("delay") => {
             Some("delay is for tests: mounts would wait for it")
         }
         "nrs_tbf_rule" => {
-            let of = |key| words.iter().filter_map(move |word| word.strip_prefix(key));
-            let slow = of("rate=").any(|rate| rate.parse::<f64>().is_ok_and(|rate| rate < 1.0));
-            (slow || of("bps=").any(is_trickle))
+            // a value that is not understood is refused wherever it comes to be set
+            let interval = nrs::parse_tbf_rule(value).ok().flatten()?;
+            (interval > INTERVAL_MAX)
                 .then_some("mounts would wait: the least is a request, or 4 KiB, a second")
         }
         _ => None,
     }
 }
 
-/// Whether a rate in bytes is below what a request without data counts, each second.
-fn is_trickle(rate: &str) -> bool {
-    let (number, unit) = ByteSize::split(rate);
-    let factor = match unit.as_bytes().first().map(u8::to_ascii_lowercase) {
-        Some(b'b') => 1.0,
-        Some(b'k') => 1_000.0,
-        _ => 1_000_000.0,
-    };
-    number.parse::<f64>().is_ok_and(|number| number * factor < 4_000.0)
-}
+/// Between two requests of a permanent rule. A mount takes some tens of them.
+const INTERVAL_MAX: Span = Span::secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -175,6 +166,9 @@ mod tests {
             ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=1MB/s", true),
             ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=1KB/s", false),
             ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=5", true),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp} bps=4KiB", true),
+            ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp}rate=0.01", false),
+            ("mds.MDS.mdt.nrs_tbf_rule", "hp start one nid={ *@tcp }bps=1KB", false),
         ] {
             assert_eq!(hinders(name, value).is_none(), is_fit, "{name}={value}");
         }
