@@ -64,8 +64,8 @@ impl Permanent {
         }
         let is_rule = rules::is_rule(leaf);
         let steps = if is_rule { rules::steps(&taken.values, values) } else { values.to_vec() };
-        let has_more = values.starts_with(&taken.values);
-        let mut refused = if has_more { taken.refused } else { Vec::new() };
+        let is_left = |command: &String| values.contains(command) && !steps.contains(command);
+        let mut refused: Vec<String> = taken.refused.into_iter().filter(is_left).collect();
         for step in steps {
             let Err(errno) = self.set(params, leaf, &step).await else { continue };
             if !is_rule || [Errno::ENODEV, Errno::EAGAIN].contains(&errno) {
@@ -153,8 +153,10 @@ async fn set(params: &ParamTree, leaf: &str, value: &str) -> Result<(), ParamErr
 /// In the order in which they are set: whose heads, which policies, then the rest; the commands of
 /// one parameter's rules together.
 fn ordered(wanted: &[(String, String)]) -> Vec<Wanted> {
+    let mut by_number: Vec<&(String, String)> = wanted.iter().collect();
+    by_number.sort_by_key(|(name, _)| rules::base(name).and_then(|_| rules::number(name)));
     let mut all: Vec<Wanted> = Vec::new();
-    for (name, value) in wanted {
+    for (name, value) in by_number {
         match rules::base(name) {
             Some(base) => match all.iter_mut().find(|(known, _)| known == base) {
                 Some((_, commands)) => commands.push(value.clone()),
@@ -317,5 +319,12 @@ mod tests {
         assert_eq!(apply(), ["nrs_tbf_rule=start picky rate=7"]);
         assert_eq!(apply(), rules(&["one", "picky", "two"]), "once more, in their order");
         assert_eq!(apply(), [""; 0]);
+    }
+
+    #[test]
+    fn rules_are_in_the_order_of_their_numbers() {
+        let kept =
+            ["[10000:b]", "[9999:a]"].map(|key| (format!("x.nrs_tbf_rule{key}"), key.into()));
+        assert_eq!(ordered(&kept)[0].1, ["[9999:a]", "[10000:b]"]);
     }
 }

@@ -15,6 +15,12 @@ pub(crate) fn base(name: &str) -> Option<&str> {
     is_rule(base).then_some(base)
 }
 
+/// The number in the name of a kept command.
+pub(crate) fn number(name: &str) -> Option<u32> {
+    let (_, rest) = name.strip_suffix(']')?.rsplit_once('[')?;
+    rest.split(':').next()?.parse().ok()
+}
+
 /// Whether values of `name` are rule commands.
 pub(crate) fn is_rule(name: &str) -> bool {
     name.rsplit('.').next() == Some(RULE)
@@ -36,6 +42,12 @@ impl<'a> Command<'a> {
         Some(Command { heads, verb: words.next()?, rule: words.next()? })
     }
 
+    /// What the command says: the keys of its pairs. `rate` and `bps` are one.
+    fn keys(text: &str) -> impl Iterator<Item = &str> {
+        let pairs = text.split_whitespace().filter_map(|word| word.split_once('='));
+        pairs.map(|(key, _)| if key == "bps" { "rate" } else { key })
+    }
+
     /// The command that ends its rule.
     fn stop(&self) -> Option<String> {
         let stops = self.verb == "start" && self.rule != DEFAULT;
@@ -43,13 +55,30 @@ impl<'a> Command<'a> {
     }
 }
 
+/// Whether nothing is left of the change `old` where `new` is carried out later. A rank counts when
+/// it is said, because other rules are ranked by it.
+fn replaces(new: &str, old: &str) -> bool {
+    let (Some(after), Some(before)) = (Command::parse(new), Command::parse(old)) else {
+        return false;
+    };
+    let said: Vec<&str> = Command::keys(new).collect();
+    after == before
+        && before.verb == "change"
+        && Command::keys(old).all(|key| key != "rank" && said.contains(&key))
+}
+
 /// What a node does so that the commands `wanted` hold where `taken` were carried out before.
 pub(crate) fn steps(taken: &[String], wanted: &[String]) -> Vec<String> {
-    let fresh = wanted.strip_prefix(taken);
-    let gone: &[String] = if fresh.is_some() { &[] } else { taken };
+    let (gone, still): (Vec<&String>, Vec<&String>) =
+        taken.iter().partition(|command| !wanted.contains(command));
+    let goes_on = wanted.iter().take(still.len()).eq(still.iter().copied());
+    let fresh = if goes_on { &wanted[still.len()..] } else { wanted };
+    let is_replaced = |old: &&String| fresh.iter().any(|new| replaces(new, old));
+    let (gone, fresh): (&[String], _) =
+        if goes_on && gone.iter().all(is_replaced) { (&[], fresh) } else { (taken, wanted) };
     let mut steps: Vec<String> =
         gone.iter().filter_map(|command| Command::parse(command)?.stop()).collect();
-    for command in fresh.unwrap_or(wanted) {
+    for command in fresh {
         // it may run already, by hand or from an earlier try
         steps.extend(Command::parse(command).and_then(|command| command.stop()));
         steps.push(command.clone());
@@ -73,15 +102,14 @@ pub(crate) fn change(kept: &[(String, String)], name: &str, value: &str) -> Resu
         other.is_some_and(|other| (other.heads, other.rule) == (command.heads, command.rule))
     };
     let mine: Vec<String> = all.iter().filter(same).map(|kept| kept.0.clone()).collect();
-    let number =
-        |kept: &&(String, String)| kept.0[name.len() + 1..].split(':').next()?.parse().ok();
-    let next = 1 + all.iter().filter_map(number).max().unwrap_or(0_u32);
+    let next = 1 + all.iter().filter_map(|kept| number(&kept.0)).max().unwrap_or(0);
     let kept_as = Some(format!("{name}[{next:04}:{}]", command.rule));
     match command.verb {
         "start" => Ok(Change { deleted: mine, kept_as }),
         "change" if command.rule == DEFAULT || !mine.is_empty() => {
-            let again = all.iter().filter(|kept| kept.1 == value).map(|kept| kept.0.clone());
-            Ok(Change { deleted: again.collect(), kept_as })
+            let over = |kept: &&&(String, String)| kept.1 == value || replaces(value, &kept.1);
+            let deleted = all.iter().filter(over).map(|kept| kept.0.clone()).collect();
+            Ok(Change { deleted, kept_as })
         }
         "stop" if !mine.is_empty() => Ok(Change { deleted: mine, kept_as: None }),
         "change" | "stop" => Err(Errno::ENOENT),
@@ -129,10 +157,13 @@ mod tests {
         );
         assert_eq!(keep(&[one, "stop one"]), Ok(vec![]));
         assert_eq!(keep(&[one, "hp stop one"]), Err(Errno::ENOENT), "it is of both heads");
-        assert_eq!(
-            keep(&["change default rate=9", "change default rate=9"]).map(|k| k.len()),
-            Ok(1)
-        );
+        let kept = |commands: &[&str]| keep(commands).map(|kept| kept.len());
+        assert_eq!(kept(&["change default rate=9", "change default rate=9"]), Ok(1));
+        assert_eq!(kept(&[one, "change one rate=1", "change one bps=2 depth=3"]), Ok(2));
+        for beside in ["change one depth=2", "hp change one rate=2"] {
+            assert_eq!(kept(&[one, "hp start one", "change one rate=1", beside]), Ok(4));
+        }
+        assert_eq!(kept(&[one, "change one rank=a", "change one rank=b"]), Ok(3), "others move");
         for wrong in ["change one rate=1", "stop one"] {
             assert_eq!(keep(&[wrong]), Err(Errno::ENOENT), "{wrong}");
         }
@@ -151,6 +182,9 @@ mod tests {
         check(&["start a"], &["start a", "change a rate=2"], &["change a rate=2"]);
         check(&["start a", "start b"], &["start b"], &["stop a", "stop b", "stop b", "start b"]);
         check(&["start a", "change default rate=1"], &[], &["stop a"]);
+        let (first, second) = ("change a rate=1", "change a bps=2 depth=1");
+        check(&["start a", first], &["start a", "start b", second], &["stop b", "start b", second]);
+        check(&[second, first], &[second], &[second]);
     }
 
     #[test]
