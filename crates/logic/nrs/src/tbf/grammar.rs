@@ -30,6 +30,10 @@ pub(crate) const RATE_BYTES_MAX: u64 = 1 << 40;
 /// `depth` at most: a burst of one second at the highest rate.
 pub(crate) const DEPTH_MAX: u32 = 1_000_000;
 
+/// Bytes of a rule's conditions at most. A command that makes the rule anew has its head, its name
+/// and all its pairs beside them, and must be a value too: 139 bytes at most.
+pub(crate) const CONDS_BYTES_MAX: usize = VALUE_BYTES_MAX - 160;
+
 /// How fast a class may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rate {
@@ -364,7 +368,14 @@ impl<'a> Reader<'a> {
         if !self.rest.is_empty() && !self.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
             return Err(Refusal::invalid(format!("'{}' behind the conditions", clip(self.rest))));
         }
-        Ok(Conds(conds))
+        let conds = Conds(conds);
+        let bytes = conds.to_string().len();
+        if bytes > CONDS_BYTES_MAX {
+            return Err(Refusal::invalid(format!(
+                "conditions of {bytes} bytes; at most {CONDS_BYTES_MAX} are allowed"
+            )));
+        }
+        Ok(conds)
     }
 
     fn expr(&mut self) -> Result<Expr, Refusal> {

@@ -544,6 +544,27 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
     }
 }
 
+/// Rules move to new heads as commands.
+#[test]
+fn every_rule_can_be_written_as_a_command() {
+    let start = |values: usize| format!("start name_of_15_byte jobid={{{}}}", "x ".repeat(values));
+    let most = (grammar::CONDS_BYTES_MAX - "jobid={}".len() + 1) / 2;
+    let pairs = "rate=123456.789 depth=1000000 realtime=1 scope=node total=1 \
+                 class=nid+jobid+opcode+uid+gid+projid";
+    let mut rules = Rules::new(FieldSet::ALL, Rate::rpc(1), 1);
+    rules.apply(grammar::parse(&start(most)).expect("it fits"));
+    for change in [pairs.to_owned(), "bps=1099511627775B".to_owned()] {
+        let change = format!("change name_of_15_byte {change}");
+        rules.apply(grammar::parse(&change).expect("well formed"));
+        for command in rules.commands() {
+            assert!(command.len() + "reg ".len() <= crate::VALUE_BYTES_MAX, "{}", command.len());
+            grammar::parse(&command).expect("it says what was said");
+        }
+    }
+    let refusal = grammar::parse(&start(most + 1)).expect_err("it would not fit");
+    assert!(refusal.text.contains("bytes"), "{refusal}");
+}
+
 #[test]
 fn the_documented_examples_are_understood() {
     for (command, printed) in [
