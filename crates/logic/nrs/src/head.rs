@@ -337,7 +337,8 @@ impl<R: Request> Head<R> {
         instance.overdue_at = instance.overdue_at.min(leave_by);
         instance.early.insert((leave_by, handle));
         let (queue, lane) = (&self.queue, instance.lane);
-        if instance.early.len() > EARLY_STALE_MAX + queue.lane_len(lane) {
+        // twice as many as are there: looking through them costs a step for each arrival since then
+        if instance.early.len() > EARLY_STALE_MAX + 2 * queue.lane_len(lane) {
             instance.early.retain(|(_, handle)| queue.has(*handle) && queue.is_in(handle.id, lane));
         }
     }
@@ -718,4 +719,31 @@ pub fn promote<R: Request>(
 ) -> Option<Handle> {
     let request = reg.remove(handle, now, Removal::Promoted)?;
     Some(hp.enqueue(request, now))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Req, Server, ms};
+
+    #[test]
+    fn what_is_out_of_date_in_early_is_looked_for_seldom() {
+        const WAITING: usize = 1_000;
+        let mut server = Server::new(1, &[crate::delay()]);
+        server.select("delay").expect("it starts");
+        let head = &mut server.heads[0];
+        let request = |secs: u64| Req { at: ms(secs * 1_000), ..Req::default() };
+        head.enqueue(request(1_000), ms(0)); // the others leave before it
+        let mut handles: Vec<Handle> =
+            (0..WAITING).map(|_| head.enqueue(request(0), ms(0))).collect();
+        let mut looks = 0;
+        for turn in 0..10 * WAITING {
+            let before = head.instances[1].early.len();
+            let handle = &mut handles[turn % WAITING];
+            assert!(head.remove(*handle, ms(0), Removal::Gone).is_some());
+            *handle = head.enqueue(request(0), ms(0));
+            looks += usize::from(head.instances[1].early.len() < before);
+        }
+        assert!((1..=10).contains(&looks), "{looks} times");
+    }
 }
