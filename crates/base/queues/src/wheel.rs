@@ -72,6 +72,9 @@ pub struct Wheel<T> {
     len: usize,
     lists: Box<[List]>,
     occupied: [u64; LEVELS],
+    in_order: Option<usize>, // a place whose entries are in the order of their ticks
+    #[cfg(test)]
+    looks: usize, // at entries, to find the earliest
 }
 
 impl<T: Copy> Wheel<T> {
@@ -85,6 +88,9 @@ impl<T: Copy> Wheel<T> {
             len: 0,
             lists: vec![EMPTY; LEVELS * SLOTS + 1].into_boxed_slice(),
             occupied: [0; LEVELS],
+            in_order: None,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 
@@ -152,19 +158,31 @@ impl<T: Copy> Wheel<T> {
         (head != NONE).then(|| self.remove(WheelHandle(head)))
     }
 
-    /// Takes out the entry that is due first, now or later.
+    /// Takes out the entry that is due first, now or later. Its slot is put in order for the first
+    /// such entry, and again after an insertion.
     pub fn pop_earliest(&mut self) -> Option<T> {
         let first = self.first_place()?;
-        let mut best = self.lists[first].head;
-        let mut at = best;
-        while first != usize::from(DUE) && at != NONE {
-            let entry = &self.entries[at as usize];
-            if entry.tick < self.entries[best as usize].tick {
-                best = at;
-            }
-            at = entry.next;
+        if first != usize::from(DUE) && self.in_order != Some(first) {
+            self.put_in_order(first);
         }
-        Some(self.remove(WheelHandle(best)))
+        Some(self.remove(WheelHandle(self.lists[first].head)))
+    }
+
+    /// Sorts the entries of a slot by their ticks; those of one tick keep their order.
+    fn put_in_order(&mut self, place: usize) {
+        let mut all = Vec::new();
+        let mut at = std::mem::replace(&mut self.lists[place], EMPTY).head;
+        while at != NONE {
+            all.push(at);
+            at = self.entries[at as usize].next;
+        }
+        #[cfg(test)]
+        {
+            self.looks += all.len();
+        }
+        all.sort_by_key(|index| self.entries[*index as usize].tick);
+        all.into_iter().for_each(|index| self.append(index, place as u16));
+        self.in_order = Some(place);
     }
 
     /// When to look again: no entry is due before. The present, if one is due; exact within a
@@ -240,6 +258,13 @@ impl<T: Copy> Wheel<T> {
 
     fn link(&mut self, index: u32) {
         let place = self.place_of(self.entries[index as usize].tick);
+        if self.in_order == Some(usize::from(place)) {
+            self.in_order = None;
+        }
+        self.append(index, place);
+    }
+
+    fn append(&mut self, index: u32, place: u16) {
         let list = &mut self.lists[usize::from(place)];
         let tail = std::mem::replace(&mut list.tail, index);
         if tail == NONE {
@@ -367,5 +392,21 @@ mod tests {
             (None, Some(at(70_000)), Some(2))
         );
         assert_eq!((wheel.pop_earliest(), wheel.pop_earliest(), wheel.len()), (Some(3), None, 0));
+    }
+    #[test]
+    fn all_that_leave_early_are_found_with_few_looks() {
+        const COUNT: usize = 10_000;
+        let (mut wheel, mut chance) = (Wheel::new(Instant(0)), SplitMix64::new(3));
+        let mut due = Vec::new();
+        for number in 0..COUNT {
+            let at = Instant(chance.below(300 * 1_000_000_000));
+            wheel.insert(at, number);
+            due.push((at.0.div_ceil(TICK.0), number));
+        }
+        due.sort_unstable();
+        for (_, number) in due {
+            assert_eq!(wheel.pop_earliest(), Some(number));
+        }
+        assert!(wheel.looks <= 2 * COUNT, "{} looks", wheel.looks);
     }
 }
