@@ -234,6 +234,11 @@ impl Service {
             *partition.heads.borrow_mut() = Rc::clone(mine);
         }
         if !apart {
+            // requests that execute keep their partitions; the old heads and their policies end
+            let none = Heads::of(&[Part::Others], self.spec, &[], &self.drained);
+            for partition in self.of_targets.borrow().values() {
+                *partition.heads.borrow_mut() = Rc::clone(&none[0]);
+            }
             return;
         }
         let mut before = self.of_targets.take();
@@ -325,4 +330,29 @@ pub(crate) fn over<T>(
         hp: hp.iter_mut().map(|head| &mut **head).collect(),
     };
     command(&mut all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use super::*;
+    use crate::spec;
+
+    #[test]
+    fn heads_of_targets_end_when_the_heads_are_theirs_no_longer() {
+        let table = CptTable::new(NonZeroU32::MIN, NonZeroU32::MIN, 1, true).expect("virtual");
+        let service =
+            Service::new(&spec::MDT, &table, &[CptIndex(0)], Vec::new(), Instant::default());
+        let targets = [TargetId::mdt(0)];
+        let give = |scope| {
+            let heads = service.new_heads(scope, &targets);
+            service.give_heads(scope, &targets, &heads, Instant::default());
+            Rc::downgrade(&heads[heads.len() - 1])
+        };
+        let of_target = give(HeadScope::Target);
+        assert!(of_target.upgrade().is_some());
+        let of_service = give(HeadScope::Service);
+        assert!(of_target.upgrade().is_none() && of_service.upgrade().is_some());
+    }
 }
