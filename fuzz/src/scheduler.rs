@@ -106,7 +106,7 @@ pub(crate) fn command(input: &[u8]) -> bool {
         let mut all = ServiceHeads { reg: reg.iter_mut().collect(), hp: hp.iter_mut().collect() };
         let moment = Moment { now, seed: seed as u64 };
         let state = |all: &mut ServiceHeads<'_, Queued>| {
-            (all.list(), READ.map(|parameter| all.get(parameter)))
+            (all.list(), READ.map(|parameter| all.get(parameter, now)))
         };
         let before = state(&mut all);
         let done = if parameter == "nrs_policies" {

@@ -215,14 +215,14 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
     /// # Errors
     /// ENOENT unknown parameter, ENODEV the policy runs on no head, EAGAIN it is starting or
     /// stopping, EIO it broke over the question and is disabled.
-    pub fn get(&mut self, parameter: &str) -> Result<String, Refusal> {
+    pub fn get(&mut self, parameter: &str, now: Instant) -> Result<String, Refusal> {
         let (at, tunable) = self.tunable(parameter)?;
         let mut out = String::new();
         let mut stopped = None;
         for (kind, heads) in [(HeadKind::Reg, &mut self.reg), (HeadKind::Hp, &mut self.hp)] {
             let Some(first) = heads.first() else { continue };
             match first.tunable_here(at) {
-                Ok(()) => print_tunable(&mut out, kind, heads, at, tunable)?,
+                Ok(()) => print_tunable(&mut out, kind, heads, (at, tunable), now)?,
                 Err(refusal) if refusal.errno == Errno::ENODEV => stopped = Some(refusal),
                 Err(refusal) => return Err(refusal),
             }
@@ -277,10 +277,10 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
 
     /// What the policies that run are set to: parameters with values that set them so where they
     /// have just been started. Read from the first partition, since all are set alike.
-    pub fn settings(&mut self) -> Vec<(&'static str, String)> {
+    pub fn settings(&mut self, now: Instant) -> Vec<(&'static str, String)> {
         let heads = [(HeadKind::Reg, &mut self.reg), (HeadKind::Hp, &mut self.hp)];
         let first = heads.into_iter().filter_map(|(kind, heads)| Some((kind, heads.first_mut()?)));
-        first.flat_map(|(kind, head)| head.settings(kind)).collect()
+        first.flat_map(|(kind, head)| head.settings(kind, now)).collect()
     }
 
     /// What `nrs_policies` shows: counts are sums over the partitions, state and argument those of
@@ -360,19 +360,19 @@ fn print_tunable<R: Request>(
     out: &mut String,
     kind: HeadKind,
     heads: &mut [&mut Head<R>],
-    at: usize,
-    tunable: Tunable,
+    (at, tunable): (usize, Tunable),
+    now: Instant,
 ) -> Result<(), Refusal> {
     match tunable.form {
         Form::Labelled => {
-            let value = heads[0].get_tunable(at, tunable.label)?;
+            let value = heads[0].get_tunable(at, tunable.label, now)?;
             out.push_str(&format!("{}_{}:{value}\n", kind.word(), tunable.label));
         }
         Form::PerPartition => {
             out.push_str(head_title(kind));
             for head in heads {
                 out.push_str(&format!("{}:\n", head.partition));
-                let value = head.get_tunable(at, tunable.label)?;
+                let value = head.get_tunable(at, tunable.label, now)?;
                 out.push_str(&value);
                 if !value.is_empty() && !value.ends_with('\n') {
                     out.push('\n');
@@ -415,13 +415,13 @@ impl<R: Request> Head<R> {
         })
     }
 
-    fn get_tunable(&mut self, at: usize, label: &str) -> Result<String, Refusal> {
+    fn get_tunable(&mut self, at: usize, label: &str, now: Instant) -> Result<String, Refusal> {
         self.tunable_here(at)?;
         if label == RESET {
             return Ok("0".to_owned());
         }
         let policy = self.instances[at].policy.as_ref().expect("a started policy runs");
-        match crate::guard::guarded(|| policy.get(label)) {
+        match crate::guard::guarded(|| policy.get(label, now)) {
             Ok(answer) => answer,
             Err(broken) => {
                 let text = broken.to_string();
@@ -431,7 +431,7 @@ impl<R: Request> Head<R> {
         }
     }
 
-    fn settings(&mut self, kind: HeadKind) -> Vec<(&'static str, String)> {
+    fn settings(&mut self, kind: HeadKind, now: Instant) -> Vec<(&'static str, String)> {
         let started = |at: &usize| self.state(*at) == PolicyState::Started;
         let running: Vec<usize> = (1..self.instances.len()).filter(started).collect();
         let mut all = Vec::new();
@@ -442,7 +442,7 @@ impl<R: Request> Head<R> {
                 tunable.writable && tunable.form == Form::Labelled && tunable.label != RESET
             };
             for tunable in tunables.iter().filter(labelled) {
-                if let Ok(value) = self.get_tunable(at, tunable.label) {
+                if let Ok(value) = self.get_tunable(at, tunable.label, now) {
                     let value = format!("{}_{}:{value}", kind.word(), tunable.label);
                     all.push((tunable.parameter, value));
                 }

@@ -111,7 +111,7 @@ impl<R: Request> Policy<R> for Delay {
         Ok(())
     }
 
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, _now: Instant) -> Result<String, Refusal> {
         match label {
             DELAY_MIN => Ok(print_time(self.min)),
             DELAY_MAX => Ok(print_time(self.max)),

@@ -173,7 +173,8 @@ pub trait Policy<R: Request> {
     }
 
     /// The value of a tunable of its descriptor.
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, now: Instant) -> Result<String, Refusal> {
+        let _ = now;
         Err(Refusal::invalid(format!("'{label}' is not a tunable")))
     }
 

@@ -186,7 +186,7 @@ impl<R: Request, T: Target> Policy<R> for Sweep<T> {
         Ok(())
     }
 
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, _now: Instant) -> Result<String, Refusal> {
         Ok(match label {
             "quantum" => self.rounds.quantum().to_string(),
             "objects_max" => self.rounds.groups_idle_max().to_string(),

@@ -262,7 +262,6 @@ pub(crate) struct Tbf {
     service: Shared,
     node: Shared,
     rt_lag: Span,
-    now: Instant, // of the latest call: what statistics are measured against
     selection: Selection,
 }
 
@@ -287,7 +286,6 @@ impl Tbf {
             service: service.clone(),
             node: node.buckets.clone(),
             rt_lag: RT_LAG_DEFAULT,
-            now: start.now,
             selection: Selection::default(),
         }
     }
@@ -492,7 +490,7 @@ impl Tbf {
         Ok(())
     }
 
-    fn print_stats(&self) -> String {
+    fn print_stats(&self, now: Instant) -> String {
         let mut all: Vec<(u32, &Class)> = self.classes.iter().collect();
         all.sort_by_key(|(at, class)| (std::cmp::Reverse(self.selection.by.value(class)), *at));
         let mut out = String::new();
@@ -500,7 +498,7 @@ impl Tbf {
             let rule = self.rules.get(class.rule).filter(|rule| rule.uid == class.rule_uid);
             let rule = rule.map_or_else(|| "-".to_owned(), |rule| rule.name.to_string());
             let counters = &class.counters;
-            let idle_ms = (self.now - counters.last_seen).as_millis();
+            let idle_ms = (now - counters.last_seen).as_millis();
             let _ = writeln!(
                 out,
                 "- {{ class: \"{}\", rule: {rule}, queued: {}, dispatched: {}, throttled: {}, removed: {}, wait_us: {}, last_seen_ms: {idle_ms} }}",
@@ -537,7 +535,6 @@ impl Drop for Tbf {
 
 impl<R: Request> Policy<R> for Tbf {
     fn enqueue(&mut self, queue: &mut Queue<R>, id: Id, now: Instant) -> Result<(), Refused> {
-        self.now = now;
         let key = Key::of(self.fields, queue.request(id));
         let at = self.class_of(queue, &key, now);
         self.attach_some(queue, now);
@@ -553,7 +550,6 @@ impl<R: Request> Policy<R> for Tbf {
     }
 
     fn dequeue(&mut self, queue: &mut Queue<R>, now: Instant, force: bool) -> Next {
-        self.now = now;
         self.attach_some(queue, now);
         while force && self.heap.is_empty() && self.stale_classes() > 0 {
             self.attach_step(queue, now);
@@ -585,7 +581,6 @@ impl<R: Request> Policy<R> for Tbf {
         now: Instant,
         why: Removal,
     ) -> Result<(), Broken> {
-        self.now = now;
         let at =
             u32::try_from(queue.tag(id)).map_err(|_| Broken::new("a request without a class"))?;
         self.attach_if_old(queue, at, now);
@@ -609,10 +604,10 @@ impl<R: Request> Policy<R> for Tbf {
         Ok(())
     }
 
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, now: Instant) -> Result<String, Refusal> {
         match label {
             RULE => Ok(self.rules.print()),
-            STATS => Ok(self.print_stats()),
+            STATS => Ok(self.print_stats(now)),
             RT_LAG => Ok(crate::delay::print_time(self.rt_lag)),
             _ => Err(Refusal::invalid(format!("'{label}' is not a tunable"))),
         }
@@ -630,7 +625,6 @@ impl<R: Request> Policy<R> for Tbf {
         mode: Mode,
         now: Instant,
     ) -> Result<(), Refusal> {
-        self.now = now;
         match label {
             RULE => self.set_rule(queue, value, mode, now),
             STATS => {
@@ -656,7 +650,6 @@ impl<R: Request> Policy<R> for Tbf {
 
     /// `default` alone is left, as it was.
     fn reset(&mut self, queue: &mut Queue<R>, now: Instant) {
-        self.now = now;
         self.shelve();
         (self.rt_lag, self.selection) = (RT_LAG_DEFAULT, Selection::default());
         self.rules.reset();

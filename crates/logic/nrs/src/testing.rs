@@ -125,8 +125,8 @@ impl Server {
     }
 
     pub(crate) fn get(&mut self, parameter: &str) -> String {
-        let (mut partitions, _) = self.control();
-        partitions.get(parameter).unwrap_or_else(|error| panic!("{parameter}: {error}"))
+        let (mut partitions, moment) = self.control();
+        partitions.get(parameter, moment.now).unwrap_or_else(|error| panic!("{parameter}: {error}"))
     }
 
     pub(crate) fn put(&mut self, partition: usize, request: Req) -> Handle {

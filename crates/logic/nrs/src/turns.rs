@@ -74,7 +74,7 @@ impl<R: Request, B: By> Policy<R> for Turns<B> {
         Ok(())
     }
 
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, _now: Instant) -> Result<String, Refusal> {
         match label {
             "quantum" => Ok(self.rounds.quantum().to_string()),
             "unit" => Ok(if self.unit == Unit::Rpc { "rpc" } else { "kib" }.to_owned()),

@@ -86,19 +86,19 @@ fn only_the_same_start_again_keeps_tunables() {
     service.all().set("nrs_crrn_quantum", "reg_quantum:32 hp_quantum:16", NOW).expect("in range");
     assert_eq!(select(&mut service, "crrn"), Ok(true));
     assert_eq!(
-        service.all().get("nrs_crrn_quantum").as_deref(),
+        service.all().get("nrs_crrn_quantum", NOW.now).as_deref(),
         Ok("reg_quantum:32\nhp_quantum:16\n")
     );
     assert_eq!(select(&mut service, "fifo"), Ok(true));
     assert_eq!(select(&mut service, "crrn"), Ok(true));
     assert_eq!(
-        service.all().get("nrs_crrn_quantum").as_deref(),
+        service.all().get("nrs_crrn_quantum", NOW.now).as_deref(),
         Ok("reg_quantum:8\nhp_quantum:8\n")
     );
     service.all().set("nrs_crrn_quantum", "9", NOW).expect("in range");
     service.all().set("nrs_crrn_reset", "hp_reset:1", NOW).expect("its only value");
     assert_eq!(
-        service.all().get("nrs_crrn_quantum").as_deref(),
+        service.all().get("nrs_crrn_quantum", NOW.now).as_deref(),
         Ok("reg_quantum:9\nhp_quantum:8\n")
     );
 }
@@ -152,7 +152,7 @@ fn tunables_follow_the_state_of_their_policy() {
     assert_eq!(errno(service.all().set("nrs_nosuch", "1", NOW)), Err(Errno::ENOENT));
     assert_eq!(errno(service.all().set("nrs_crrn_quantum", "1", NOW)), Err(Errno::ENODEV));
     assert_eq!(
-        service.all().get("nrs_crrn_quantum").map_err(|refusal| refusal.errno),
+        service.all().get("nrs_crrn_quantum", NOW.now).map_err(|refusal| refusal.errno),
         Err(Errno::ENODEV)
     );
     select(&mut service, "crrn reg").expect("starts");
@@ -161,7 +161,7 @@ fn tunables_follow_the_state_of_their_policy() {
         Ok(()),
         "it runs on one head"
     );
-    assert_eq!(service.all().get("nrs_crrn_quantum").as_deref(), Ok("reg_quantum:64\n"));
+    assert_eq!(service.all().get("nrs_crrn_quantum", NOW.now).as_deref(), Ok("reg_quantum:64\n"));
     assert_eq!(
         errno(service.all().set("nrs_crrn_quantum", "hp_quantum:1", NOW)),
         Err(Errno::ENODEV)
@@ -170,7 +170,7 @@ fn tunables_follow_the_state_of_their_policy() {
         assert!(errno(service.all().set("nrs_crrn_quantum", value, NOW)).is_err(), "{value}");
     }
     assert_eq!(
-        service.all().get("nrs_crrn_quantum").as_deref(),
+        service.all().get("nrs_crrn_quantum", NOW.now).as_deref(),
         Ok("reg_quantum:64\n"),
         "all or nothing"
     );
@@ -194,7 +194,8 @@ fn the_defaults_and_words_of_orr_and_trr() {
     for name in ["orr", "trr"] {
         select(&mut service, &format!("{name} reg")).expect("starts");
         let mut all = service.all();
-        let mut get = |what: &str| all.get(&format!("nrs_{name}_{what}")).expect("it runs");
+        let mut get =
+            |what: &str| all.get(&format!("nrs_{name}_{what}"), NOW.now).expect("it runs");
         assert_eq!(get("quantum"), "reg_quantum:256\n");
         assert_eq!(get("offset_type"), "reg_offset_type:physical\n");
         assert_eq!(get("supported"), "reg_supported:reads\n");
@@ -209,7 +210,10 @@ fn the_defaults_and_words_of_orr_and_trr() {
             let mut all = service.all();
             all.set(&format!("nrs_{name}_{what}"), value, NOW).expect("a good value");
             let word = value.split(':').next_back().expect("a word");
-            assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{word}\n")));
+            assert_eq!(
+                all.get(&format!("nrs_{name}_{what}"), NOW.now),
+                Ok(format!("reg_{what}:{word}\n"))
+            );
         }
         let refusal = service
             .all()
@@ -227,7 +231,10 @@ fn the_defaults_and_words_of_orr_and_trr() {
             ("sweep", "restart"),
             ("quantum", "256"),
         ] {
-            assert_eq!(all.get(&format!("nrs_{name}_{what}")), Ok(format!("reg_{what}:{value}\n")));
+            assert_eq!(
+                all.get(&format!("nrs_{name}_{what}"), NOW.now),
+                Ok(format!("reg_{what}:{value}\n"))
+            );
         }
     }
     let metadata: nrs::Head<Req> =
@@ -243,7 +250,7 @@ fn rules_are_printed_per_head_and_partition() {
     select(&mut service, "puppet").expect("starts");
     service.all().set("nrs_puppet_rule", "hp 4", NOW).expect("in range");
     assert_eq!(
-        service.all().get("nrs_puppet_rule").as_deref(),
+        service.all().get("nrs_puppet_rule", NOW.now).as_deref(),
         Ok(
             "regular_requests:\nCPT 0:\nrule 1\nCPT 1:\nrule 1\nhigh_priority_requests:\nCPT 0:\nrule 4\nCPT 1:\nrule 4\n"
         )

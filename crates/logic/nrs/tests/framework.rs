@@ -243,7 +243,8 @@ fn a_panic_over_statistics_disables_the_policy() {
         put(&mut service.reg[0], 1..=4);
         *mood.borrow_mut() = broken;
         if call == "get" {
-            let refused = service.all().get("nrs_puppet_size").expect_err("it went wrong");
+            let refused =
+                service.all().get("nrs_puppet_size", Instant(0)).expect_err("it went wrong");
             assert_eq!(
                 (refused.errno, refused.text.contains("get went wrong")),
                 (Errno::EIO, true),

@@ -238,7 +238,7 @@ impl Storm {
     /// Somebody looks: at a parameter, at what policies tell of themselves, at each request that
     /// leaves.
     fn ask(&mut self) {
-        let _ = self.service.all().get("nrs_puppet_size"); // if it runs
+        let _ = self.service.all().get("nrs_puppet_size", self.now); // if it runs
         let (hp, partition) =
             (self.chance.one_in(2), self.chance.below(PARTITIONS as u64) as usize);
         let on = self.chance.one_in(2);

@@ -312,7 +312,7 @@ impl World {
                 }
             }
         }
-        let shown = self.service.all().get("nrs_tbf_rule").expect("it runs");
+        let shown = self.service.all().get("nrs_tbf_rule", Instant(self.now)).expect("it runs");
         let mut got = String::new();
         for line in shown.lines() {
             match (line.split_once(' '), line.split_once(", ref ")) {

@@ -103,7 +103,8 @@ impl Node {
     /// # Errors
     /// ENODEV while the policy is stopped, EAGAIN while it starts or stops.
     pub fn nrs_get(&self, spec: &'static ServiceSpec, parameter: &str) -> Result<String, Refusal> {
-        self.service(spec).with_heads(|heads| heads.get(parameter))
+        let now = self.env.now();
+        self.service(spec).with_heads(|heads| heads.get(parameter, now))
     }
 
     /// Sets a policy's tunable.
@@ -179,7 +180,8 @@ impl Node {
         targets: &[TargetId],
     ) -> Result<(), Refusal> {
         let commands = running_policies(service)?;
-        let settings = service.with_heads(|heads| heads.settings());
+        let now = self.env.now();
+        let settings = service.with_heads(|heads| heads.settings(now));
         let new = service.new_heads(scope, targets);
         for command in commands {
             let moment = self.moment();

@@ -642,6 +642,8 @@ fn statistics_say_which_class_waited_and_why() {
     let stats = server.get("nrs_tbf_stats");
     let line = "- { class: \"jobid=a\", rule: slow, queued: 3, dispatched: 7, throttled: 4, removed: 0, wait_us: 100000, last_seen_ms: 41 }";
     assert_eq!(stats, format!("regular_requests:\nCPT 0:\n{line}\n"));
+    server.now = ms(1_041); // nothing came or left meanwhile
+    assert!(server.get("nrs_tbf_stats").contains("last_seen_ms: 1041 }"));
     for wrong in ["top", "top:", "top:0", "top:1:speed", "all", "top:-1"] {
         assert!(server.set("nrs_tbf_stats", wrong).is_err(), "{wrong}");
     }

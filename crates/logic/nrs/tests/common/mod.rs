@@ -159,7 +159,7 @@ impl<R: Request> Policy<R> for Puppet {
         assert!(*self.mood.borrow() != Mood::PanicsAtFinished, "finished went wrong");
     }
 
-    fn get(&self, label: &str) -> Result<String, Refusal> {
+    fn get(&self, label: &str, _now: Instant) -> Result<String, Refusal> {
         assert!(*self.mood.borrow() != Mood::PanicsAtGet, "get went wrong");
         match label {
             "size" => Ok(self.size.to_string()),
