@@ -30,8 +30,9 @@ impl Client {
     /// Mounts: learns from the MGS where the targets are and reaches the root directory.
     ///
     /// # Errors
-    /// EACCES if the MGS's machine refuses this one. ETIMEDOUT after `mount_wait`; ENOENT if the MGS
-    /// answers that it knows no such file system, all of that time or for [`limits::UNKNOWN_WAIT`].
+    /// EACCES if the MGS's machine refuses this one; ETIMEDOUT after `mount_wait`; ENOENT if the
+    /// MGS answers that it knows no such file system, all of that time or for
+    /// [`limits::UNKNOWN_WAIT`].
     pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
         let client = Client::prepare(env, config);

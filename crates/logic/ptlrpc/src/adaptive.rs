@@ -53,8 +53,8 @@ impl AtConfig {
     }
 
     /// Longest time that a scheduler may hold back a request whose sender waits for `patience` at
-    /// first: early replies keep the sender waiting so long. At least half of the time, whatever the
-    /// margin is: a request that may not be held ignores every limit.
+    /// first: early replies keep the sender waiting so long. At least half of the time, whatever
+    /// the margin is: a request that may not be held ignores every limit.
     #[must_use]
     pub fn hold_max(&self, patience: Span) -> Span {
         let all = if self.max == Span::ZERO { patience } else { self.max };

@@ -135,7 +135,7 @@ mod tests {
     use crate::spec::{MDT, MGS, OST_CREATE, OST_IO};
 
     #[test]
-    fn limits_follow_the_examples_of_the_specification() {
+    fn limits_follow_the_examples_of_lustres_manual() {
         let check = |spec, partitions: u32, each| {
             assert_eq!(
                 Threads::of(spec, partitions, 24 / partitions, 24, 2).max,

@@ -17,16 +17,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ldlm::grants::{ChangeId, Session};
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use target::{Decided, Marks, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Errno, Fid, Instant, TargetId, Timespec, Transno};
+use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::updates::{self, OpId, Part, Record, Update};
 use wire::{Opcode, Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
+use crate::attempt::{Attempted, OwnAttempt, OwnCaller};
 use crate::cross::{Claim, Crossing, Needs, seal};
 use crate::grants::Gift;
 use crate::hash::HashKey;
@@ -604,49 +604,6 @@ impl Engine {
         fids.dedup();
         fids
     }
-}
-
-/// What became of an attempt.
-pub(crate) enum Attempted {
-    /// It is executed. With its record and transno, if other MDTs have a part in it.
-    Done(Reply, Option<(Rc<Record>, Transno)>),
-    /// It waits until [`Caller::change`] is ready.
-    Parked,
-    /// It waits until OSTs refuse a client that the MDT has given up.
-    Unfenced,
-    /// It waits until another operation frees what it has reserved. With the keys that it changes
-    /// here.
-    Held(Vec<Claim>),
-    /// It waits for the parts of operations of other MDTs.
-    Half(Vec<OpId>),
-    /// Other MDTs are to be asked first.
-    Needs(Needs),
-}
-
-/// The MDT itself, as it asks for an operation.
-pub(crate) struct OwnCaller<'a> {
-    /// Server's time.
-    pub(crate) now: Timespec,
-    /// Its monotonic clock.
-    pub(crate) clock: Instant,
-    /// Names the change until it is executed or given up.
-    pub(crate) change: ChangeId,
-    /// What is known of other MDTs.
-    pub(crate) crossing: &'a Crossing,
-    /// When a session was heard of last.
-    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
-}
-
-/// What became of an attempt of the MDT's own.
-pub(crate) enum OwnAttempt<T> {
-    /// It is executed. With its record and transno, if other MDTs have a part in it.
-    Done(T, Option<(Rc<Record>, Transno)>),
-    /// As [`Attempted::Parked`].
-    Parked,
-    /// As [`Attempted::Held`].
-    Held,
-    /// As [`Attempted::Needs`].
-    Needs(Needs),
 }
 
 struct Change {

@@ -2,6 +2,7 @@
 
 mod acl;
 mod anew;
+mod attempt;
 mod background;
 mod boot;
 mod burnt;

@@ -15,9 +15,10 @@ use tokio::sync::Notify;
 use types::{ClientId, Errno, TargetId, Transno};
 use wire::{Reply, Request, RequestFlags};
 
+use crate::attempt::Attempted;
 use crate::boot::{self, Seed};
 use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Halves, Needs};
-use crate::engine::{Attempted, Engine, History};
+use crate::engine::{Engine, History};
 use crate::limits::HELD_WAIT;
 use crate::locks::Locks;
 use crate::op::{Caller, Run};

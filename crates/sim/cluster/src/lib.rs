@@ -3,8 +3,8 @@
 //!
 //! # Fault model
 //! - **Network**: messages are lost, doubled, reordered and delayed; links are reset, also those
-//!   of two servers; clients are cut off from servers, one way or both, for up to 5 s. No message is
-//!   altered undetected. Faults come in storms with calm between them.
+//!   of two servers; clients are cut off from servers, one way or both, for up to 5 s. No message
+//!   is altered undetected. Faults come in storms with calm between them.
 //! - **Servers**: at most two at a time are killed, process or machine, and come back within 3 s.
 //!   They die between two actions, or right after the n-th message, applied set or commit. A
 //!   machine's death loses the unsynced data of its disk, torn at 4 KiB.

@@ -31,7 +31,8 @@ fn is_denied<T>(told: &client::Result<T>) -> bool {
     told.as_ref().is_err_and(|error| error.errno() == Errno::EACCES)
 }
 
-/// The kernel has let the opener in, and an open directory stays readable whatever its mode becomes.
+/// The kernel has let the opener in, and an open directory stays readable whatever its mode is
+/// later.
 fn as_mount(opener: &Ctx) -> Ctx {
     Ctx { jobid: opener.jobid, ..Ctx::root() }
 }

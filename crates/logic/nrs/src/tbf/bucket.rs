@@ -183,8 +183,8 @@ impl Bucket {
         }
     }
 
-    /// The request of `ticket` leaves, whether it is its time or not. It pays unless the bucket owes
-    /// too much already.
+    /// The request of `ticket` leaves, whether it is its time or not. It pays unless the bucket
+    /// owes too much already.
     pub(crate) fn spend_early(&mut self, ticket: &Ticket, now: Instant) {
         let pace = self.pace();
         let debt_max = fine(Instant(DEBT_MAX.0)).max(pace.time(ticket.cost));

@@ -548,7 +548,7 @@ fn a_wrong_command_changes_nothing_and_names_the_word() {
 #[test]
 fn every_rule_can_be_written_as_a_command() {
     let start = |values: usize| format!("start name_of_15_byte jobid={{{}}}", "x ".repeat(values));
-    let most = (grammar::CONDS_BYTES_MAX - "jobid={}".len() + 1) / 2;
+    let most = (grammar::CONDS_BYTES_MAX - "jobid={}".len()).div_ceil(2);
     let pairs = "rate=123456.789 depth=1000000 realtime=1 scope=node total=1 \
                  class=nid+jobid+opcode+uid+gid+projid";
     let mut rules = Rules::new(FieldSet::ALL, Rate::rpc(1), 1);

@@ -12,7 +12,7 @@ use wire::updates::{self, Move, Moved, Place};
 use wire::{Opcode, Reply};
 
 use super::{Coordinator, Delivery};
-use crate::engine::{OwnAttempt, OwnCaller};
+use crate::attempt::{OwnAttempt, OwnCaller};
 use crate::limits::{DELIVER_PAUSE, HELD_DOUBLINGS, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
 use crate::op::{Op, moves};
 use crate::recalls::Changing;

@@ -33,7 +33,7 @@ use wire::{Attr, Opcode, Request, SizeState};
 
 use super::open::{cuts, wants_write};
 use super::{Answer, Caller, ManyAnswer, Op, only_reads};
-use crate::engine::Attempted;
+use crate::attempt::Attempted;
 use crate::fences::Fences;
 use crate::grants::{Gift, Grants};
 use crate::record::Inode;

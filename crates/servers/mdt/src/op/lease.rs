@@ -18,7 +18,7 @@ use zerocopy::IntoBytes;
 
 use super::caching::{self, Taken};
 use super::{Answer, AttrAnswer, Caller, Told};
-use crate::engine::OwnCaller;
+use crate::attempt::OwnCaller;
 use crate::grants::{ATTRS, Gift, Grants};
 use crate::on_open;
 use crate::record::{INODE_HAS_ACL, Inode};

@@ -231,8 +231,9 @@ fn times(op: &Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) {
 }
 
 /// A size that a client found out by asking every OST. It is believed if nothing happened to the
-/// file since, and nobody may write or cut it now; and only from whom the contents could be, since nobody
-/// else has a say in what the file is: anybody else's is passed over, and the file stays dirty.
+/// file since, and nobody may write or cut it now; and only from whom the contents could be, since
+/// nobody else has a say in what the file is: anybody else's is passed over, and the file stays
+/// dirty.
 fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
     let fid: Fid = inode.fid();
     let believed = match &op.replay {

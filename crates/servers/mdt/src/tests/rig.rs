@@ -15,9 +15,10 @@ use wire::body::{AttrRep, CloseReq, CreateFlags, CreateReq, FidReq, LookupReq, O
 use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
 use super::store::TestStore;
+use crate::attempt::Attempted;
 use crate::boot::{Seed, boot};
 use crate::cross::Crossing;
-use crate::engine::{Attempted, Engine, History};
+use crate::engine::{Engine, History};
 use crate::op::Caller;
 use crate::{Bugs, MdtConfig, OstAt};
 

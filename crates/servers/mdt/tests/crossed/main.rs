@@ -95,7 +95,8 @@ impl World {
         World::of(Sim::new(seed, SimConfig::default()), bugs, &[])
     }
 
-    /// A world in which files can be open for writing. What an ended session held is let go at once.
+    /// A world in which files can be open for writing. What an ended session held is let go at
+    /// once.
     fn with_an_ost(seed: u64) -> World {
         let sim = Sim::new(seed, SimConfig::default());
         World::of(sim, Bugs::plant("mdt.skip_fence"), &[77])
