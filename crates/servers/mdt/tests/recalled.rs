@@ -179,7 +179,7 @@ fn locking(file: Fid, mode: u32) -> Call {
         mode,
         end: u64::MAX,
         owner: 1,
-        cookie: 1,
+        cookie: u64::from(mode != lock::UNLOCK), // with it an unlock ends a wait alone
         flags: LockFlags::WAIT,
         wait_ms: 20_000,
         ..LockReq::default()

@@ -362,7 +362,8 @@ fn locking(fid: Fid, owner: u64, mode: u32, flags: LockFlags, wait_ms: u32) -> L
         end: extent.1,
         owner,
         flags,
-        cookie: owner,
+        // with a cookie an unlock ends a wait alone
+        cookie: if mode == lock::UNLOCK { 0 } else { owner },
         wait_ms,
         ..LockReq::default()
     }
