@@ -24,7 +24,7 @@ use super::newer::{Tries, check_told};
 use super::{OFFSET_MAX, keep, on_open, place};
 use crate::file::Open;
 use crate::join::try_join;
-use crate::{Result, flags, size};
+use crate::{Error, Result, flags, size};
 
 /// What an OST returned for a run.
 #[derive(Clone)]
@@ -86,6 +86,7 @@ pub(super) async fn read_under(
 ) -> Result<Vec<Bytes>> {
     let runs = runs(layout, extent, u64::from(open.inner.config.rpc_bytes));
     let mut got = fetch(open, layout, &runs).await?;
+    check_current(open, layout, &got).await?;
     let is_full = got.iter().zip(&runs).all(|(got, run)| got.data.len() as u64 == run.len);
     if is_full && !layout.misses(extent.end()) && extent.end() <= layout.end() {
         return Ok(assemble(extent.start(), extent.end(), &runs, got));
@@ -97,6 +98,7 @@ pub(super) async fn read_under(
     if !again.is_empty() {
         let once_more: Vec<_> = again.iter().map(|index| runs[*index].clone()).collect();
         let fresh = fetch(open, layout, &once_more).await?;
+        check_current(open, layout, &fresh).await?;
         for (index, fresh) in again.into_iter().zip(fresh) {
             size =
                 size.max(layout.file_size(&sizes(layout, &[(runs[index].stripe, fresh.object)])));
@@ -104,6 +106,24 @@ pub(super) async fn read_under(
         }
     }
     Ok(assemble(extent.start(), extent.end().min(size), &runs, got))
+}
+
+/// An object that is not there may have gone with the layout that named it: then the file's bytes
+/// are elsewhere. While the MDT grants the file's attributes or its writes, no other client gives
+/// it a layout.
+async fn check_current(open: &Rc<Open>, layout: &FileLayout, got: &[Got]) -> Result<()> {
+    let fid = open.inode.fid;
+    let is_missing = got.iter().any(|got| got.object.exists == 0);
+    let grants = open.inner.grants.of(fid);
+    if !is_missing || grants.believed(fid).is_some() || grants.may_write(fid) {
+        return Ok(());
+    }
+    match open.ask_layout().await? {
+        Some(newest) if newest.generation() != layout.generation() => {
+            Err(Error::local(Errno::ESTALE, "ost_read").about(fid))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether the file has bytes that the run should have brought and did not.
