@@ -137,24 +137,19 @@ pub fn fcntl_lock(
 
 /// Whom an exclusive `fcntl` lock of the whole file would meet: the pid, or nothing.
 pub fn fcntl_conflict(file: &impl AsRawFd) -> io::Result<Option<i32>> {
-    let mut lock = libc::flock {
-        l_type: libc::F_WRLCK as i16,
-        l_whence: libc::SEEK_SET as i16,
-        l_start: 0,
-        l_len: 0,
-        l_pid: 0,
-    };
-    #[expect(unsafe_code, reason = "a system call")]
-    // SAFETY: the descriptor is open and the struct lives through the call
-    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLK, &raw mut lock) };
-    check(outcome.into())?;
-    Ok((lock.l_type != libc::F_UNLCK as i16).then_some(lock.l_pid))
+    let found = fcntl_question(file, libc::F_GETLK, libc::F_WRLCK)?;
+    Ok((found.l_type != libc::F_UNLCK as i16).then_some(found.l_pid))
 }
 
 /// Asks which locks the open file has itself, which only newer kernels answer.
 pub fn ask_for_own_locks(file: &impl AsRawFd) -> io::Result<()> {
+    fcntl_question(file, libc::F_OFD_GETLK, libc::F_UNLCK).map(drop)
+}
+
+/// What the kernel says of a lock of the whole file.
+fn fcntl_question(file: &impl AsRawFd, command: i32, kind: i32) -> io::Result<libc::flock> {
     let mut lock = libc::flock {
-        l_type: libc::F_UNLCK as i16,
+        l_type: kind as i16,
         l_whence: libc::SEEK_SET as i16,
         l_start: 0,
         l_len: 0,
@@ -162,8 +157,9 @@ pub fn ask_for_own_locks(file: &impl AsRawFd) -> io::Result<()> {
     };
     #[expect(unsafe_code, reason = "a system call")]
     // SAFETY: the descriptor is open and the struct lives through the call
-    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    check(outcome.into()).map(drop)
+    let outcome = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
+    check(outcome.into())?;
+    Ok(lock)
 }
 
 /// Does `work` as a user without privileges, who is in `group` only, in a thread of its own.

@@ -277,6 +277,19 @@ impl Record {
         self.parts.iter().find(|part| part.mdt == mdt)
     }
 
+    /// Whether each name that it enters, moves or removes can be one. Nothing of another record is
+    /// executed.
+    #[must_use]
+    pub fn has_good_names(&self) -> bool {
+        let is_good = |name: &[u8]| (1..=types::NAME_BYTES_MAX).contains(&name.len());
+        self.parts.iter().flat_map(|part| &part.updates).all(|update| match update {
+            Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
+                is_good(&at.name)
+            }
+            _ => true,
+        })
+    }
+
     /// MDTs that take part, but for `mdt`.
     pub fn others(&self, mdt: u32) -> impl Iterator<Item = u32> {
         self.parts.iter().map(|part| part.mdt).filter(move |of| *of != mdt)
@@ -433,6 +446,13 @@ mod tests {
         assert!((0..bytes.len()).all(|len| decode::<Record>(&bytes[..len]).is_none()));
         assert_eq!(decode::<Record>(&[&bytes[..], &[0]].concat()), None, "a longer one");
         assert_eq!(record.others(0).collect::<Vec<_>>(), [3]);
+        assert!(record.has_good_names());
+        for len in [0, types::NAME_BYTES_MAX + 1] {
+            let at = Place { dir, name: vec![b'n'; len] };
+            let updates = vec![Update::Enter { at, child: Fid::new(9, 1), file_type: 0o40_000 }];
+            let record = Record { parts: vec![Part { mdt: 0, updates }], ..record.clone() };
+            assert!(!record.has_good_names(), "{len} bytes");
+        }
         assert_eq!(id.instance(), 5);
     }
 

@@ -492,6 +492,9 @@ impl Engine {
         recovering: bool,
         next: &dyn Fn() -> Transno,
     ) -> Decided<()> {
+        if !record.has_good_names() {
+            return Err(Errno::EPROTO.into()); // another MDT would say anything
+        }
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
         if guard.crossed.has(record.id) && !self.config.bugs.execute_part_twice() {

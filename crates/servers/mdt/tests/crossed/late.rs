@@ -1,0 +1,175 @@
+//! Operations of which a part comes late: links break amid them, and MDTs return when others serve.
+
+use super::*;
+
+/// A directory is made on another MDT, which is cut off so many microseconds after the call. Its
+/// name is there; returns what a client gets that asks for its attributes and makes a file in it.
+fn used_amid_its_making(after: u64) -> Option<[Result<(), Errno>; 2]> {
+    let world = World::new(1);
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("the MDTs know each other");
+    world.settle();
+    world.begin(0, 0, mkdir(Fid::ROOT, "e", &[1]));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    let dir = world.lookup(1, Fid::ROOT, "e").ok()?.attr.fid();
+    let body = FidReq { fid: dir.into(), ..FidReq::default() };
+    let look = Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]);
+    let found = [look, make(dir, "f", S_IFREG | 0o644, &[])].map(|call| world.ask(1, 1, call));
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    assert_eq!(fsck::all(&world.images()), Vec::<String>::new());
+    Some(found.map(|found| found.borrow_mut().take().expect("answered")))
+}
+
+#[test]
+fn a_directory_is_there_for_each_client_that_sees_its_name() {
+    let used: Vec<_> = (0..40).filter_map(|step| used_amid_its_making(50 * step)).collect();
+    assert!(used.iter().all(|results| *results == [Ok(()); 2]), "{used:?}");
+}
+
+impl World {
+    /// An operation of MDT 0 begins, and the link between MDTs 0 and 1 breaks so many microseconds
+    /// after its call. MDT 2 makes its part durable. These MDTs and the caller die, and start again
+    /// while MDT 2 cannot be reached from MDT 0.
+    fn known_to_a_third_one(&self, call: Call, after: u64, victims: &[u32]) {
+        self.begin(0, 0, call);
+        self.sim.run_for(Span::micros(after));
+        let node = |mdt: usize| &self.servers[mdt].node;
+        self.sim.partition(node(0), node(1), Cut::BothWays);
+        self.sim.run_for(Span::millis(2));
+        self.sync(2);
+        victims.iter().for_each(|mdt| self.kill(*mdt));
+        self.clients[0].0.kill_as(false);
+        self.sim.heal_all();
+        self.sim.partition(node(0), node(2), Cut::BothWays);
+        victims.iter().for_each(|mdt| self.boot(*mdt));
+    }
+}
+
+/// A striped directory is removed, and MDT 1 has not heard of it when it dies with the coordinator.
+/// Its next run must not take new names before the coordinator knows what MDT 2 has.
+#[test]
+fn an_mdt_opens_after_its_coordinator_has_asked_the_others() {
+    for step in 0..40 {
+        let world = World::new(31);
+        let dir = world.mkdir(Fid::ROOT, "d", &[1, 2]).expect("made").fid();
+        let stripes = world.stripes(dir).expect("striped");
+        let home = |number: &u32| stripes.home(format!("f{number}").as_bytes());
+        let number = (0..).find(|number| home(number) == stripes.shards[0]).expect("a name");
+        world.settle();
+        world.known_to_a_third_one(unlink(Fid::ROOT, "d", true), 50 * step, &[0, 1]);
+        let name = format!("f{number}");
+        let made = world.ask(1, 1, make(stripes.shards[0], &name, S_IFREG | 0o644, &[]));
+        world.sim.run_for(Span::secs(40));
+        world.sim.heal_all();
+        world.sim.run_for(Span::secs(60));
+        assert_eq!(fsck::all(&world.images()), Vec::<String>::new(), "step {step}");
+        let is_there = world.lookup(1, stripes.shards[0], &name).is_ok();
+        assert_eq!(is_there, *made.borrow() == Some(Ok(())), "step {step}");
+    }
+}
+
+/// A file of MDT 2 is moved from MDT 0 to MDT 1. No reader is told that it is not at its new place
+/// before the coordinator knows what MDT 2 has.
+#[test]
+fn a_recovering_coordinator_asks_the_others_before_it_says_that_nothing_happened() {
+    let mut met = 0;
+    for step in 0..40 {
+        let world = World::new(32);
+        let dirs = [1, 2]
+            .map(|mdt| world.mkdir(Fid::ROOT, &format!("d{mdt}"), &[mdt]).expect("made").fid());
+        world.create(dirs[1], "a");
+        world.rename((dirs[1], "a"), (Fid::ROOT, "a")).expect("moved");
+        world.settle();
+        world.known_to_a_third_one(rename((Fid::ROOT, "a"), (dirs[0], "b")), 50 * step, &[0]);
+        world.sim.run_for(Span::secs(20));
+        let found = world.ask(1, 1, lookup(dirs[0], "b"));
+        world.sim.run_for(Span::secs(20));
+        world.sim.heal_all();
+        world.sim.run_for(Span::secs(60));
+        assert_eq!(fsck::all(&world.images()), Vec::<String>::new(), "step {step}");
+        let has_moved = world.lookup(1, Fid::ROOT, "a").is_err();
+        met += u32::from(has_moved);
+        assert!(!has_moved || *found.borrow() == Some(Ok(())), "step {step}: {found:?}");
+    }
+    assert!(met > 0, "the operation happens in some of these runs");
+}
+
+/// A coordinator has lost an operation and serves, because the MDT that has it stays away for
+/// longer than a recovery waits.
+#[test]
+fn what_an_mdt_has_that_returns_late_is_completed() {
+    let world = World::damaged(30); // the log says that recovery goes on without it
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.settle();
+    let dir = world.mkdir(Fid::ROOT, "e", &[1]).expect("made").fid();
+    world.sync(1);
+    world.kill(0);
+    world.kill(1);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    assert_eq!(world.lookup(1, Fid::ROOT, "e").err(), Some(Errno::ENOENT), "nothing is known");
+    world.send(1, 0, mkdir(Fid::ROOT, "other", &[2])).expect("it serves");
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    let found = world.lookup(1, Fid::ROOT, "e").expect("the operation is complete");
+    assert_eq!(found.attr.fid(), dir);
+    let errors = world.sim.errors();
+    assert!(errors.iter().all(|error| error.contains("recovery goes on")), "{errors:?}");
+    world.check();
+}
+
+/// A name moves to a directory of an MDT that is cut off so many microseconds after the call.
+/// Meanwhile the directory gets another name; returns what does not fit.
+fn touched_before_a_part_comes(after: u64) -> Option<String> {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.create(Fid::ROOT, "a");
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    world.sim.run_for(Span::millis(100));
+    let made = world.send(1, 1, make(dir, "c", S_IFREG | 0o644, &[])).expect("made");
+    let made = made.body::<AttrRep>().attr.ctime();
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let changed = world.attr(dir).expect("it is there");
+    let is_fine = changed.mtime() >= made && changed.ctime() >= made;
+    (!is_fine).then(|| format!("{after} us after the call the directory's times go back"))
+}
+
+#[test]
+fn a_part_that_comes_late_sets_no_time_back() {
+    let seen = (0..40).filter_map(|step| touched_before_a_part_comes(50 * step));
+    assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+/// A file without a name gets one on another MDT, which is cut off so many microseconds after the
+/// call. Meanwhile the session ends that has the file open; returns what does not fit.
+fn named_while_its_session_ends(after: u64) -> Vec<String> {
+    let world = World::with_an_ost(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.nameless(1, dir);
+    world.settle();
+    world.begin(0, 0, link(file, Fid::ROOT, "f"));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    world.end(1);
+    world.sim.run_for(Span::millis(200));
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    let is_there = world.attr(file).is_ok();
+    if world.lookup(0, Fid::ROOT, "f").is_ok() != is_there {
+        return vec![format!("{after} us after its call the name has no file")];
+    }
+    fsck::all(&world.images())
+}
+
+#[test]
+fn a_file_that_gets_its_first_name_stays_though_its_session_ends() {
+    let seen = (0..40).flat_map(|step| named_while_its_session_ends(50 * step));
+    assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
+}
