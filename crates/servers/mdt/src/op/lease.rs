@@ -62,6 +62,25 @@ pub(crate) enum Scope {
     Opens,
 }
 
+impl Scope {
+    /// Whether what an operation tells of a directory depends on all names there.
+    pub(crate) fn tells_directories(&self) -> bool {
+        match self {
+            Scope::Attributes | Scope::Each(_) | Scope::Lists(_) => true,
+            Scope::Plain
+            | Scope::Name(_)
+            | Scope::Makes(_)
+            | Scope::Removes(_)
+            | Scope::Moves(_)
+            | Scope::Kept
+            | Scope::Sets(_)
+            | Scope::Unseen(_)
+            | Scope::Closes
+            | Scope::Opens => false,
+        }
+    }
+}
+
 /// Grants that go out with an answer.
 #[derive(Default)]
 pub(crate) struct Plan {
