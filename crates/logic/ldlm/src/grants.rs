@@ -90,9 +90,10 @@ impl Number {
     }
 }
 
-/// A client's session with the MDT, as the engine numbers it; one that is over is not used again.
+/// Names a holder of grants: a client's session with the MDT, as the engine numbers it. One that is
+/// over is not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Session(pub u64);
+pub struct HolderId(pub u64);
 
 /// A change that the engine executes or has parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

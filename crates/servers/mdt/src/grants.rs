@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use ldlm::grants::{
-    Begun, Bits, ChangeId, Kind, Mdt, MdtConfig, Mode, Session, TIMED, Timed, Want,
+    Begun, Bits, ChangeId, HolderId, Kind, Mdt, MdtConfig, Mode, TIMED, Timed, Want,
 };
 use types::{ClientId, Fid, Instant, Span};
 
@@ -149,7 +149,7 @@ impl Grants {
         if is_held || self.settling.is_paused(fid, now) || self.inherited(now).is_some() {
             return Gift::None;
         }
-        let given = self.called.give(Session(session), fid, bits, now);
+        let given = self.called.give(HolderId(session), fid, bits, now);
         assert!(bits.contains(given.bits), "no more is given than was offered");
         match given.kind {
             _ if given.bits != bits => Gift::None,
@@ -173,7 +173,7 @@ impl Grants {
         &mut self,
         change: ChangeId,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
         self.begun(change, None, wants, heard, now)
@@ -186,18 +186,18 @@ impl Grants {
         change: ChangeId,
         session: u64,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
-        self.begun(change, Some(Session(session)), wants, heard, now)
+        self.begun(change, Some(HolderId(session)), wants, heard, now)
     }
 
     fn begun(
         &mut self,
         change: ChangeId,
-        by: Option<Session>,
+        by: Option<HolderId>,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
         if self.called.is_idle(now) {
@@ -216,7 +216,7 @@ impl Grants {
 
     /// A session was heard of: its lease counts from then, unless it leaves recalls without an
     /// answer.
-    pub(crate) fn heard_of(&mut self, session: Session, heard: Option<Instant>) {
+    pub(crate) fn heard_of(&mut self, session: HolderId, heard: Option<Instant>) {
         if let Some(heard) = heard {
             self.called.answered(session, heard);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use layout::Template;
 use layout::composite::extend::Chosen;
-use ldlm::grants::{Bits, Session};
+use ldlm::grants::{Bits, HolderId};
 use target::{Decided, Marks, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
@@ -164,11 +164,11 @@ impl State {
                 }
                 Effect::Moving { dir, is_on } => self.moves.set(dir, is_on),
                 Effect::Keeps { session, fid } => {
-                    self.grants.called.keep(Session(session), fid, Bits::WRITE);
+                    self.grants.called.keep(HolderId(session), fid, Bits::WRITE);
                 }
                 Effect::KeepsNoMore { session, fid, at } => {
                     if self.opens.writers(fid) == 0 {
-                        self.grants.called.drop_bits(Session(session), fid, Bits::WRITE, at);
+                        self.grants.called.drop_bits(HolderId(session), fid, Bits::WRITE, at);
                     }
                 }
             }

@@ -37,7 +37,8 @@ use types::{Fid, Instant, Span};
 use super::contention::Contention;
 use super::timed::Timed;
 use super::{
-    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, LEASE, Number, Recall, Session, TIMED, with_skew,
+    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Recall, TIMED,
+    with_skew,
 };
 use holder::Holder;
 use store::Store;
@@ -91,7 +92,7 @@ pub enum Output {
     /// Send this to the client, over its callback lane. It is sent again until acknowledged.
     Recall {
         /// To this one.
-        session: Session,
+        session: HolderId,
         /// At most [`VECTOR_MAX`](super::VECTOR_MAX).
         recalls: Vec<Recall>,
     },
@@ -101,7 +102,7 @@ pub enum Output {
     /// [`Mdt::fenced`], which says that the OSTs refuse its writes.
     Expelled {
         /// This one.
-        session: Session,
+        session: HolderId,
         /// Whether to fence it.
         fence: bool,
     },
@@ -120,9 +121,9 @@ pub struct Mdt {
     store: Store,
     holders: Vec<Option<Holder>>,
     vacant: Vec<u32>,
-    sessions: FixedMap<Session, u32>,
+    sessions: FixedMap<HolderId, u32>,
     unstated: BTreeSet<u32>,
-    timed: Timed<Session>,
+    timed: Timed<HolderId>,
     contention: Contention,
     takings: FixedMap<Fid, Taking>,
     changes: BTreeMap<ChangeId, Parked>,
@@ -174,19 +175,19 @@ impl Mdt {
 
     /// Grants of one session.
     #[must_use]
-    pub fn count_of(&self, session: Session) -> usize {
+    pub fn count_of(&self, session: HolderId) -> usize {
         self.holder(session).map_or(0, |holder| holder.listed.count as usize)
     }
 
     /// What a session may cache of a file until that is called back.
     #[must_use]
-    pub fn bits_of(&self, session: Session, fid: Fid) -> Bits {
+    pub fn bits_of(&self, session: HolderId, fid: Fid) -> Bits {
         let place = self.sessions.get(&session).and_then(|at| self.store.find(fid, *at));
         place.map_or(Bits::empty(), |place| self.store.get(place).bits)
     }
 
     /// All grants, in no order that matters.
-    pub fn iter(&self) -> impl Iterator<Item = (Session, Fid, Bits, Number)> {
+    pub fn iter(&self) -> impl Iterator<Item = (HolderId, Fid, Bits, Number)> {
         self.store.iter().map(|grant| {
             let holder = self.holders[grant.holder as usize].as_ref();
             let session = holder.expect("a grant has a holder").session;
@@ -207,7 +208,7 @@ impl Mdt {
 
     /// Whether the session has begun and is not over.
     #[must_use]
-    pub fn knows(&self, session: Session) -> bool {
+    pub fn knows(&self, session: HolderId) -> bool {
         self.sessions.contains_key(&session)
     }
 
@@ -246,11 +247,11 @@ impl Mdt {
         self.number
     }
 
-    fn holder(&self, session: Session) -> Option<&Holder> {
+    fn holder(&self, session: HolderId) -> Option<&Holder> {
         self.holder_at(*self.sessions.get(&session)?)
     }
 
-    fn holder_mut(&mut self, session: Session) -> Option<(u32, &mut Holder)> {
+    fn holder_mut(&mut self, session: HolderId) -> Option<(u32, &mut Holder)> {
         let at = *self.sessions.get(&session)?;
         Some((at, self.holders[at as usize].as_mut().expect("a session has a holder")))
     }

@@ -22,7 +22,7 @@
 //! writing. That client itself stops to use what it keeps when it begins such a change.
 
 use layout::Striping;
-use ldlm::grants::{Bits, Session, Want};
+use ldlm::grants::{Bits, HolderId, Want};
 use target::Decided;
 use types::Fid;
 use wire::attr::S_IFREG;
@@ -209,7 +209,7 @@ fn is_dirty(attr: &Attr) -> bool {
 
 /// Whether another client may keep what it has written to a file.
 fn keeps(caller: &Caller<'_>, fid: Fid, grants: &Grants) -> bool {
-    grants.called.is_held_by_another(Session(caller.session), fid, Bits::WRITE)
+    grants.called.is_held_by_another(HolderId(caller.session), fid, Bits::WRITE)
 }
 
 /// Gives the data of the file that the answer tells of, and says so there.

@@ -8,7 +8,7 @@
 //!   lock back once its requests about the file are answered. Applications hold the other kinds of
 //!   locks for as long as they like, so these hurry no request.
 
-use ldlm::grants::Session;
+use ldlm::grants::HolderId;
 use types::Fid;
 use wire::Request;
 
@@ -36,7 +36,7 @@ impl Holds {
 /// Whether another client waits for what this session asks.
 pub(crate) fn is_awaited(mdt: &Mdt, session: u64, request: &Request) -> bool {
     let state = mdt.engine.state.borrow();
-    let is_hurried = |fid: Fid| state.grants.called.is_hurried(Session(session), fid);
+    let is_hurried = |fid: Fid| state.grants.called.is_hurried(HolderId(session), fid);
     directories(request).into_iter().flatten().any(is_hurried)
         || file(request).is_some_and(|fid| mdt.locks.is_awaited(session, fid))
 }

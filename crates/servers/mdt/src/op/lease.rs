@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ldlm::grants::{Bits, Session, Want};
+use ldlm::grants::{Bits, HolderId, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{CloseReq, Disposition, WireFid};
@@ -222,7 +222,7 @@ fn plan_called(
     plan: &mut Plan,
 ) {
     let clock = caller.clock;
-    let session = Session(caller.session);
+    let session = HolderId(caller.session);
     grants.heard_of(session, (caller.heard)(session));
     let mut give = |fid: Fid, bits: Bits| grants.give_called(caller.session, fid, bits, clock);
     if let Answer::Page(page) = answer {

@@ -38,7 +38,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use ldlm::grants::{ChangeId, Session};
+use ldlm::grants::{ChangeId, HolderId};
 #[cfg(doc)]
 use service::limits::ANSWER_BYTES_SMALL;
 use service::spec::{LDLM_CANCELD, MDT, MDT_OUT, MDT_READPAGE};
@@ -86,7 +86,7 @@ pub(crate) struct Caller<'a> {
     /// Operations of other MDTs that a read need not wait for.
     pub(crate) passed: &'a BTreeSet<OpId>,
     /// When a session was heard of last.
-    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
+    pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
 }
 
 /// One operation while it is decided.

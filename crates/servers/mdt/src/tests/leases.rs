@@ -9,7 +9,7 @@ use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
 use crate::grants::SETTLING;
-use ldlm::grants::{Bits, Mode, Session, TIMED as LEASE};
+use ldlm::grants::{Bits, HolderId, Mode, TIMED as LEASE};
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -143,7 +143,7 @@ fn a_change_of_attributes_leases_what_it_tells() {
 
 /// Grants to the session of the rig's clients are called back from now on.
 fn call_back(rig: &Rig) {
-    let (session, now) = (Session(1), rig.instant.get());
+    let (session, now) = (HolderId(1), rig.instant.get());
     let grants = &mut rig.engine.state.borrow_mut().grants;
     grants.set_mode(Mode::Recall);
     grants.recorded(true);
@@ -182,7 +182,7 @@ fn the_data_of_a_file_may_be_kept_while_it_is_open_for_reading_only() {
     };
     assert!(!keeps(&mut rig, 0, 1), "nothing is called back yet");
     call_back(&rig);
-    let held = |rig: &Rig| rig.engine.state.borrow().grants.called.bits_of(Session(1), fid);
+    let held = |rig: &Rig| rig.engine.state.borrow().grants.called.bits_of(HolderId(1), fid);
     assert!(!keeps(&mut rig, 0, 0) && !held(&rig).contains(Bits::CACHE), "no kernel asks");
     assert!(keeps(&mut rig, 0, 1) && held(&rig).contains(Bits::CACHE));
     let (o_trunc, o_direct) = (0o1000, 0o40_000);

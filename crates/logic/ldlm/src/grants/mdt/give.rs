@@ -4,12 +4,12 @@ use types::{Fid, Instant};
 
 use super::{Mdt, Mode};
 use crate::grants::limits::SESSION_GRANTS_MAX;
-use crate::grants::{Ack, Bits, Given, Kind, Number, Session, Stated};
+use crate::grants::{Ack, Bits, Given, HolderId, Kind, Number, Stated};
 
 impl Mdt {
     /// Gives what an answer tells of a file, as far as it may be cached. It joins what the session
     /// has of the file.
-    pub fn give(&mut self, session: Session, fid: Fid, bits: Bits, now: Instant) -> Given {
+    pub fn give(&mut self, session: HolderId, fid: Fid, bits: Bits, now: Instant) -> Given {
         let nothing = Given { bits: Bits::empty(), number: Number(0), kind: Kind::Timed };
         let Some(at) = self.sessions.get(&session).copied() else { return nothing };
         let bits = bits - self.taken(fid) - self.contention.bits(fid, now) - self.dying(at, fid);
@@ -77,7 +77,7 @@ impl Mdt {
 
     /// A client gives up what was asked of it. Counts for the last recall of a grant only, because
     /// that one asked for everything that earlier ones did.
-    pub fn ack(&mut self, session: Session, acks: &[Ack], now: Instant) {
+    pub fn ack(&mut self, session: HolderId, acks: &[Ack], now: Instant) {
         let Some(at) = self.sessions.get(&session).copied() else { return };
         for ack in acks {
             let Some(place) = self.store.find(ack.fid, at) else { continue };
@@ -92,7 +92,7 @@ impl Mdt {
     }
 
     /// A client gives back what it has no use for. Counts where the client has seen the last gift.
-    pub fn shed(&mut self, session: Session, shed: &[Stated], now: Instant) {
+    pub fn shed(&mut self, session: HolderId, shed: &[Stated], now: Instant) {
         let Some(at) = self.sessions.get(&session).copied() else { return };
         if self.known_at(at).is_fencing {
             return;
@@ -108,7 +108,7 @@ impl Mdt {
     }
 
     /// A session of the instance before may hold these bits of a file, as its replay shows.
-    pub fn keep(&mut self, session: Session, fid: Fid, bits: Bits) {
+    pub fn keep(&mut self, session: HolderId, fid: Fid, bits: Bits) {
         let Some(at) = self.sessions.get(&session).copied() else { return };
         let place = self.store.find(fid, at).unwrap_or_else(|| self.insert(at, fid));
         let number = self.next_number();
@@ -118,7 +118,7 @@ impl Mdt {
     }
 
     /// A session has ended by itself what these bits of a file were given for.
-    pub fn drop_bits(&mut self, session: Session, fid: Fid, bits: Bits, now: Instant) {
+    pub fn drop_bits(&mut self, session: HolderId, fid: Fid, bits: Bits, now: Instant) {
         let Some(at) = self.sessions.get(&session).copied() else { return };
         if self.known_at(at).is_fencing {
             return;
@@ -131,7 +131,7 @@ impl Mdt {
 
     /// Whether another session holds any of these bits of a file.
     #[must_use]
-    pub fn is_held_by_another(&self, session: Session, fid: Fid, bits: Bits) -> bool {
+    pub fn is_held_by_another(&self, session: HolderId, fid: Fid, bits: Bits) -> bool {
         let own = self.sessions.get(&session).copied();
         let mut is_held = false;
         self.store.each_of(fid, |_, grant| {

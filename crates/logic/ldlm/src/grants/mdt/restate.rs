@@ -9,7 +9,7 @@ use types::Instant;
 use super::Mdt;
 use super::holder::Holder;
 use crate::grants::limits::{SESSION_GRANTS_MAX, TIMED, VECTOR_MAX};
-use crate::grants::{Number, Session, Stated, with_skew};
+use crate::grants::{HolderId, Number, Stated, with_skew};
 
 /// The peer sent what no correct client sends; the session is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct PeerMisbehaved;
 
 impl Mdt {
     /// A client of the instance before, which may hold anything. To be said before any change.
-    pub fn expect(&mut self, session: Session, now: Instant) {
+    pub fn expect(&mut self, session: HolderId, now: Instant) {
         let mut holder = Holder::new(session, now + with_skew(self.config.lease));
         holder.is_unstated = true;
         self.timed.inherit(now + with_skew(TIMED));
@@ -44,7 +44,7 @@ impl Mdt {
     /// If no correct client would send it.
     pub fn restate(
         &mut self,
-        session: Session,
+        session: HolderId,
         stated: &[Stated],
         now: Instant,
     ) -> Result<(), PeerMisbehaved> {
@@ -73,7 +73,7 @@ impl Mdt {
     }
 
     /// The session has restated all it holds.
-    pub fn restated(&mut self, session: Session, now: Instant) {
+    pub fn restated(&mut self, session: HolderId, now: Instant) {
         if let Some(at) = self.sessions.get(&session).copied()
             && self.known_at(at).is_unstated
             && !self.known_at(at).is_fencing
