@@ -205,8 +205,9 @@ impl Engine {
         let done = tx.finish(transno);
         drop(view);
         let renames = matches!(row.leases, Scope::Moves(_));
-        let change = Change { done, plan, touched, answer, transno, committed, renames, record };
-        let finished = self.finish(caller, history, change, &mut guard);
+        let decision =
+            Decision { done, plan, touched, answer, transno, committed, renames, record };
+        let finished = self.finish(caller, history, decision, &mut guard);
         let (reply, record) = finished.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
@@ -291,11 +292,11 @@ impl Engine {
         &self,
         caller: &Caller<'_>,
         history: &dyn History,
-        change: Change,
+        decision: Decision,
         state: &mut State,
     ) -> Decided<(Reply, Option<Record>)> {
-        let Change { done, plan, touched, answer, transno, committed, renames, mut record } =
-            change;
+        let Decision { done, plan, touched, answer, transno, committed, renames, mut record } =
+            decision;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
@@ -609,7 +610,8 @@ impl Engine {
     }
 }
 
-struct Change {
+/// A change that is decided and not applied.
+struct Decision {
     done: Finished,
     plan: Plan,
     /// All that it touched, as it travels.

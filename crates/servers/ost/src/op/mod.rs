@@ -163,7 +163,7 @@ struct Told {
 }
 
 /// What becomes of a change.
-enum Change {
+enum Fate {
     Make,
     Overtaken,
 }
@@ -213,7 +213,7 @@ impl Ost {
         let _held = self.locks.lock(incoming, object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         self.check_owner(incoming, object, told.owner, told.layout_version).await?;
-        if let Change::Overtaken = self.may_change(incoming, object, &told.claim)? {
+        if let Fate::Overtaken = self.may_change(incoming, object, &told.claim)? {
             return self.repeat_answer(incoming).await;
         }
         let _under_way = self.under_way.begin(incoming.session.client);
@@ -245,7 +245,7 @@ impl Ost {
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
     /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
     /// answered before and is replayed now is `Overtaken` by the destroy then.
-    fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
+    fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Fate, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
         }
@@ -254,8 +254,8 @@ impl Ost {
             return Err(Errno::EROFS);
         }
         match self.tombstones.borrow().holds(object) {
-            false => Ok(Change::Make),
-            true if incoming.is_replay() => Ok(Change::Overtaken),
+            false => Ok(Fate::Make),
+            true if incoming.is_replay() => Ok(Fate::Overtaken),
             true => Err(Errno::ESTALE),
         }
     }
