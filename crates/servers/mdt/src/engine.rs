@@ -7,7 +7,7 @@
 //! Invariants
 //! - Memory follows the store: effects happen only after the set was applied, leases included. Only
 //!   a change that is refused because of a lease leaves a mark: the leases that it waits for become
-//!   contended.
+//!   contended. The plan of an answer draws the number that the reply carries ([`lease`]).
 //! - `last_transno` is the highest applied one. A commit reports exactly the changes that were
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
@@ -171,7 +171,8 @@ impl Engine {
             if let Some(wait) = caching::look(caller, &tx, &mut answer, &mut guard, ignores)? {
                 return Ok(wait);
             }
-            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
+            lease::hear(&row.leases, caller, &mut guard.grants);
+            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
@@ -194,7 +195,8 @@ impl Engine {
             let is_unfenced = caching::is_unfenced(&guard.fences, &tx, fid)?;
             caching::tell_kept(caller, &mut answer, is_unfenced, &guard.grants);
         }
-        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
+        lease::hear(&row.leases, caller, &mut guard.grants);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
         let touched = lease::touched(&row.leases, &tx);
         let (mut drawn, mut record) = (None, repeated);
         if record.is_none() && is_shared {

@@ -2,7 +2,9 @@
 //!
 //! Order of calls:
 //! - A reply: [`Mdt::answered`] once, and [`Mdt::give`] for each file in the reply, in the step in
-//!   which the answer is made. A gift is true as of that step.
+//!   which the answer is made. A gift is true as of that step. If that step may still fail, call
+//!   [`Mdt::offer`] for each file and [`Mdt::draw`] for the number of the answer, which give
+//!   nothing. Call [`Mdt::give_all`] when the step cannot fail any more, and nothing in between.
 //! - A change: [`Mdt::begin`]. After [`Begun::Go`], execute it in the same step. After
 //!   [`Begun::Parked`], wait for [`Output::Ready`], decide anew what the change affects, and call
 //!   `begin` again with the same id. In both cases call [`Mdt::end`] when the change is executed or
@@ -37,13 +39,14 @@ use types::{Fid, Instant, Span};
 use super::contention::Contention;
 use super::timed::Timed;
 use super::{
-    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Recall, TIMED,
+    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Numbers, Recall, TIMED,
     with_skew,
 };
 use holder::Holder;
 use store::Store;
 
 pub use change::Begun;
+pub use give::Gifts;
 pub use restate::PeerMisbehaved;
 
 use change::{Parked, Taking};
@@ -117,7 +120,7 @@ enum Timer {
 /// See the head of the file.
 pub struct Mdt {
     config: MdtConfig,
-    number: Number,
+    numbers: Numbers,
     store: Store,
     holders: Vec<Option<Holder>>,
     vacant: Vec<u32>,
@@ -139,7 +142,7 @@ impl Mdt {
     pub fn new(config: MdtConfig, epoch: u32, now: Instant) -> Mdt {
         Mdt {
             config,
-            number: Number::first_of_epoch(epoch),
+            numbers: Numbers::of_epoch(epoch),
             store: Store::default(),
             holders: Vec::new(),
             vacant: Vec::new(),
@@ -201,9 +204,10 @@ impl Mdt {
         self.store.bytes()
     }
 
-    /// A number for what is given without this table.
-    pub fn draw(&mut self) -> Number {
-        self.next_number()
+    /// The number of an answer that gives something, with this table or without.
+    #[must_use]
+    pub fn draw(&self) -> Number {
+        self.numbers.draw()
     }
 
     /// Whether the session has begun and is not over.
@@ -240,11 +244,6 @@ impl Mdt {
                 Timer::Change(change) => self.recheck(change, now),
             }
         }
-    }
-
-    fn next_number(&mut self) -> Number {
-        self.number = self.number.next();
-        self.number
     }
 
     fn holder(&self, session: HolderId) -> Option<&Holder> {

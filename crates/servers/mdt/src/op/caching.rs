@@ -22,7 +22,7 @@
 //! writing. That client itself stops to use what it keeps when it begins such a change.
 
 use layout::Striping;
-use ldlm::grants::{Bits, HolderId, Want};
+use ldlm::grants::{Bits, Gifts, HolderId, Want};
 use target::Decided;
 use types::Fid;
 use wire::attr::S_IFREG;
@@ -212,19 +212,21 @@ fn keeps(caller: &Caller<'_>, fid: Fid, grants: &Grants) -> bool {
     grants.called.is_held_by_another(HolderId(caller.session), fid, Bits::WRITE)
 }
 
-/// Gives the data of the file that the answer tells of, and says so there.
-pub(super) fn give(
+/// Adds the data of the file that the answer tells of to what the answer is to give, and says so
+/// there.
+pub(super) fn offer(
     caller: &Caller<'_>,
     answer: &mut Answer,
     offered: Disposition,
-    grants: &mut Grants,
+    grants: &Grants,
+    gifts: &mut Gifts,
 ) -> bool {
     let Answer::Attr(answer) = answer else { return false };
     let fid = answer.attr.fid();
     let kinds = [(Disposition::CACHE, Bits::CACHE), (Disposition::WRITES, Bits::WRITE)];
     for (kind, bits) in kinds {
         if offered.contains(kind) {
-            let gift = grants.give_called(caller.session, fid, bits, caller.clock);
+            let gift = grants.offer_called(gifts, fid, bits, caller.clock);
             answer.disposition |= kind.when(gift == Gift::Called);
         }
     }

@@ -152,6 +152,23 @@ fn call_back(rig: &Rig) {
 }
 
 #[test]
+fn a_change_that_the_store_refuses_grants_nothing() {
+    let mut rig = rig();
+    pass(&rig, 60);
+    call_back(&rig);
+    let granted = |rig: &Rig| rig.engine.state.borrow().grants.called.count();
+    rig.store.full.set(true);
+    assert_eq!(rig.create(Fid::ROOT, "f", 0o644, None).err(), Some(Errno::ENOSPC));
+    assert_eq!(granted(&rig), 0, "the client was not told of any");
+    rig.store.full.set(false);
+    let made = rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
+    assert_eq!((made.lease_ms, made.name_lease_ms), (CALLED_BACK, CALLED_BACK));
+    assert_eq!(granted(&rig), 2, "the file and its directory");
+    let held = rig.engine.state.borrow().grants.called.iter().map(|held| held.3.0).max();
+    assert_eq!(held, Some(made.grant), "the reply has their number");
+}
+
+#[test]
 fn an_open_grants_attributes_only_where_the_bytes_of_the_file_may_come_along() {
     let mut rig = rig();
     let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();

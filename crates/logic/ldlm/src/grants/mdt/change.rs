@@ -219,7 +219,7 @@ impl Mdt {
             let grant = self.store.get_mut(*place);
             grant.dying |= *bits;
             let flushes = grant.dying.contains(Bits::WRITE);
-            let number = self.next_number();
+            let number = self.numbers.draw();
             let holder = self.known_at(at);
             if holder.outbox.is_empty() {
                 self.sending.push_back(at);

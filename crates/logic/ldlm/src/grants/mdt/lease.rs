@@ -41,7 +41,7 @@ impl Mdt {
     pub fn connect(&mut self, session: HolderId, now: Instant) -> Number {
         assert!(!self.sessions.contains_key(&session), "a session begins once");
         self.admit(Holder::new(session, now + with_skew(self.config.lease)));
-        self.number
+        self.numbers.last()
     }
 
     pub(super) fn admit(&mut self, holder: Holder) -> u32 {
@@ -203,7 +203,7 @@ impl Mdt {
 
     /// The lease is over: what the session has is void, and free at once unless it is fenced.
     pub(super) fn expel(&mut self, at: u32, now: Instant) {
-        let (floor, no_fence) = (self.next_number(), self.config.bugs.no_fence());
+        let (floor, no_fence) = (self.numbers.draw(), self.config.bugs.no_fence());
         let is_writer = self.holds_writes(at);
         let holder = self.known_at(at);
         let fence = (holder.writes || is_writer) && !holder.is_fenced;

@@ -35,7 +35,7 @@ impl Mdt {
     /// The number up to which a client of the instance before takes no answers any more.
     #[must_use]
     pub fn number(&self) -> Number {
-        self.number
+        self.numbers.last()
     }
 
     /// What a client of the instance before holds, a vector of it. Repeating it changes nothing.
@@ -53,7 +53,8 @@ impl Mdt {
             return Ok(()); // late, or its lease was over: the floor in the reply says so
         }
         let room = (SESSION_GRANTS_MAX - holder.listed.count) as usize;
-        let first = Number(self.number.0 >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
+        let last = self.numbers.last().0;
+        let first = Number(last >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
         let is_old = |stated: &Stated| stated.number < first && !stated.bits.is_empty();
         if stated.len() > VECTOR_MAX.min(room) || !stated.iter().all(is_old) {
             return Err(PeerMisbehaved);

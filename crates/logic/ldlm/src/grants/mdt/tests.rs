@@ -118,6 +118,37 @@ fn what_is_being_taken_is_given_to_no_session() {
 }
 
 #[test]
+fn what_is_offered_is_given_later_and_under_one_number() {
+    let mut mdt = table(MdtConfig { grants_max: 2, ..MdtConfig::default() }, &[A, B]);
+    let mut gifts = Gifts::new(B, at(1));
+    let offers = [(1, Bits::UPDATE), (1, Bits::LOOKUP), (2, Bits::UPDATE), (3, Bits::UPDATE)];
+    let kinds = offers.map(|(number, bits)| mdt.offer(&mut gifts, file(number), bits));
+    let (called, timed) = (Some(Kind::Recall), Some(Kind::Timed));
+    assert_eq!(kinds, [called, called, called, timed], "the table has room for two");
+    assert_eq!((mdt.count(), mdt.timed_count()), (0, 0), "nothing is given yet");
+    let number = mdt.draw();
+    mdt.give_all(&gifts, number);
+    assert_eq!((mdt.count(), mdt.timed_count()), (2, 1));
+    assert_eq!(mdt.bits_of(B, file(1)), Bits::UPDATE | Bits::LOOKUP);
+    mdt.begin(CHANGE, Some(A), &[want(file(1), Bits::UPDATE)], at(2));
+    assert!(recall(&mut mdt).1.number > number, "the recall comes after the gift");
+    mdt.shed(B, &[Stated { fid: file(2), bits: Bits::UPDATE, number }], at(3));
+    assert_eq!(mdt.bits_of(B, file(2)), Bits::empty(), "its client has seen the gift");
+}
+
+#[test]
+fn all_that_is_offered_is_free_or_nothing_is_offered() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1));
+    let mut gifts = Gifts::new(C, at(2));
+    assert_eq!(mdt.offer(&mut gifts, X, Bits::UPDATE | Bits::PERM), None);
+    assert!(gifts.is_empty());
+    assert_eq!(mdt.offer(&mut gifts, X, Bits::PERM), Some(Kind::Recall));
+    assert_eq!(mdt.offer(&mut Gifts::new(HolderId(9), at(2)), X, Bits::PERM), None, "no session");
+}
+
+#[test]
 fn a_client_gets_one_vector() {
     let mut mdt = usual();
     let wants = [1, 2, 3].map(|number| want(file(number), Bits::UPDATE));
