@@ -1,10 +1,13 @@
-//! Operation codes, one row each: number, name, the kind of target, and whether the operation is
-//! executed exactly once. A number is never reused.
+//! Operation codes, one row each: number, name, the kind of target, whether the operation is
+//! executed exactly once, and its role. A number is never reused.
 
 use types::TargetKind;
 
 macro_rules! opcodes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal, $whose:ident $once:ident;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident = $value:literal, $text:literal, $whose:ident $once:ident $role:ident;
+    )*) => {
         /// What a request asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
@@ -42,48 +45,44 @@ macro_rules! opcodes {
             /// Whether it may open a file: then a restarted target repeats it for its handle.
             #[must_use]
             pub const fn opens(self) -> bool {
-                matches!(self, Opcode::MdtOpen | Opcode::MdtCreate)
+                matches!(self.role(), Role::Opens)
             }
 
             /// Whether a target sends it to its client: the callbacks.
             #[must_use]
             pub const fn calls_back(self) -> bool {
-                matches!(self, Opcode::CallRecall | Opcode::CallComplete | Opcode::CallGlimpse)
+                matches!(self.role(), Role::CallsBack)
             }
 
             /// Whether MDTs ask each other this, and clients never do.
             #[must_use]
             pub const fn is_between_mdts(self) -> bool {
-                matches!(
-                    self,
-                    Opcode::MdtPrepare
-                        | Opcode::MdtUpdate
-                        | Opcode::MdtUpdates
-                        | Opcode::MdtUpdatesDone
-                        | Opcode::MdtUpdateOf
-                        | Opcode::MdtMove
-                )
+                matches!(self.role(), Role::Asks | Role::Delivers)
             }
 
             /// Whether it gives up what somebody else may wait for, whatever becomes of other
             /// requests: a client has a place for it when all others are taken.
             #[must_use]
             pub const fn gives_up(self) -> bool {
-                matches!(self, Opcode::MdtAck | Opcode::MdtShed | Opcode::MdtUnlock)
+                matches!(self.role(), Role::GivesUp)
             }
 
             /// Whether a recovering target takes it from a server: what others wait for must not
             /// wait for the end of one more recovery.
             #[must_use]
             pub const fn passes_recovery(self) -> bool {
-                matches!(
-                    self,
-                    Opcode::OstFence
-                        | Opcode::MdtUpdate
-                        | Opcode::MdtUpdates
-                        | Opcode::MdtUpdatesDone
-                        | Opcode::MdtUpdateOf
-                )
+                matches!(self.role(), Role::Delivers | Role::Fences)
+            }
+
+            /// Whether a client may state again by it what it holds in memory, to a target that
+            /// restarted: such a replay changes no records and has no place in history.
+            #[must_use]
+            pub const fn restates(self) -> bool {
+                matches!(self.role(), Role::Restates)
+            }
+
+            const fn role(self) -> Role {
+                match self { $(Opcode::$name => opcodes!(@role $role),)* }
             }
         }
     };
@@ -94,131 +93,159 @@ macro_rules! opcodes {
     (@target lst) => { Some(TargetKind::Lst) };
     (@once modifies) => { true };
     (@once repeats) => { false };
+    (@role plain) => { Role::Plain };
+    (@role opens) => { Role::Opens };
+    (@role restates) => { Role::Restates };
+    (@role gives_up) => { Role::GivesUp };
+    (@role calls_back) => { Role::CallsBack };
+    (@role asks) => { Role::Asks };
+    (@role delivers) => { Role::Delivers };
+    (@role fences) => { Role::Fences };
+}
+
+/// What sets an operation apart from others, on its way and in recovery.
+#[derive(Clone, Copy)]
+enum Role {
+    Plain,
+    /// May open a file.
+    Opens,
+    /// May state again what its client holds in memory.
+    Restates,
+    /// Gives up what other clients may wait for.
+    GivesUp,
+    /// From a target to its client.
+    CallsBack,
+    /// From MDT to MDT, in the course of an operation.
+    Asks,
+    /// From MDT to MDT, to bring an operation to its end. It passes recovery.
+    Delivers,
+    /// Refuses clients that are given up. It passes recovery.
+    Fences,
 }
 
 opcodes! {
     /// Open or resume a session with a target.
-    Connect = 1, "connect", any repeats;
+    Connect = 1, "connect", any repeats plain;
     /// End a session: everything it holds is released.
-    Disconnect = 2, "disconnect", any repeats;
+    Disconnect = 2, "disconnect", any repeats plain;
     /// Keep-alive; its reply tells `last_committed`.
-    Ping = 3, "obd_ping", any repeats;
+    Ping = 3, "obd_ping", any repeats plain;
     /// A recovering client has replayed everything it has.
-    ReplayDone = 4, "replay_done", any repeats;
+    ReplayDone = 4, "replay_done", any repeats plain;
     /// Drop a change whose caller is gone, unless it has begun.
-    Cancel = 5, "cancel", any repeats;
+    Cancel = 5, "cancel", any repeats plain;
 
     /// From a target to its client: give grants back.
-    CallRecall = 16, "ldlm_bl_callback", any repeats;
+    CallRecall = 16, "ldlm_bl_callback", any repeats calls_back;
     /// From a target to its client: what it waited for is granted.
-    CallComplete = 17, "ldlm_cp_callback", any repeats;
+    CallComplete = 17, "ldlm_cp_callback", any repeats calls_back;
     /// From a target to its client: sizes of files that the client writes.
-    CallGlimpse = 18, "ldlm_gl_callback", any repeats;
+    CallGlimpse = 18, "ldlm_gl_callback", any repeats calls_back;
 
     /// Attributes and layout by FID.
-    MdtGetattr = 32, "mds_getattr", mdt repeats;
+    MdtGetattr = 32, "mds_getattr", mdt repeats plain;
     /// Attributes and layout by parent and name.
-    MdtLookup = 33, "mds_getattr_name", mdt repeats;
+    MdtLookup = 33, "mds_getattr_name", mdt repeats plain;
     /// Make a file, directory, link, device; with an open flag also open it, existing or new.
-    MdtCreate = 34, "mds_create", mdt modifies;
+    MdtCreate = 34, "mds_create", mdt modifies opens;
     /// Open by FID.
-    MdtOpen = 35, "mds_open", mdt modifies;
+    MdtOpen = 35, "mds_open", mdt modifies opens;
     /// Close an open handle.
-    MdtClose = 36, "mds_close", mdt modifies;
+    MdtClose = 36, "mds_close", mdt modifies plain;
     /// Hard link.
-    MdtLink = 37, "mds_link", mdt modifies;
+    MdtLink = 37, "mds_link", mdt modifies plain;
     /// Remove a name (file or directory).
-    MdtUnlink = 38, "mds_unlink", mdt modifies;
+    MdtUnlink = 38, "mds_unlink", mdt modifies plain;
     /// Rename or exchange.
-    MdtRename = 39, "mds_rename", mdt modifies;
+    MdtRename = 39, "mds_rename", mdt modifies plain;
     /// Change attributes.
-    MdtSetattr = 40, "mds_setattr", mdt modifies;
+    MdtSetattr = 40, "mds_setattr", mdt modifies plain;
     /// A page of directory entries with attributes.
-    MdtReaddir = 41, "mds_readpage", mdt repeats;
+    MdtReaddir = 41, "mds_readpage", mdt repeats plain;
     /// Target of a symbolic link.
-    MdtReadlink = 42, "mds_readlink", mdt repeats;
+    MdtReadlink = 42, "mds_readlink", mdt repeats plain;
     /// One extended attribute.
-    MdtGetxattr = 43, "mds_getxattr", mdt repeats;
+    MdtGetxattr = 43, "mds_getxattr", mdt repeats plain;
     /// Set one extended attribute.
-    MdtSetxattr = 44, "mds_setxattr", mdt modifies;
+    MdtSetxattr = 44, "mds_setxattr", mdt modifies plain;
     /// Names of extended attributes.
-    MdtListxattr = 45, "mds_listxattr", mdt repeats;
+    MdtListxattr = 45, "mds_listxattr", mdt repeats plain;
     /// Remove one extended attribute.
-    MdtRemovexattr = 46, "mds_removexattr", mdt modifies;
+    MdtRemovexattr = 46, "mds_removexattr", mdt modifies plain;
     /// Space and inodes of the MDT.
-    MdtStatfs = 47, "mds_statfs", mdt repeats;
+    MdtStatfs = 47, "mds_statfs", mdt repeats plain;
     /// Commit everything up to now.
-    MdtSync = 48, "mds_sync", mdt repeats;
+    MdtSync = 48, "mds_sync", mdt repeats plain;
     /// Paths of a FID.
-    MdtFid2path = 49, "mds_fid2path", mdt repeats;
+    MdtFid2path = 49, "mds_fid2path", mdt repeats plain;
     /// Ask for a flock, fcntl or file lock.
-    MdtLock = 50, "ldlm_enqueue", mdt modifies;
+    MdtLock = 50, "ldlm_enqueue", mdt modifies restates;
     /// Give a lock back, or stop waiting for it.
-    MdtUnlock = 51, "ldlm_cancel", mdt modifies;
+    MdtUnlock = 51, "ldlm_cancel", mdt modifies gives_up;
     /// Grants that were recalled are given up.
-    MdtAck = 52, "mds_grant_ack", mdt repeats;
+    MdtAck = 52, "mds_grant_ack", mdt repeats gives_up;
     /// Grants are given up that nobody has asked for.
-    MdtShed = 53, "mds_grant_shed", mdt repeats;
+    MdtShed = 53, "mds_grant_shed", mdt repeats gives_up;
     /// Grants that a client holds, told to a target that restarted.
-    MdtRestate = 54, "mds_grant_restate", mdt repeats;
+    MdtRestate = 54, "mds_grant_restate", mdt repeats restates;
     /// Objects for the components of a file that a write needs.
-    MdtLayout = 55, "mds_layout_intent", mdt modifies;
+    MdtLayout = 55, "mds_layout_intent", mdt modifies plain;
     /// From MDT to MDT: the state of keys, which stays so until the operation ends.
-    MdtPrepare = 56, "out_prepare", mdt repeats;
+    MdtPrepare = 56, "out_prepare", mdt repeats asks;
     /// From MDT to MDT: an operation of several MDTs, of which the target executes its part, once.
-    MdtUpdate = 57, "out_update", mdt repeats;
+    MdtUpdate = 57, "out_update", mdt repeats delivers;
     /// From MDT to MDT: operations that the target takes part in, as the asked one knows them.
-    MdtUpdates = 58, "out_updates", mdt repeats;
+    MdtUpdates = 58, "out_updates", mdt repeats delivers;
     /// From MDT to MDT: operations that are durable everywhere, or given up.
-    MdtUpdatesDone = 59, "out_done", mdt repeats;
+    MdtUpdatesDone = 59, "out_done", mdt repeats delivers;
     /// From MDT to MDT: one operation of the target, if it is applied.
-    MdtUpdateOf = 60, "out_update_of", mdt repeats;
+    MdtUpdateOf = 60, "out_update_of", mdt repeats delivers;
     /// From MDT to MDT: a name that leaves a shard there is to move now.
-    MdtMove = 61, "out_move", mdt repeats;
+    MdtMove = 61, "out_move", mdt repeats asks;
     /// Attributes of many files, by FIDs or by names in one directory.
-    MdtGetattrs = 62, "mds_batch", mdt repeats;
+    MdtGetattrs = 62, "mds_batch", mdt repeats plain;
 
     /// Read from an object.
-    OstRead = 64, "ost_read", ost repeats;
+    OstRead = 64, "ost_read", ost repeats plain;
     /// Write to an object.
-    OstWrite = 65, "ost_write", ost modifies;
+    OstWrite = 65, "ost_write", ost modifies plain;
     /// Set an object's size (truncate).
-    OstPunch = 66, "ost_punch", ost modifies;
+    OstPunch = 66, "ost_punch", ost modifies plain;
     /// Size, blocks and times of a batch of objects.
-    OstGlimpse = 67, "ost_glimpse", ost repeats;
+    OstGlimpse = 67, "ost_glimpse", ost repeats plain;
     /// Destroy a batch of objects.
-    OstDestroy = 68, "ost_destroy", ost modifies;
+    OstDestroy = 68, "ost_destroy", ost modifies plain;
     /// Space and objects of the OST.
-    OstStatfs = 69, "ost_statfs", ost repeats;
+    OstStatfs = 69, "ost_statfs", ost repeats plain;
     /// Commit objects, or everything.
-    OstSync = 70, "ost_sync", ost repeats;
+    OstSync = 70, "ost_sync", ost repeats plain;
     /// Allocate, punch or zero a range of an object.
-    OstFallocate = 71, "ost_fallocate", ost modifies;
+    OstFallocate = 71, "ost_fallocate", ost modifies plain;
     /// Where data or a hole begins in an object.
-    OstSeek = 72, "ost_seek", ost repeats;
+    OstSeek = 72, "ost_seek", ost repeats plain;
     /// Refuse a client whose session with the MDT has ended. Only servers ask.
-    OstFence = 73, "ost_fence", ost repeats;
+    OstFence = 73, "ost_fence", ost repeats fences;
     /// Objects, and the files for which they were made. Only servers ask.
-    OstList = 74, "ost_list", ost repeats;
+    OstList = 74, "ost_list", ost repeats plain;
     /// Objects refuse older layouts of their file from now on.
-    OstRaise = 75, "ost_layout_version", ost repeats;
+    OstRaise = 75, "ost_layout_version", ost repeats plain;
     /// Room for writes that its client acknowledges before it sends them.
-    OstReserve = 76, "ost_reserve", ost repeats;
+    OstReserve = 76, "ost_reserve", ost repeats restates;
 
     /// A server announces a target and where it is reached.
-    MgsRegister = 96, "mgs_target_reg", mgs repeats;
+    MgsRegister = 96, "mgs_target_reg", mgs repeats plain;
     /// The whole configuration of a file system.
-    MgsConfig = 97, "mgs_config_read", mgs repeats;
+    MgsConfig = 97, "mgs_config_read", mgs repeats plain;
     /// Store a persistent parameter.
-    MgsSetParam = 98, "mgs_set_info", mgs repeats;
+    MgsSetParam = 98, "mgs_set_info", mgs repeats plain;
 
     /// Self-test: echo.
-    LstPing = 112, "lst_ping", lst repeats;
+    LstPing = 112, "lst_ping", lst repeats plain;
     /// Self-test: bulk read or write of a pattern.
-    LstBrw = 113, "lst_brw", lst repeats;
+    LstBrw = 113, "lst_brw", lst repeats plain;
     /// Self-test: a console joins a node to its session, adds, starts, stops and asks
     /// ([`crate::lst`]).
-    LstControl = 114, "lst_control", lst repeats;
+    LstControl = 114, "lst_control", lst repeats plain;
 }
 
 #[cfg(test)]
@@ -240,6 +267,19 @@ mod tests {
             let exactly_once = opcode.modifies();
             let can = matches!(target, Some(TargetKind::Mdt | TargetKind::Ost));
             assert!(can || !exactly_once, "{name}: only MDTs and OSTs keep replies");
+        }
+    }
+
+    #[test]
+    fn a_role_is_one_of_its_kind_of_target() {
+        for opcode in Opcode::ALL {
+            let name = format!("{opcode:?}");
+            let target = opcode.target();
+            assert!(!opcode.opens() || opcode.modifies(), "{name}: an open has a place in history");
+            assert!(!opcode.is_between_mdts() || target == Some(TargetKind::Mdt), "{name}");
+            assert!(!opcode.is_between_mdts() || !opcode.modifies(), "{name}: no client asks it");
+            assert_eq!(opcode.calls_back(), name.starts_with("Call"), "{name}");
+            assert!(!opcode.calls_back() || target.is_none(), "{name}: no target executes it");
         }
     }
 }

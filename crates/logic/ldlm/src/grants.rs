@@ -19,12 +19,14 @@ mod limits;
 mod mdt;
 mod timed;
 
+use std::cell::Cell;
+
 use types::{Fid, Span, Transno};
 
 pub use bits::{BITS, Bits};
 pub use client::{Belief, Cache, CacheConfig, Listing, Name, Notify, Question};
 pub use limits::*;
-pub use mdt::{Begun, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
+pub use mdt::{Begun, Gifts, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
 pub use timed::Timed;
 
 planted::bugs! {
@@ -90,9 +92,34 @@ impl Number {
     }
 }
 
-/// A client's session with the MDT, as the engine numbers it; one that is over is not used again.
+/// Draws the numbers of one MDT, each once.
+///
+/// A number alone gives nothing, and a gap among numbers means nothing. So drawing one is no change
+/// of the table: an answer is planned, and has its number, before the store has taken what it
+/// answers. If the store refuses that, the number stays unused.
+#[derive(Debug)]
+struct Numbers(Cell<Number>);
+
+impl Numbers {
+    fn of_epoch(epoch: u32) -> Numbers {
+        Numbers(Cell::new(Number::first_of_epoch(epoch)))
+    }
+
+    fn draw(&self) -> Number {
+        self.0.set(self.0.get().next());
+        self.0.get()
+    }
+
+    /// The one that was drawn last.
+    fn last(&self) -> Number {
+        self.0.get()
+    }
+}
+
+/// Names a holder of grants: a client's session with the MDT, as the engine numbers it. One that is
+/// over is not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Session(pub u64);
+pub struct HolderId(pub u64);
 
 /// A change that the engine executes or has parked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

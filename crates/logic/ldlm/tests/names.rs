@@ -4,16 +4,16 @@
 use std::collections::BTreeSet;
 
 use ldlm::grants::{
-    Begun, Bits, Cache, CacheConfig, ChangeId, Listing, Mdt, MdtConfig, Name, Output, Question,
-    Recall, Session, Told, Want,
+    Begun, Bits, Cache, CacheConfig, ChangeId, HolderId, Listing, Mdt, MdtConfig, Name, Output,
+    Question, Recall, Told, Want,
 };
 use types::{Fid, Instant, SplitMix64, Transno};
 
 const NOW: Instant = Instant(1_000_000_000);
 const DIR: Fid = Fid::ROOT;
 const WANT: Want = Want { fid: DIR, bits: Bits::UPDATE };
-const OWN: Session = Session(1);
-const OTHER: Session = Session(2);
+const OWN: HolderId = HolderId(1);
+const OTHER: HolderId = HolderId(2);
 const NAMES: u64 = 8;
 const PAGE: usize = 3;
 const STEPS: u32 = 400;

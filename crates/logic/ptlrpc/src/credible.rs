@@ -34,8 +34,7 @@ pub fn check_past(
     if !flags.contains(RequestFlags::REPLAY) {
         return Ok(());
     }
-    let states_again = matches!(opcode, Opcode::MdtLock | Opcode::MdtRestate | Opcode::OstReserve);
-    let restates = states_again && !flags.contains(RequestFlags::MODIFIES);
+    let restates = opcode.restates() && !flags.contains(RequestFlags::MODIFIES);
     if transno.is_none() && !restates {
         return Err(PeerMisbehaved::Past("a replay without a place in history"));
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ldlm::grants::{ChangeId, Session};
+use ldlm::grants::{ChangeId, HolderId};
 use types::{Instant, Timespec, Transno};
 use wire::Reply;
 use wire::updates::{OpId, Record};
@@ -37,7 +37,7 @@ pub(crate) struct OwnCaller<'a> {
     /// What is known of other MDTs.
     pub(crate) crossing: &'a Crossing,
     /// When a session was heard of last.
-    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
+    pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
 }
 
 /// What became of an attempt of the MDT's own.

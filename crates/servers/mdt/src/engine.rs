@@ -7,7 +7,7 @@
 //! Invariants
 //! - Memory follows the store: effects happen only after the set was applied, leases included. Only
 //!   a change that is refused because of a lease leaves a mark: the leases that it waits for become
-//!   contended.
+//!   contended. The plan of an answer draws the number that the reply carries ([`lease`]).
 //! - `last_transno` is the highest applied one. A commit reports exactly the changes that were
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::updates::{self, OpId, Part, Record, Update};
-use wire::{Opcode, Reply, Request, decode_body, encode_body};
+use wire::{Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
 use crate::attempt::{Attempted, OwnAttempt, OwnCaller};
@@ -33,8 +33,8 @@ use crate::hash::HashKey;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
-use crate::op::lease::{self, Plan};
-use crate::op::{self, Answer, Caller, Extras, Op, Row};
+use crate::op::lease::{self, Plan, Scope};
+use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row};
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -118,7 +118,7 @@ impl Engine {
         };
         let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
         let tx = Tx::new(&*view, &guard.here(), now);
-        let crosses = op::may_cross(caller.request.opcode()) && !caller.replay;
+        let crosses = matches!(row.reach, Reach::Several) && !caller.replay;
         let tx = tx.without(&caller.crossing.absent);
         let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
         let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
@@ -149,7 +149,7 @@ impl Engine {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return Ok(Attempted::Needs(needs(&mut tx)));
         }
-        let unfinished = self.unfinished(&guard, caller, &tx);
+        let unfinished = self.unfinished(&guard, row, caller, &tx);
         if !unfinished.is_empty() {
             return Ok(Attempted::Half(unfinished));
         }
@@ -171,7 +171,8 @@ impl Engine {
             if let Some(wait) = caching::look(caller, &tx, &mut answer, &mut guard, ignores)? {
                 return Ok(wait);
             }
-            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
+            lease::hear(&row.leases, caller, &mut guard.grants);
+            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
             let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
             let extras = Extras::new(&plan, None, epoch);
             guard.perform(plan.effects);
@@ -194,7 +195,8 @@ impl Engine {
             let is_unfenced = caching::is_unfenced(&guard.fences, &tx, fid)?;
             caching::tell_kept(caller, &mut answer, is_unfenced, &guard.grants);
         }
-        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &mut guard.grants);
+        lease::hear(&row.leases, caller, &mut guard.grants);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
         let touched = lease::touched(&row.leases, &tx);
         let (mut drawn, mut record) = (None, repeated);
         if record.is_none() && is_shared {
@@ -204,20 +206,20 @@ impl Engine {
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
-        let change = Change { done, plan, touched, answer, transno, committed, record };
-        let finished = self.finish(caller, history, change, &mut guard);
+        let renames = matches!(row.leases, Scope::Moves(_));
+        let decision =
+            Decision { done, plan, touched, answer, transno, committed, renames, record };
+        let finished = self.finish(caller, history, decision, &mut guard);
         let (reply, record) = finished.inspect_err(|_| guard.crossed.not_applied(drawn))?;
         Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
     }
 
     /// Operations of several MDTs that a read may see one half of.
-    fn unfinished(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<OpId> {
-        let opcode = caller.request.opcode();
-        if opcode.modifies() || self.config.bugs.show_halves() {
+    fn unfinished(&self, state: &State, row: &Row, caller: &Caller<'_>, tx: &Tx<'_>) -> Vec<OpId> {
+        if caller.request.opcode().modifies() || self.config.bugs.show_halves() {
             return Vec::new();
         }
-        let all_names =
-            matches!(opcode, Opcode::MdtGetattr | Opcode::MdtGetattrs | Opcode::MdtReaddir);
+        let all_names = row.leases.tells_directories();
         let inodes = || tx.looked_at().filter(|inode| all_names && inode.attr.is_dir());
         let dirs = inodes().map(Inode::fid);
         let keys = tx.looked_for().map(ShareKey::Inode); // a new file may be about to come
@@ -292,10 +294,11 @@ impl Engine {
         &self,
         caller: &Caller<'_>,
         history: &dyn History,
-        change: Change,
+        decision: Decision,
         state: &mut State,
     ) -> Decided<(Reply, Option<Record>)> {
-        let Change { done, plan, touched, answer, transno, committed, mut record } = change;
+        let Decision { done, plan, touched, answer, transno, committed, renames, mut record } =
+            decision;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
@@ -323,8 +326,8 @@ impl Engine {
         }
         let sealed = record.as_ref().map(|record| seal::sealed(state.hash_key, record));
         reply.bufs.extend(sealed.iter().filter(|_| !caller.replay).cloned());
-        let renames = caller.request.opcode() == Opcode::MdtRename; // as many names as before
-        let has_place = caller.replay || renames; // a replay had its place before the crash
+        // a replay had its place before the crash; after a rename there are as many names as before
+        let has_place = caller.replay || renames;
         if (has_place || !grows(&set)) && !self.config.bugs.keep_no_reserve() {
             target::reserve(&mut set);
         }
@@ -609,7 +612,8 @@ impl Engine {
     }
 }
 
-struct Change {
+/// A change that is decided and not applied.
+struct Decision {
     done: Finished,
     plan: Plan,
     /// All that it touched, as it travels.
@@ -617,6 +621,8 @@ struct Change {
     answer: Answer,
     transno: Transno,
     committed: bool,
+    /// It moves names, and makes none.
+    renames: bool,
     record: Option<Record>,
 }
 

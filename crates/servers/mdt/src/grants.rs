@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 
 use ldlm::grants::{
-    Begun, Bits, ChangeId, Kind, Mdt, MdtConfig, Mode, Session, TIMED, Timed, Want,
+    Begun, Bits, ChangeId, Gifts, HolderId, Kind, Mdt, MdtConfig, Mode, TIMED, Timed, Want,
 };
 use types::{ClientId, Fid, Instant, Span};
 
@@ -142,19 +142,23 @@ impl Grants {
         self.timed.give(client, fid, COVERED, now);
     }
 
-    /// Gives a session `bits` of a file until they are called back, all of them or nothing that
-    /// counts.
-    pub(crate) fn give_called(&mut self, session: u64, fid: Fid, bits: Bits, now: Instant) -> Gift {
+    /// Adds `bits` of a file to what an answer is to give until they are called back, all of them
+    /// or nothing.
+    pub(crate) fn offer_called(
+        &self,
+        gifts: &mut Gifts,
+        fid: Fid,
+        bits: Bits,
+        now: Instant,
+    ) -> Gift {
         let is_held = self.held.contains_key(&fid);
         if is_held || self.settling.is_paused(fid, now) || self.inherited(now).is_some() {
             return Gift::None;
         }
-        let given = self.called.give(Session(session), fid, bits, now);
-        assert!(bits.contains(given.bits), "no more is given than was offered");
-        match given.kind {
-            _ if given.bits != bits => Gift::None,
-            Kind::Recall => Gift::Called,
-            Kind::Timed => Gift::Timed(TIMED),
+        match self.called.offer(gifts, fid, bits) {
+            None => Gift::None,
+            Some(Kind::Recall) => Gift::Called,
+            Some(Kind::Timed) => Gift::Timed(TIMED),
         }
     }
 
@@ -173,7 +177,7 @@ impl Grants {
         &mut self,
         change: ChangeId,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
         self.begun(change, None, wants, heard, now)
@@ -186,18 +190,18 @@ impl Grants {
         change: ChangeId,
         session: u64,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
-        self.begun(change, Some(Session(session)), wants, heard, now)
+        self.begun(change, Some(HolderId(session)), wants, heard, now)
     }
 
     fn begun(
         &mut self,
         change: ChangeId,
-        by: Option<Session>,
+        by: Option<HolderId>,
         wants: impl FnOnce() -> Vec<Want>,
-        heard: &dyn Fn(Session) -> Option<Instant>,
+        heard: &dyn Fn(HolderId) -> Option<Instant>,
         now: Instant,
     ) -> bool {
         if self.called.is_idle(now) {
@@ -216,7 +220,7 @@ impl Grants {
 
     /// A session was heard of: its lease counts from then, unless it leaves recalls without an
     /// answer.
-    pub(crate) fn heard_of(&mut self, session: Session, heard: Option<Instant>) {
+    pub(crate) fn heard_of(&mut self, session: HolderId, heard: Option<Instant>) {
         if let Some(heard) = heard {
             self.called.answered(session, heard);
         }

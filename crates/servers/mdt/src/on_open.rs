@@ -16,10 +16,10 @@ use endpoint::{Bulk, Call};
 use layout::Striping;
 use service::Incoming;
 use types::{Fid, Span, TargetId};
-use wire::body::{AttrRep, CALLED_BACK, Claim, OpenReq, OstAttr, OstIoReq};
+use wire::body::{AttrRep, CALLED_BACK, Claim, OstAttr, OstIoReq};
 use wire::{OPEN_BUFS, Opcode, Reply, Request, SizeState, encode_body};
 
-use crate::op::only_reads;
+use crate::op::{caching, only_reads};
 use crate::target::Mdt;
 
 /// Bytes of a file in one reply: as many as the reply to a read has without a bulk phase.
@@ -32,11 +32,13 @@ const _: () = assert!(BYTES_MAX < wire::BULK_BYTES_MAX);
 
 /// Bytes of the file that the reply to this request may carry.
 pub(crate) fn room(request: &Request) -> u32 {
-    if request.opcode() != Opcode::MdtOpen {
-        return 0;
-    }
-    let body: OpenReq = request.body();
-    if only_reads(body.open_flags) { body.room.min(BYTES_MAX) } else { 0 }
+    let opened = caching::opened(request).filter(|opened| only_reads(opened.flags));
+    opened.map_or(0, |opened| opened.room.min(BYTES_MAX))
+}
+
+/// Most that the answer to an open may hold.
+pub(crate) fn answer_bytes(request: &Request) -> usize {
+    room(request) as usize
 }
 
 /// The object that has all bytes of a file.
@@ -128,6 +130,7 @@ mod tests {
     use layout::FileLayout;
     use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
     use wire::Attr;
+    use wire::body::OpenReq;
 
     use super::*;
 

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use env::Env;
 use ldlm::grants::{
-    Ack, Bits, ChangeId, Number, Output, PeerMisbehaved, RECALL_RESEND, Recall, Session, Stated,
+    Ack, Bits, ChangeId, HolderId, Number, Output, PeerMisbehaved, RECALL_RESEND, Recall, Stated,
 };
 use service::Exports;
 use tokio::sync::{Notify, oneshot};
@@ -92,7 +92,7 @@ impl Recalls {
     }
 
     /// When a session was heard of last, if it lasts.
-    pub(crate) fn heard(&self, session: Session) -> Option<Instant> {
+    pub(crate) fn heard(&self, session: HolderId) -> Option<Instant> {
         self.exports.session(session.0).map(|session| session.heard())
     }
 
@@ -103,7 +103,7 @@ impl Recalls {
         let called = &mut self.engine.state.borrow_mut().grants.called;
         called.set_recovering(self.exports.is_recovering());
         for session in self.exports.sessions().into_iter().filter(|session| !session.is_server) {
-            let id = Session(session.id);
+            let id = HolderId(session.id);
             if may_hold {
                 called.expect(id, now);
             } else {
@@ -118,7 +118,7 @@ impl Recalls {
     pub(crate) fn connect(&self, session: u64) {
         let now = self.env.now();
         let called = &mut self.engine.state.borrow_mut().grants.called;
-        let id = Session(session);
+        let id = HolderId(session);
         if !called.knows(id) {
             called.connect(id, now);
             called.set_callbacks(id, true);
@@ -128,7 +128,7 @@ impl Recalls {
     /// A session is over: evicted, or left by its client, which holds nothing then.
     pub(crate) fn end(self: &Rc<Self>, session: &service::Session, evicted: bool) {
         let now = self.env.now();
-        let id = Session(session.id);
+        let id = HolderId(session.id);
         {
             let called = &mut self.engine.state.borrow_mut().grants.called;
             if evicted {
@@ -144,7 +144,7 @@ impl Recalls {
     /// The OSTs refuse a session that is over.
     pub(crate) fn fenced(self: &Rc<Self>, session: u64) {
         let now = self.env.now();
-        self.engine.state.borrow_mut().grants.called.fenced(Session(session), now);
+        self.engine.state.borrow_mut().grants.called.fenced(HolderId(session), now);
         self.drive();
     }
 
@@ -153,8 +153,8 @@ impl Recalls {
         let ack = |ack: &GrantAck| Ack { fid: ack.fid.into(), number: Number(ack.number) };
         let acks: Vec<_> = acks.iter().map(ack).collect();
         let now = self.env.now();
-        self.engine.state.borrow_mut().grants.called.ack(Session(session), &acks, now);
-        self.show_lease(Session(session));
+        self.engine.state.borrow_mut().grants.called.ack(HolderId(session), &acks, now);
+        self.show_lease(HolderId(session));
         self.drive();
     }
 
@@ -162,8 +162,8 @@ impl Recalls {
     pub(crate) fn shed(self: &Rc<Self>, session: u64, shed: &[GrantWord]) {
         let now = self.env.now();
         let shed: Vec<_> = shed.iter().map(stated).collect();
-        self.engine.state.borrow_mut().grants.called.shed(Session(session), &shed, now);
-        self.show_lease(Session(session));
+        self.engine.state.borrow_mut().grants.called.shed(HolderId(session), &shed, now);
+        self.show_lease(HolderId(session));
         self.drive();
     }
 
@@ -179,25 +179,25 @@ impl Recalls {
         let held: Vec<_> = words.iter().map(stated).collect();
         let is_held = {
             let called = &mut self.engine.state.borrow_mut().grants.called;
-            called.restate(Session(session), &held, now)?;
+            called.restate(HolderId(session), &held, now)?;
             if is_last {
-                called.restated(Session(session), now);
+                called.restated(HolderId(session), now);
             }
             let goes_on = |held: &Stated| {
                 !held.bits.is_empty()
-                    && called.bits_of(Session(session), held.fid).contains(held.bits)
+                    && called.bits_of(HolderId(session), held.fid).contains(held.bits)
             };
             held.iter().map(goes_on).collect::<Vec<_>>()
         };
         assert_eq!(words.len(), is_held.len(), "each grant that was stated is judged");
-        self.show_lease(Session(session));
+        self.show_lease(HolderId(session));
         self.drive();
         let stated = words.iter().zip(is_held);
         Ok(stated.filter(|(_, is_held)| *is_held).map(|(word, _)| *word).collect())
     }
 
     /// Replies say whether they renew the lease, and which grants are void.
-    fn show_lease(&self, session: Session) {
+    fn show_lease(&self, session: HolderId) {
         let state = self.engine.state.borrow();
         let called = &state.grants.called;
         let (renews, floor) = (called.renews(session), called.floor(session));
@@ -244,7 +244,7 @@ impl Recalls {
     }
 
     /// The table sends it again if it is not answered.
-    fn recall(self: &Rc<Self>, id: Session, recalls: &[Recall]) {
+    fn recall(self: &Rc<Self>, id: HolderId, recalls: &[Recall]) {
         assert!(!recalls.is_empty(), "a recall names a grant");
         let Some(session) = self.exports.session(id.0) else { return };
         planted::reached("mdt: a grant was called back");

@@ -23,7 +23,8 @@ pub(crate) enum ShareKey {
     Contents(Fid),
 }
 
-struct Change {
+/// The last change of a key.
+struct Changed {
     /// `None`: several clients.
     client: Option<ClientId>,
     /// Count of the operation that changed it last.
@@ -33,7 +34,7 @@ struct Change {
 /// Keys changed since the last commit.
 #[derive(Default)]
 pub(crate) struct Share {
-    changed: FixedMap<ShareKey, Change>,
+    changed: FixedMap<ShareKey, Changed>,
     /// Keys that a change waits for, with the count at that time.
     contested: FixedMap<ShareKey, u64>,
     /// Files of which objects that were there got more, with the count of that operation. No reply
@@ -66,7 +67,8 @@ impl Share {
         self.count += 1;
         let count = self.count;
         for key in keys {
-            let change = self.changed.entry(*key).or_insert(Change { client: Some(client), count });
+            let change =
+                self.changed.entry(*key).or_insert(Changed { client: Some(client), count });
             assert!(change.count <= count, "a key was changed by an earlier operation");
             change.count = count;
             if change.client != Some(client) {

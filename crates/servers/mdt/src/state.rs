@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use layout::Template;
 use layout::composite::extend::Chosen;
-use ldlm::grants::{Bits, Session};
+use ldlm::grants::{Bits, Gifts, HolderId, Number};
 use target::{Decided, Marks, OpError};
 use types::{ClientId, Fid, Instant, Timespec, Transno};
 
@@ -44,6 +44,8 @@ pub(crate) enum Effect {
     DestroyLogged,
     /// A client holds a lease from then on.
     Leased { fid: Fid, client: ClientId, from: Instant },
+    /// A client holds grants until they are called back, by an answer with this number.
+    Given { gifts: Gifts, number: Number },
     /// A file took over objects of these ids from another one.
     Swapped { bases: Vec<Fid>, other: Fid },
     /// Leases on names of one directory hold for the other.
@@ -152,6 +154,7 @@ impl State {
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,
                 Effect::Leased { fid, client, from } => self.grants.give(fid, client, from),
+                Effect::Given { gifts, number } => self.grants.called.give_all(&gifts, number),
                 Effect::Swapped { bases, other } if other < self.first_file => {
                     self.swapped.extend(bases.iter().map(|base| (base.seq, base.oid)));
                 }
@@ -164,11 +167,11 @@ impl State {
                 }
                 Effect::Moving { dir, is_on } => self.moves.set(dir, is_on),
                 Effect::Keeps { session, fid } => {
-                    self.grants.called.keep(Session(session), fid, Bits::WRITE);
+                    self.grants.called.keep(HolderId(session), fid, Bits::WRITE);
                 }
                 Effect::KeepsNoMore { session, fid, at } => {
                     if self.opens.writers(fid) == 0 {
-                        self.grants.called.drop_bits(Session(session), fid, Bits::WRITE, at);
+                        self.grants.called.drop_bits(HolderId(session), fid, Bits::WRITE, at);
                     }
                 }
             }

@@ -22,17 +22,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use service::{CallingBack, Incoming};
 use types::{ClientId, Fid, Instant, Timespec};
-use wire::body::{
-    AttrRep, Disposition, FidReq, GetattrFlags, GetattrsFlags, GetattrsRep, GetattrsReq, GrantSize,
-    GrantWord,
-};
+use wire::body::{AttrRep, Disposition, GetattrFlags, GetattrsRep, GrantSize, GrantWord};
 use wire::grants::{self, Callback, VECTOR_MAX};
 use wire::stats::{self, StatRecord};
-use wire::{Opcode, Reply, Request, SizeState, encode_body};
+use wire::{Reply, Request, SizeState, encode_body};
 
 use crate::limits::{
     FILE_BYTES_MAX, GLIMPSES_UNANSWERED_MAX, WRITER_PATIENCE, WRITER_REST, WRITERS_SILENT_MAX,
 };
+use crate::op::caching::Data;
 use crate::state::State;
 use crate::target::Mdt;
 
@@ -66,16 +64,21 @@ impl Silent {
 
 /// Whether sizes are to be asked of writers.
 fn wants_sizes(request: &Request) -> bool {
-    match request.opcode() {
-        Opcode::MdtGetattrs => request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES),
-        Opcode::MdtGetattr => request.body::<FidReq>().flags.contains(GetattrFlags::SIZE),
-        _ => false,
+    match Data::of(request) {
+        Data::Sizes(asks) => asks(request),
+        Data::Size(flags) => flags(request).contains(GetattrFlags::SIZE),
+        Data::None | Data::Opens(_) | Data::Cuts(_) | Data::Moves(_) => false,
     }
+}
+
+/// Whether an answer tells of many files.
+fn is_of_many(request: &Request) -> bool {
+    matches!(Data::of(request), Data::Sizes(_))
 }
 
 /// The files of an answer.
 fn files_of(request: &Request, reply: &Reply) -> Option<Vec<StatRecord>> {
-    if request.opcode() == Opcode::MdtGetattrs {
+    if is_of_many(request) {
         let head: GetattrsRep = reply.body();
         return stats::decode(&reply.buf(1), head.count as usize);
     }
@@ -84,7 +87,7 @@ fn files_of(request: &Request, reply: &Reply) -> Option<Vec<StatRecord>> {
 
 /// Puts them back. A page has no layouts of files whose size is told.
 fn put_back(request: &Request, reply: &mut Reply, mut files: Vec<StatRecord>) {
-    if request.opcode() == Opcode::MdtGetattr {
+    if !is_of_many(request) {
         assert_eq!(files.len(), 1, "a getattr is about one file");
         reply.bufs[0] = encode_body::<AttrRep>(&files[0].rep);
         return;

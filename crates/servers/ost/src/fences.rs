@@ -128,16 +128,16 @@ pub(crate) struct UnderWay {
 }
 
 /// One of them.
-pub(crate) struct Change<'a> {
+pub(crate) struct Counted<'a> {
     of: &'a UnderWay,
     client: ClientId,
 }
 
 impl UnderWay {
     /// A change by `client` begins.
-    pub(crate) fn begin(&self, client: ClientId) -> Change<'_> {
+    pub(crate) fn begin(&self, client: ClientId) -> Counted<'_> {
         *self.counts.borrow_mut().entry(client).or_default() += 1;
-        Change { of: self, client }
+        Counted { of: self, client }
     }
 
     /// Waits until every change of `client` that began before is over; those that come later are
@@ -160,7 +160,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for Change<'_> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         let mut counts = self.of.counts.borrow_mut();
         let count = counts.get_mut(&self.client).expect("a change is counted until it is over");

@@ -11,13 +11,13 @@ use target::{Marks, Pace, StartError, Store};
 use tokio::sync::Mutex;
 use types::{Errno, Extent, Fid, Instant, TargetId};
 use wire::body::{OstAttr, OstIoReq};
-use wire::{Opcode, Reply, Request, RequestFlags};
+use wire::{Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::fences::{Fences, UnderWay};
 use crate::locks::Locks;
 use crate::mdts::Mdts;
-use crate::op;
+use crate::op::{self, Head};
 use crate::owners::Owners;
 use crate::reserve::Reserved;
 use crate::tally::Tally;
@@ -210,13 +210,9 @@ impl Target for Ost {
             return Class::of(op::queue(&OST, self.id()));
         };
         let io = row.moves.map(|direction| object_io(direction, &request.body()));
-        let answer_bytes = match request.opcode() {
-            Opcode::OstGlimpse => op::glimpse::answer_bytes(request),
-            Opcode::OstList => op::list::answer_bytes(request),
-            _ => 0,
-        };
         let service = op::queue(row.service, self.id());
-        Class { service, high_priority: row.high_priority, io, answer_bytes }
+        let high_priority = row.head == Head::HighPriority;
+        Class { service, high_priority, io, answer_bytes: op::answer_bytes(row, request) }
     }
 
     fn locate(self: Rc<Self>, object: Fid, range: Extent) -> LocalFuture<'static, Option<u64>> {

@@ -40,7 +40,7 @@ pub(crate) use keep::{Keeper, Keeping, flush, is_made, keep_append, send_off};
 pub use migrate::Migration;
 pub use on_open::OnOpenStats;
 pub(crate) use on_open::{FILE_BYTES_MAX, OnOpen};
-pub(crate) use order::{Change as DataChange, UnderWay};
+pub(crate) use order::{DataChange, UnderWay};
 pub(crate) use read::{joined, read};
 pub(crate) use seek::seek;
 pub(crate) use set_id::look_at_mode;

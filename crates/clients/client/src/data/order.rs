@@ -81,17 +81,17 @@ impl UnderWay {
 }
 
 /// A change from its begin until its fate is known; whoever sends a part of it holds it too.
-pub(crate) struct Change {
+pub(crate) struct DataChange {
     inode: Rc<Inode>,
     number: u64,
     /// A part was given up before its answer came.
     is_unsure: Cell<bool>,
 }
 
-impl Change {
-    pub(crate) fn begin(inode: &Rc<Inode>, range: Extent) -> Rc<Change> {
+impl DataChange {
+    pub(crate) fn begin(inode: &Rc<Inode>, range: Extent) -> Rc<DataChange> {
         let number = inode.under_way.order.borrow_mut().begin(range);
-        Rc::new(Change { inode: Rc::clone(inode), number, is_unsure: Cell::new(false) })
+        Rc::new(DataChange { inode: Rc::clone(inode), number, is_unsure: Cell::new(false) })
     }
 
     /// Returns when no earlier change of the same bytes is under way.
@@ -105,7 +105,7 @@ impl Change {
     }
 }
 
-impl Drop for Change {
+impl Drop for DataChange {
     fn drop(&mut self) {
         if self.is_unsure.get() {
             self.inode.forget();

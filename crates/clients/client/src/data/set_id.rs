@@ -11,7 +11,7 @@ use wire::body::SetattrFlags;
 
 use crate::client::mdt_of;
 use crate::file::Open;
-use crate::namespace::Change;
+use crate::namespace::AttrChange;
 use crate::{Result, limits};
 
 /// A write drops the program's capability first, and by somebody without privilege set-user-id and
@@ -26,7 +26,7 @@ pub(super) async fn drop_set_id(open: &Rc<Open>) -> Result<()> {
     if valid.is_empty() {
         return Ok(());
     }
-    let change = Change { valid, handle: open.handle, ..Change::default() };
+    let change = AttrChange { valid, handle: open.handle, ..AttrChange::default() };
     let stat = open.inner.setattr(&open.ctx, open.inode.fid, change).await?;
     open.inode.learn(&stat);
     Ok(())

@@ -23,7 +23,7 @@ use super::{OFFSET_MAX, place};
 use crate::client::Inner;
 use crate::inode::Stat;
 use crate::join::try_join;
-use crate::namespace::Change;
+use crate::namespace::AttrChange;
 use crate::{Ctx, Error, Result, limits, size};
 
 /// Files whose objects this client is cutting. Until that ends, what the objects say is not the
@@ -69,7 +69,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        change: Change,
+        change: AttrChange,
     ) -> Result<Stat> {
         if change.attr.size > OFFSET_MAX {
             return Err(Error::local(Errno::EFBIG, "truncate").about(fid));
@@ -93,7 +93,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        change: Change,
+        change: AttrChange,
         claim: Claim,
     ) -> Result<Stat> {
         let (to, handle) = (change.attr.size, change.handle);
@@ -237,7 +237,7 @@ impl Inner {
         stripes: u64,
     ) -> Result<bool> {
         let change =
-            Change { valid: SetattrFlags::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
+            AttrChange { valid: SetattrFlags::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
             Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),

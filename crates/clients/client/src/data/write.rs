@@ -15,7 +15,7 @@ use wire::body::{IoFlags, OstAttr, OstIoReq};
 
 use super::group::{Run, runs};
 use super::newer::Tries;
-use super::order::Change;
+use super::order::DataChange;
 use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, keep, layout_for_write, place};
 use crate::client::mdt_of;
@@ -49,7 +49,7 @@ pub(super) async fn write_kept(open: &Rc<Open>, sending: &Sending) -> Result<()>
     let mut tries = Tries::new();
     loop {
         let layout = layout_for_write(open, extent.end()).await?;
-        let change = Change::begin(&open.inode, *extent);
+        let change = DataChange::begin(&open.inode, *extent);
         change.turn().await;
         let write = Write {
             change: &change,
@@ -105,7 +105,7 @@ async fn write_under(
     data: &Bytes,
 ) -> Result<usize> {
     drop_set_id(open).await?;
-    let change = Change::begin(&open.inode, extent);
+    let change = DataChange::begin(&open.inode, extent);
     change.turn().await;
     open.wrote.set(true);
     let write = Write {
@@ -143,7 +143,7 @@ pub(super) async fn write_copy(
     data: &Bytes,
     mtime: Timespec,
 ) -> Result<()> {
-    let change = Change::begin(&open.inode, extent);
+    let change = DataChange::begin(&open.inode, extent);
     change.turn().await;
     let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime, room: None };
     let mut written = write.send().await;
@@ -161,7 +161,7 @@ pub(super) async fn write_copy(
 }
 
 struct Write<'w> {
-    change: &'w Rc<Change>,
+    change: &'w Rc<DataChange>,
     open: &'w Rc<Open>,
     layout: &'w Rc<FileLayout>,
     flags: u32,
@@ -248,12 +248,12 @@ fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usi
 /// A write under way: given up before its answer, it leaves the objects to be asked.
 struct Watch<'a> {
     open: &'a Open,
-    change: &'a Change,
+    change: &'a DataChange,
     generation: Option<u64>,
 }
 
 impl Watch<'_> {
-    fn new<'a>(open: &'a Open, change: &'a Change) -> Watch<'a> {
+    fn new<'a>(open: &'a Open, change: &'a DataChange) -> Watch<'a> {
         Watch { open, change, generation: open.inode.with_view(|view| view.write_begins()) }
     }
 

@@ -14,7 +14,7 @@ use crate::{Ctx, Glance, Lease, Result, SetAttr, SetTime};
 
 /// A setattr request in the words of the wire.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Change {
+pub(crate) struct AttrChange {
     pub(crate) valid: SetattrFlags,
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
@@ -22,9 +22,9 @@ pub(crate) struct Change {
     pub(crate) stripes: u64,
 }
 
-impl Change {
-    fn new(set: &SetAttr, handle: u64) -> Change {
-        let mut change = Change { handle, ..Change::default() };
+impl AttrChange {
+    fn new(set: &SetAttr, handle: u64) -> AttrChange {
+        let mut change = AttrChange { handle, ..AttrChange::default() };
         let (valid, attr) = (&mut change.valid, &mut change.attr);
         put(set.mode, SetattrFlags::MODE, valid, &mut attr.mode);
         put(set.uid, SetattrFlags::UID, valid, &mut attr.uid);
@@ -105,7 +105,7 @@ impl Client {
     /// that are open tell it with their close. It is worth no retry: what was missed is made up for
     /// by the next read.
     pub fn was_read(&self, ctx: &Ctx, fid: Fid, now: Timespec) {
-        let mut change = Change { valid: SetattrFlags::READ_AT, ..Change::default() };
+        let mut change = AttrChange { valid: SetattrFlags::READ_AT, ..AttrChange::default() };
         change.attr.set_atime(now);
         let (inner, ctx) = (self.0.clone(), ctx.clone());
         self.0.env.spawn("access time", async move {
@@ -125,7 +125,7 @@ impl Inner {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<(Stat, Lease, bool)> {
-        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
+        let change = AttrChange::new(set, file.map_or(0, |file| file.0.handle));
         if set.size.is_none() {
             let (mut stat, mut lease) = self.setattr_leased(ctx, fid, change).await?;
             self.complete(ctx, &mut stat, &mut lease).await?;
@@ -154,7 +154,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        change: Change,
+        change: AttrChange,
     ) -> Result<Stat> {
         self.setattr_leased(ctx, fid, change).await.map(|(stat, _)| stat)
     }
@@ -163,11 +163,11 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        change: Change,
+        change: AttrChange,
     ) -> Result<(Stat, Lease)> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
-        let Change { valid, handle, epoch, stripes, .. } = change;
+        let AttrChange { valid, handle, epoch, stripes, .. } = change;
         let body = SetattrReq {
             attr,
             valid,
@@ -190,14 +190,14 @@ mod tests {
 
     #[test]
     fn only_what_is_asked_for_is_sent() {
-        assert_eq!(Change::new(&SetAttr::default(), 0).valid, SetattrFlags::empty());
+        assert_eq!(AttrChange::new(&SetAttr::default(), 0).valid, SetattrFlags::empty());
         let set = SetAttr {
             size: Some(0),
             mtime: Some(SetTime::At(Timespec::new(5, 6))),
             atime: Some(SetTime::Now),
             ..SetAttr::default()
         };
-        let change = Change::new(&set, 9);
+        let change = AttrChange::new(&set, 9);
         assert_eq!(
             change.valid,
             SetattrFlags::SIZE | SetattrFlags::MTIME | SetattrFlags::ATIME_NOW

@@ -15,7 +15,7 @@ mod separate;
 pub(crate) mod shards;
 pub(crate) mod striped;
 
-pub(crate) use attr::Change;
+pub(crate) use attr::AttrChange;
 pub(crate) use dir::split_nul;
 pub use listing::Listing;
 pub use separate::{Looked, Objects};

@@ -2,7 +2,9 @@
 //!
 //! Order of calls:
 //! - A reply: [`Mdt::answered`] once, and [`Mdt::give`] for each file in the reply, in the step in
-//!   which the answer is made. A gift is true as of that step.
+//!   which the answer is made. A gift is true as of that step. If that step may still fail, call
+//!   [`Mdt::offer`] for each file and [`Mdt::draw`] for the number of the answer, which give
+//!   nothing. Call [`Mdt::give_all`] when the step cannot fail any more, and nothing in between.
 //! - A change: [`Mdt::begin`]. After [`Begun::Go`], execute it in the same step. After
 //!   [`Begun::Parked`], wait for [`Output::Ready`], decide anew what the change affects, and call
 //!   `begin` again with the same id. In both cases call [`Mdt::end`] when the change is executed or
@@ -37,12 +39,14 @@ use types::{Fid, Instant, Span};
 use super::contention::Contention;
 use super::timed::Timed;
 use super::{
-    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, LEASE, Number, Recall, Session, TIMED, with_skew,
+    Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Numbers, Recall, TIMED,
+    with_skew,
 };
 use holder::Holder;
 use store::Store;
 
 pub use change::Begun;
+pub use give::Gifts;
 pub use restate::PeerMisbehaved;
 
 use change::{Parked, Taking};
@@ -91,7 +95,7 @@ pub enum Output {
     /// Send this to the client, over its callback lane. It is sent again until acknowledged.
     Recall {
         /// To this one.
-        session: Session,
+        session: HolderId,
         /// At most [`VECTOR_MAX`](super::VECTOR_MAX).
         recalls: Vec<Recall>,
     },
@@ -101,7 +105,7 @@ pub enum Output {
     /// [`Mdt::fenced`], which says that the OSTs refuse its writes.
     Expelled {
         /// This one.
-        session: Session,
+        session: HolderId,
         /// Whether to fence it.
         fence: bool,
     },
@@ -116,13 +120,13 @@ enum Timer {
 /// See the head of the file.
 pub struct Mdt {
     config: MdtConfig,
-    number: Number,
+    numbers: Numbers,
     store: Store,
     holders: Vec<Option<Holder>>,
     vacant: Vec<u32>,
-    sessions: FixedMap<Session, u32>,
+    sessions: FixedMap<HolderId, u32>,
     unstated: BTreeSet<u32>,
-    timed: Timed<Session>,
+    timed: Timed<HolderId>,
     contention: Contention,
     takings: FixedMap<Fid, Taking>,
     changes: BTreeMap<ChangeId, Parked>,
@@ -138,7 +142,7 @@ impl Mdt {
     pub fn new(config: MdtConfig, epoch: u32, now: Instant) -> Mdt {
         Mdt {
             config,
-            number: Number::first_of_epoch(epoch),
+            numbers: Numbers::of_epoch(epoch),
             store: Store::default(),
             holders: Vec::new(),
             vacant: Vec::new(),
@@ -174,19 +178,19 @@ impl Mdt {
 
     /// Grants of one session.
     #[must_use]
-    pub fn count_of(&self, session: Session) -> usize {
+    pub fn count_of(&self, session: HolderId) -> usize {
         self.holder(session).map_or(0, |holder| holder.listed.count as usize)
     }
 
     /// What a session may cache of a file until that is called back.
     #[must_use]
-    pub fn bits_of(&self, session: Session, fid: Fid) -> Bits {
+    pub fn bits_of(&self, session: HolderId, fid: Fid) -> Bits {
         let place = self.sessions.get(&session).and_then(|at| self.store.find(fid, *at));
         place.map_or(Bits::empty(), |place| self.store.get(place).bits)
     }
 
     /// All grants, in no order that matters.
-    pub fn iter(&self) -> impl Iterator<Item = (Session, Fid, Bits, Number)> {
+    pub fn iter(&self) -> impl Iterator<Item = (HolderId, Fid, Bits, Number)> {
         self.store.iter().map(|grant| {
             let holder = self.holders[grant.holder as usize].as_ref();
             let session = holder.expect("a grant has a holder").session;
@@ -200,14 +204,15 @@ impl Mdt {
         self.store.bytes()
     }
 
-    /// A number for what is given without this table.
-    pub fn draw(&mut self) -> Number {
-        self.next_number()
+    /// The number of an answer that gives something, with this table or without.
+    #[must_use]
+    pub fn draw(&self) -> Number {
+        self.numbers.draw()
     }
 
     /// Whether the session has begun and is not over.
     #[must_use]
-    pub fn knows(&self, session: Session) -> bool {
+    pub fn knows(&self, session: HolderId) -> bool {
         self.sessions.contains_key(&session)
     }
 
@@ -241,16 +246,11 @@ impl Mdt {
         }
     }
 
-    fn next_number(&mut self) -> Number {
-        self.number = self.number.next();
-        self.number
-    }
-
-    fn holder(&self, session: Session) -> Option<&Holder> {
+    fn holder(&self, session: HolderId) -> Option<&Holder> {
         self.holder_at(*self.sessions.get(&session)?)
     }
 
-    fn holder_mut(&mut self, session: Session) -> Option<(u32, &mut Holder)> {
+    fn holder_mut(&mut self, session: HolderId) -> Option<(u32, &mut Holder)> {
         let at = *self.sessions.get(&session)?;
         Some((at, self.holders[at as usize].as_mut().expect("a session has a holder")))
     }

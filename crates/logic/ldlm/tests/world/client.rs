@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ldlm::grants::{
-    Belief, Bits, Bugs, Cache, CacheConfig, LEASE, Number, Question, Recall, Session, Told, Want,
+    Belief, Bits, Bugs, Cache, CacheConfig, HolderId, LEASE, Number, Question, Recall, Told, Want,
 };
 use types::{Fid, Instant, Span, SplitMix64, Transno};
 
@@ -30,7 +30,7 @@ struct Pending {
 }
 
 pub(crate) struct Client {
-    pub(crate) session: Session,
+    pub(crate) session: HolderId,
     pub(crate) cache: Cache,
     pub(crate) mood: Mood,
     pub(crate) writes: bool,
@@ -59,7 +59,7 @@ impl Client {
             ..CacheConfig::default()
         };
         Client {
-            session: Session(at as u64 + 1),
+            session: HolderId(at as u64 + 1),
             cache: Cache::new(config, Number::first_of_epoch(1)),
             mood: Mood::Well,
             writes: chance.below(2) == 0,

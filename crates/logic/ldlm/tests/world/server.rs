@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ldlm::grants::{
-    Begun, Bits, Bugs, ChangeId, Mdt, MdtConfig, Mode, Number, Output, Recall, Session, Told, Want,
+    Begun, Bits, Bugs, ChangeId, HolderId, Mdt, MdtConfig, Mode, Number, Output, Recall, Told, Want,
 };
 use types::{Fid, Instant, Span, Transno};
 
@@ -68,7 +68,7 @@ impl Server {
         want.bits.iter().map(|part| (part, self.truth(want.fid, part))).collect()
     }
 
-    fn tell(&mut self, session: Session, want: Want, now: Instant) -> (Told, Values) {
+    fn tell(&mut self, session: HolderId, want: Want, now: Instant) -> (Told, Values) {
         let given = self.mdt().give(session, want.fid, want.bits, now);
         (Told { fid: want.fid, given, as_of: self.transno }, self.values(want))
     }
@@ -80,7 +80,7 @@ impl Server {
     }
 
     /// Every recall is for another client's change.
-    fn check_recall(&self, session: Session, recall: Recall) {
+    fn check_recall(&self, session: HolderId, recall: Recall) {
         let is_for = |waiting: &Waiting| {
             waiting.client as u64 != session.0 - 1
                 && waiting
@@ -197,7 +197,7 @@ impl World {
         self.server.given_up.push(waiting);
     }
 
-    fn session_of(&self, id: ChangeId) -> Session {
+    fn session_of(&self, id: ChangeId) -> HolderId {
         self.clients[self.server.waiting[&id].client].session
     }
 

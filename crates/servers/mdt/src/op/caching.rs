@@ -22,14 +22,12 @@
 //! writing. That client itself stops to use what it keeps when it begins such a change.
 
 use layout::Striping;
-use ldlm::grants::{Bits, Session, Want};
+use ldlm::grants::{Bits, Gifts, HolderId, Want};
 use target::Decided;
 use types::Fid;
 use wire::attr::S_IFREG;
-use wire::body::{
-    CreateFlags, CreateReq, Disposition, FidReq, GetattrFlags, OpenReq, SetattrFlags, SetattrReq,
-};
-use wire::{Attr, Opcode, Request, SizeState};
+use wire::body::{Disposition, GetattrFlags};
+use wire::{Attr, Request, SizeState};
 
 use super::open::{cuts, wants_write};
 use super::{Answer, Caller, ManyAnswer, Op, only_reads};
@@ -40,42 +38,64 @@ use crate::record::Inode;
 use crate::state::State;
 use crate::tx::Tx;
 
-/// Extended attributes that change where a file's data is.
-const LAYOUTS: &[u8] = b"lustre.lov";
+/// What an operation means for data of files, and for their sizes.
+pub(crate) enum Data {
+    /// Nothing.
+    None,
+    /// It tells of one file. This says whether writers are asked for its size, and whether their
+    /// data must be with the OSTs first.
+    Size(fn(&Request) -> GetattrFlags),
+    /// It tells of many files. This says whether writers are asked for their sizes.
+    Sizes(fn(&Request) -> bool),
+    /// It opens the file that its answer tells of, where this says how.
+    Opens(fn(&Request) -> Option<Opened>),
+    /// It changes the size of this file, if any: its client cuts the objects.
+    Cuts(fn(&Request) -> Option<Fid>),
+    /// It changes where the data of its file is, where this says so.
+    Moves(fn(&Request) -> bool),
+}
+
+impl Data {
+    pub(crate) fn of(request: &Request) -> &'static Data {
+        super::row(request.opcode()).map_or(&Data::None, |row| &row.data)
+    }
+}
+
+/// How a request opens a file.
+#[derive(Clone, Copy)]
+pub(crate) struct Opened {
+    /// Of open(2).
+    pub(crate) flags: u32,
+    /// A kernel wants to keep what it reads.
+    pub(crate) keeps_reads: bool,
+    /// A client wants to keep what it writes.
+    pub(crate) keeps_writes: bool,
+    /// Bytes of the file that may come along with the answer.
+    pub(crate) room: u32,
+}
+
+/// How this request opens a file, if it does.
+pub(crate) fn opened(request: &Request) -> Option<Opened> {
+    match Data::of(request) {
+        Data::Opens(opened) => opened(request),
+        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Cuts(_) | Data::Moves(_) => None,
+    }
+}
 
 /// Whether a kernel wants to keep what this request opens.
 pub(super) fn is_wanted(request: &Request) -> bool {
-    if request.opcode() != Opcode::MdtOpen {
-        return false;
-    }
-    let body: OpenReq = request.body();
-    body.caches != 0 && only_reads(body.open_flags)
+    opened(request).is_some_and(|opened| opened.keeps_reads && only_reads(opened.flags))
 }
 
 /// Whether a client wants to keep what it writes to the file that this request opens.
 pub(crate) fn is_write_wanted(request: &Request) -> bool {
-    match request.opcode() {
-        Opcode::MdtOpen => {
-            let body: OpenReq = request.body();
-            body.caches != 0 && wants_write(body.open_flags)
-        }
-        Opcode::MdtCreate => {
-            let body: CreateReq = request.body();
-            body.flags.contains(CreateFlags::KEEPS) && wants_write(body.open_flags)
-        }
-        _ => false,
-    }
+    opened(request).is_some_and(|opened| opened.keeps_writes && wants_write(opened.flags))
 }
 
 /// Whether this getattr waits until the objects have all that any client has written.
 pub(crate) fn is_exact(request: &Request) -> bool {
-    request.opcode() == Opcode::MdtGetattr
-        && request.body::<FidReq>().flags.contains(GetattrFlags::EXACT)
-}
-
-/// What an exact getattr wants.
-fn wanted_exactly(request: &Request) -> Vec<Want> {
-    vec![Want { fid: request.body::<FidReq>().fid.into(), bits: Bits::WRITE }]
+    let Data::Size(flags) = Data::of(request) else { return false };
+    flags(request).contains(GetattrFlags::EXACT)
 }
 
 impl Op<'_, '_> {
@@ -142,7 +162,7 @@ pub(crate) fn look(
         if is_unfenced {
             return Ok(Some(Attempted::Unfenced));
         }
-        let wants = || wanted_exactly(caller.request);
+        let wants = || vec![Want { fid, bits: Bits::WRITE }];
         let (grants, clock) = (&mut state.grants, caller.clock);
         if !grants.begin(caller.change, caller.session, wants, caller.heard, clock) {
             return Ok(Some(Attempted::Parked));
@@ -189,22 +209,24 @@ fn is_dirty(attr: &Attr) -> bool {
 
 /// Whether another client may keep what it has written to a file.
 fn keeps(caller: &Caller<'_>, fid: Fid, grants: &Grants) -> bool {
-    grants.called.is_held_by_another(Session(caller.session), fid, Bits::WRITE)
+    grants.called.is_held_by_another(HolderId(caller.session), fid, Bits::WRITE)
 }
 
-/// Gives the data of the file that the answer tells of, and says so there.
-pub(super) fn give(
+/// Adds the data of the file that the answer tells of to what the answer is to give, and says so
+/// there.
+pub(super) fn offer(
     caller: &Caller<'_>,
     answer: &mut Answer,
     offered: Disposition,
-    grants: &mut Grants,
+    grants: &Grants,
+    gifts: &mut Gifts,
 ) -> bool {
     let Answer::Attr(answer) = answer else { return false };
     let fid = answer.attr.fid();
     let kinds = [(Disposition::CACHE, Bits::CACHE), (Disposition::WRITES, Bits::WRITE)];
     for (kind, bits) in kinds {
         if offered.contains(kind) {
-            let gift = grants.give_called(caller.session, fid, bits, caller.clock);
+            let gift = grants.offer_called(gifts, fid, bits, caller.clock);
             answer.disposition |= kind.when(gift == Gift::Called);
         }
     }
@@ -226,40 +248,24 @@ pub(super) fn add_wants(request: &Request, told: Option<Fid>, taken: Taken, want
     let data = if taken.data { Bits::CACHE } else { Bits::empty() };
     let writes = if taken.writes { Bits::WRITE } else { Bits::empty() };
     let of_open = |flags: u32| if changes(flags) { data | writes } else { writes };
-    match request.opcode() {
-        Opcode::MdtOpen => add(told, of_open(request.body::<OpenReq>().open_flags), wants),
-        Opcode::MdtCreate => {
-            let body: CreateReq = request.body();
-            if body.flags.contains(CreateFlags::OPEN) {
-                add(told, of_open(body.open_flags), wants);
+    match Data::of(request) {
+        Data::Opens(opened) => {
+            if let Some(opened) = opened(request) {
+                add(told, of_open(opened.flags), wants);
             }
         }
-        Opcode::MdtSetattr => {
-            let valid = request.body::<SetattrReq>().valid;
-            if valid.contains(SetattrFlags::SIZE) {
-                add_to_all(data | writes, wants);
-            }
-        }
-        Opcode::MdtSetxattr if request.buf(1).starts_with(LAYOUTS) => {
-            add_to_all(data | writes, wants);
-        }
-        _ => {}
+        Data::Cuts(cut) if cut(request).is_some() => add_to_all(data | writes, wants),
+        Data::Moves(moves) if moves(request) => add_to_all(data | writes, wants),
+        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Cuts(_) | Data::Moves(_) => {}
     }
 }
 
 /// The file of which such a change wants what others keep of their writes.
 pub(crate) fn opened_or_cut(request: &Request, told: Option<Fid>) -> Option<Fid> {
-    match request.opcode() {
-        Opcode::MdtOpen => told,
-        Opcode::MdtCreate => {
-            let opens = request.body::<CreateReq>().flags.contains(CreateFlags::OPEN);
-            told.filter(|_| opens)
-        }
-        Opcode::MdtSetattr => {
-            let body = request.body::<SetattrReq>();
-            body.valid.contains(SetattrFlags::SIZE).then(|| body.attr.fid())
-        }
-        _ => None,
+    match Data::of(request) {
+        Data::Opens(opened) => told.filter(|_| opened(request).is_some()),
+        Data::Cuts(cut) => cut(request),
+        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Moves(_) => None,
     }
 }
 

@@ -14,6 +14,7 @@ use wire::attr::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S
 use wire::body::{CreateFlags, CreateReq, Disposition};
 
 use crate::keys;
+use crate::op::caching::Opened;
 use crate::op::names::{At, Inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::rename::shown;
@@ -245,6 +246,17 @@ pub(super) fn place(
 /// The directory that gets the name.
 pub(crate) fn parent(request: &Request) -> Fid {
     request.body::<CreateReq>().parent.into()
+}
+
+/// How it opens the file, if it does. What a kernel reads is kept after an open by FID alone.
+pub(crate) fn opened(request: &Request) -> Option<Opened> {
+    let body: CreateReq = request.body();
+    body.flags.contains(CreateFlags::OPEN).then(|| Opened {
+        flags: body.open_flags,
+        keeps_reads: false,
+        keeps_writes: body.flags.contains(CreateFlags::KEEPS),
+        room: 0,
+    })
 }
 
 /// What a create is counted as. One that also opens is an open, and a `mknod` where the file is

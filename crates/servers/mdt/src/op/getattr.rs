@@ -4,7 +4,7 @@ use target::Decided;
 use types::{Errno, Fid};
 use wire::Request;
 use wire::attr::S_IFLNK;
-use wire::body::{Disposition, FidReq, LookupReq};
+use wire::body::{Disposition, FidReq, GetattrFlags, LookupReq};
 
 use crate::op::{Answer, Op, checked_name};
 use crate::perm::X;
@@ -38,6 +38,16 @@ pub(crate) fn readlink(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::EINVAL.into());
     }
     Ok(Answer::data(inode.symlink))
+}
+
+/// The file of a getattr.
+pub(crate) fn file(request: &Request) -> Fid {
+    request.body::<FidReq>().fid.into()
+}
+
+/// How a getattr asks for the size.
+pub(crate) fn flags(request: &Request) -> GetattrFlags {
+    request.body::<FidReq>().flags
 }
 
 /// The directory of a lookup.

@@ -7,7 +7,7 @@
 use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::{AttrRep, Disposition, GetattrsFlags, GetattrsReq, WireFid};
-use wire::stats::{self, StatRecord};
+use wire::stats::{self, LAYOUT_BYTES_MAX, StatRecord};
 use wire::{Attr, Request, SizeState, decode_body};
 
 use crate::limits::{GETATTRS_BYTES_MAX, GETATTRS_MAX};
@@ -148,8 +148,18 @@ pub(crate) fn parent(request: &Request) -> Option<Fid> {
     Some(request.body::<GetattrsReq>().parent.into()).filter(|parent: &Fid| !parent.is_zero())
 }
 
+/// Whether sizes of files that are being written are wanted.
+pub(crate) fn asks(request: &Request) -> bool {
+    request.body::<GetattrsReq>().flags.contains(GetattrsFlags::SIZES)
+}
+
+/// Bytes of an answer at most: one file may be more than the caller has room for.
+pub(crate) fn answer_bytes(request: &Request) -> usize {
+    bytes_max(&request.body()) + LAYOUT_BYTES_MAX
+}
+
 /// Bytes of an answer at most, but for one file.
-pub(crate) fn bytes_max(body: &GetattrsReq) -> usize {
+fn bytes_max(body: &GetattrsReq) -> usize {
     match body.bytes_max {
         0 => GETATTRS_BYTES_MAX,
         wanted => (wanted as usize).min(GETATTRS_BYTES_MAX),

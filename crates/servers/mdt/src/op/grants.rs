@@ -8,40 +8,59 @@ use env::LocalFuture;
 use service::Incoming;
 use types::Errno;
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
-use wire::{MessageError, Opcode, Reply, grants};
+use wire::{Reply, grants};
 
 use crate::target::Mdt;
 
-pub(crate) fn serve<'a>(
+pub(crate) fn ack<'a>(
     mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
-    Box::pin(std::future::ready(execute(mdt, incoming)))
+    let done = decoded(incoming).map(|(acks, _): (Vec<GrantAck>, _)| {
+        mdt.recalls.ack(incoming.session.id, &acks);
+        reply(incoming, &[])
+    });
+    Box::pin(std::future::ready(done))
 }
 
-fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
-    let (request, session) = (&incoming.request, incoming.session.id);
-    let nonsense = |_: MessageError| Errno::EPROTO;
-    let mut go_on: Vec<GrantWord> = Vec::new();
-    match request.opcode() {
-        Opcode::MdtAck => {
-            let (acks, _) = grants::decode::<GrantAck>(&request.bufs).map_err(nonsense)?;
-            mdt.recalls.ack(session, &acks);
-        }
-        Opcode::MdtShed => {
-            let (shed, _) = grants::decode::<GrantWord>(&request.bufs).map_err(nonsense)?;
-            mdt.recalls.shed(session, &shed);
-        }
-        _ => {
-            let (held, flags) = grants::decode::<GrantWord>(&request.bufs).map_err(nonsense)?;
-            let is_last = flags.contains(GrantsFlags::LAST);
-            let stated = mdt.recalls.restate(session, &held, is_last);
-            go_on = stated.map_err(|_misbehaved| {
-                tracing::warn!(target: "mdt", client = %incoming.session.client, "the client states grants that were not given to it");
-                mdt.exports.evict(session);
-                Errno::EPROTO
-            })?;
-        }
-    }
-    Ok(Reply::ok(&request.header, grants::encode(&go_on, GrantsFlags::LAST)))
+pub(crate) fn shed<'a>(
+    mdt: &'a Rc<Mdt>,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    let done = decoded(incoming).map(|(shed, _): (Vec<GrantWord>, _)| {
+        mdt.recalls.shed(incoming.session.id, &shed);
+        reply(incoming, &[])
+    });
+    Box::pin(std::future::ready(done))
+}
+
+pub(crate) fn restate<'a>(
+    mdt: &'a Rc<Mdt>,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(std::future::ready(restated(mdt, incoming)))
+}
+
+fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
+    let (held, flags): (Vec<GrantWord>, _) = decoded(incoming)?;
+    let (session, is_last) = (incoming.session.id, flags.contains(GrantsFlags::LAST));
+    let go_on = mdt.recalls.restate(session, &held, is_last).map_err(|_misbehaved| {
+        let client = incoming.session.client;
+        tracing::warn!(
+            target: "mdt", %client,
+            "the client states grants that were not given to it"
+        );
+        mdt.exports.evict(session);
+        Errno::EPROTO
+    })?;
+    Ok(reply(incoming, &go_on))
+}
+
+fn decoded<T: grants::Element>(incoming: &Incoming) -> Result<(Vec<T>, GrantsFlags), Errno> {
+    grants::decode(&incoming.request.bufs).map_err(|_nonsense| Errno::EPROTO)
+}
+
+/// `go_on`: grants that the client goes on holding.
+fn reply(incoming: &Incoming, go_on: &[GrantWord]) -> Reply {
+    Reply::ok(&incoming.request.header, grants::encode(go_on, GrantsFlags::LAST))
 }

@@ -8,19 +8,35 @@
 //!   lock back once its requests about the file are answered. Applications hold the other kinds of
 //!   locks for as long as they like, so these hurry no request.
 
-use ldlm::grants::Session;
+use ldlm::grants::HolderId;
 use types::Fid;
-use wire::body::{FidReq, LayoutReq, SetattrReq, SetxattrReq};
-use wire::{Opcode, Request};
+use wire::Request;
 
-use super::{create, getattr, link, rename, unlink};
 use crate::locks::Wanted;
 use crate::target::Mdt;
+
+/// What a client may hold while it sends a request of an operation, and until it is answered.
+pub(crate) enum Holds {
+    /// Nothing that other clients wait for.
+    Nothing,
+    /// Its kernel keeps this directory locked.
+    Dir(fn(&Request) -> Fid),
+    /// Its kernel keeps these two directories locked.
+    Dirs(fn(&Request) -> (Fid, Fid)),
+    /// The client holds the file's own lock.
+    File(fn(&Request) -> Fid),
+}
+
+impl Holds {
+    fn of(request: &Request) -> &'static Holds {
+        super::row(request.opcode()).map_or(&Holds::Nothing, |row| &row.holds)
+    }
+}
 
 /// Whether another client waits for what this session asks.
 pub(crate) fn is_awaited(mdt: &Mdt, session: u64, request: &Request) -> bool {
     let state = mdt.engine.state.borrow();
-    let is_hurried = |fid: Fid| state.grants.called.is_hurried(Session(session), fid);
+    let is_hurried = |fid: Fid| state.grants.called.is_hurried(HolderId(session), fid);
     directories(request).into_iter().flatten().any(is_hurried)
         || file(request).is_some_and(|fid| mdt.locks.is_awaited(session, fid))
 }
@@ -39,35 +55,31 @@ pub(super) fn hurry(mdt: &Mdt, wanted: &Wanted) {
 /// Directories that the caller's kernel keeps locked until the request is answered. Those of
 /// listings are left out, because their service has no high-priority head.
 fn directories(request: &Request) -> [Option<Fid>; 2] {
-    match request.opcode() {
-        Opcode::MdtLookup => [Some(getattr::parent(request)), None],
-        Opcode::MdtCreate => [Some(create::parent(request)), None],
-        Opcode::MdtLink => [Some(link::parent(request)), None],
-        Opcode::MdtUnlink => [Some(unlink::parent(request)), None],
-        Opcode::MdtRename => {
-            let (from, to) = rename::parents(request);
+    match Holds::of(request) {
+        Holds::Dir(dir) => [Some(dir(request)), None],
+        Holds::Dirs(dirs) => {
+            let (from, to) = dirs(request);
             [Some(from), Some(to)]
         }
-        _ => [None, None],
+        Holds::Nothing | Holds::File(_) => [None, None],
     }
 }
 
 /// The file of a request that a client may send while it holds the file's own lock.
 fn file(request: &Request) -> Option<Fid> {
-    let fid: Fid = match request.opcode() {
-        Opcode::MdtGetattr | Opcode::MdtGetxattr => request.body::<FidReq>().fid.into(),
-        Opcode::MdtSetattr => request.body::<SetattrReq>().attr.fid(),
-        Opcode::MdtSetxattr => request.body::<SetxattrReq>().fid.into(),
-        Opcode::MdtLayout => request.body::<LayoutReq>().fid.into(),
-        _ => return None,
-    };
-    Some(fid)
+    match Holds::of(request) {
+        Holds::File(file) => Some(file(request)),
+        Holds::Nothing | Holds::Dir(_) | Holds::Dirs(_) => None,
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use wire::body::{CreateReq, LinkReq, LookupReq, ReaddirReq, RenameReq, UnlinkReq};
-    use wire::{Attr, encode_body};
+    use wire::body::{
+        CreateReq, FidReq, LayoutReq, LinkReq, LookupReq, ReaddirReq, RenameReq, SetattrReq,
+        SetxattrReq, UnlinkReq,
+    };
+    use wire::{Attr, Opcode, encode_body};
     use zerocopy::{Immutable, IntoBytes};
 
     use super::*;

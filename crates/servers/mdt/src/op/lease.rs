@@ -3,11 +3,18 @@
 //! [`plan`] reads the current leases and changes nothing. Its grants go out with the reply and
 //! become effects in memory once the operation is applied. So a change that the store refuses
 //! leaves no lease behind.
+//!
+//! The plan draws one thing: the number of the answer ([`ldlm::grants::Mdt::draw`]). The reply is
+//! part of the write set, so it has its number before the store takes the set. A number without a
+//! grant means nothing, and one that is not used is a gap.
+//!
+//! [`hear`] comes first. A session's lease counts from when the MDT last heard from it, whatever
+//! becomes of its request.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use ldlm::grants::{Bits, Session, Want};
+use ldlm::grants::{Bits, Gifts, HolderId, Number, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{CloseReq, Disposition, WireFid};
@@ -62,6 +69,25 @@ pub(crate) enum Scope {
     Opens,
 }
 
+impl Scope {
+    /// Whether what an operation tells of a directory depends on all names there.
+    pub(crate) fn tells_directories(&self) -> bool {
+        match self {
+            Scope::Attributes | Scope::Each(_) | Scope::Lists(_) => true,
+            Scope::Plain
+            | Scope::Name(_)
+            | Scope::Makes(_)
+            | Scope::Removes(_)
+            | Scope::Moves(_)
+            | Scope::Kept
+            | Scope::Sets(_)
+            | Scope::Unseen(_)
+            | Scope::Closes
+            | Scope::Opens => false,
+        }
+    }
+}
+
 /// Grants that go out with an answer.
 #[derive(Default)]
 pub(crate) struct Plan {
@@ -78,6 +104,14 @@ pub(crate) struct Plan {
     pub(crate) effects: Vec<Effect>,
 }
 
+/// The caller was heard of: its lease counts from then, where the answer may grant until a recall.
+pub(crate) fn hear(scope: &Scope, caller: &Caller<'_>, grants: &mut Grants) {
+    if grants.calls_back() && Subject::granted(scope, caller).is_some() {
+        let holder = HolderId(caller.session);
+        grants.heard_of(holder, (caller.heard)(holder));
+    }
+}
+
 /// What `answer` grants to the caller, and what the operation means for grants that are out. In a
 /// page the entries that are granted are marked.
 pub(crate) fn plan(
@@ -85,29 +119,27 @@ pub(crate) fn plan(
     caller: &Caller<'_>,
     answer: &mut Answer,
     tx: &Tx<'_>,
-    grants: &mut Grants,
+    grants: &Grants,
 ) -> Plan {
     let mut plan = Plan::default();
     let offered = caching::take_offer(answer);
     follow(scope, caller, answer, tx, &mut plan.effects);
-    if caller.replay || caller.recovering {
-        return plan;
-    }
+    let Some(subject) = Subject::granted(scope, caller) else { return plan };
     if matches!(answer, Answer::Page(page) if page.striping & super::readdir::MOVES != 0) {
         return plan;
     }
-    let subject = Subject::of(scope, caller.request);
-    if !subject.tells && subject.dir.is_none() {
-        return plan;
-    }
+    let mut gifts = Gifts::new(HolderId(caller.session), caller.clock);
     if grants.calls_back() {
-        plan_called(scope, &subject, caller, (answer, tx), grants, &mut plan);
-        plan.caches = caching::give(caller, answer, offered, grants);
+        plan_called(scope, &subject, caller, (answer, tx), grants, (&mut plan, &mut gifts));
+        plan.caches = caching::offer(caller, answer, offered, grants, &mut gifts);
     } else if !matches!(scope, Scope::Opens) {
         plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
     if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() || plan.caches {
         plan.number = grants.called.draw().0;
+    }
+    if !gifts.is_empty() {
+        plan.effects.push(Effect::Given { gifts, number: Number(plan.number) });
     }
     plan
 }
@@ -121,6 +153,15 @@ struct Subject {
 }
 
 impl Subject {
+    /// Nothing, where the answer to this caller grants nothing.
+    fn granted(scope: &Scope, caller: &Caller<'_>) -> Option<Subject> {
+        if caller.replay || caller.recovering {
+            return None;
+        }
+        let subject = Subject::of(scope, caller.request);
+        (subject.tells || subject.dir.is_some()).then_some(subject)
+    }
+
     fn of(scope: &Scope, request: &Request) -> Subject {
         let (tells, dir) = match scope {
             Scope::Attributes => (true, None),
@@ -199,13 +240,10 @@ fn plan_called(
     subject: &Subject,
     caller: &Caller<'_>,
     (answer, tx): (&mut Answer, &Tx<'_>),
-    grants: &mut Grants,
-    plan: &mut Plan,
+    grants: &Grants,
+    (plan, gifts): (&mut Plan, &mut Gifts),
 ) {
-    let clock = caller.clock;
-    let session = Session(caller.session);
-    grants.heard_of(session, (caller.heard)(session));
-    let mut give = |fid: Fid, bits: Bits| grants.give_called(caller.session, fid, bits, clock);
+    let mut give = |fid: Fid, bits: Bits| grants.offer_called(gifts, fid, bits, caller.clock);
     if let Answer::Page(page) = answer {
         for listed in page.entries.iter_mut().filter(|listed| listed.is_offered) {
             let gift = give(listed.entry.attr.fid(), ATTRS | Bits::LOOKUP);

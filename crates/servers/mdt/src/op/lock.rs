@@ -8,24 +8,31 @@ use osd::Table;
 use service::Incoming;
 use types::{Errno, Fid};
 use wire::body::{LockRep, LockReq, lock};
-use wire::{Opcode, Reply, encode_body};
+use wire::{Reply, encode_body};
 
 use super::hurried::hurry;
 use crate::locks::{Locked, Wanted};
 use crate::target::Mdt;
 
-pub(crate) fn serve<'a>(
+pub(crate) fn ask<'a>(
     mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
-    Box::pin(execute(mdt, incoming))
+    Box::pin(execute(mdt, incoming, false))
 }
 
-async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
+pub(crate) fn give_back<'a>(
+    mdt: &'a Rc<Mdt>,
+    incoming: &'a Incoming,
+) -> LocalFuture<'a, Result<Reply, Errno>> {
+    Box::pin(execute(mdt, incoming, true))
+}
+
+async fn execute(mdt: &Mdt, incoming: &Incoming, gives_back: bool) -> Result<Reply, Errno> {
     let request = &incoming.request;
     let body: LockReq = request.body();
     let mut wanted = Wanted::decode(&body, incoming.session.id)?;
-    wanted.unlock |= request.opcode() == Opcode::MdtUnlock;
+    wanted.unlock |= gives_back;
     let restate = mdt.exports.is_recovering();
     if !wanted.unlock && !restate {
         check_exists(mdt, Fid::from(body.fid)).await?;

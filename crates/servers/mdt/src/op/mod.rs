@@ -38,17 +38,21 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use ldlm::grants::{ChangeId, Session};
+use ldlm::grants::{ChangeId, HolderId};
+#[cfg(doc)]
+use service::limits::ANSWER_BYTES_SMALL;
 use service::spec::{LDLM_CANCELD, MDT, MDT_OUT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
 use wire::body::{AttrRep, Disposition, GetattrsRep, ReaddirRep, SetattrFlags, SetattrReq};
 use wire::dirent::{self, Dirent};
-use wire::stats::{self, LAYOUT_BYTES_MAX, StatRecord};
+use wire::stats::{self, StatRecord};
 use wire::updates::OpId;
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
+use self::caching::Data;
+use self::hurried::Holds;
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
 use crate::cross::{Crossing, half, own, peer};
@@ -82,7 +86,7 @@ pub(crate) struct Caller<'a> {
     /// Operations of other MDTs that a read need not wait for.
     pub(crate) passed: &'a BTreeSet<OpId>,
     /// When a session was heard of last.
-    pub(crate) heard: &'a dyn Fn(Session) -> Option<Instant>,
+    pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
 }
 
 /// One operation while it is decided.
@@ -302,6 +306,14 @@ pub(crate) struct Row {
     pub(crate) stat: Stat,
     /// What it means for short leases.
     pub(crate) leases: Scope,
+    /// Where it may change something.
+    pub(crate) reach: Reach,
+    /// Most that its answer may hold.
+    pub(crate) answer: Length,
+    /// What other clients may wait for until it is answered.
+    pub(crate) holds: Holds,
+    /// What it means for data that clients keep.
+    pub(crate) data: Data,
 }
 
 /// An operation around the store.
@@ -326,14 +338,43 @@ pub(crate) enum Stat {
     Of(fn(&Request) -> &'static str),
 }
 
+/// Where an operation may change something.
+pub(crate) enum Reach {
+    /// On this MDT alone, or nowhere.
+    Here,
+    /// On several MDTs.
+    Several,
+}
+
+/// Most that an answer may hold.
+pub(crate) enum Length {
+    /// Attributes, or less than [`ANSWER_BYTES_SMALL`].
+    Small,
+    /// So many bytes.
+    Max(usize),
+    /// As many as the request says.
+    Of(fn(&Request) -> usize),
+}
+
 macro_rules! operations {
-    ($($opcode:ident => $run:expr, $service:ident, $stat:expr, $leases:expr;)*) => {
+    ($(
+        $opcode:ident => $run:expr, $service:ident, $stat:expr, $leases:expr,
+            $reach:expr, $answer:expr, $holds:expr, $data:expr;
+    )*) => {
         /// The row of an operation; none for what is not an MDT's.
         pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
             match opcode {
                 $(Opcode::$opcode => {
-                    const ROW: &Row =
-                        &Row { run: $run, service: &$service, stat: $stat, leases: $leases };
+                    const ROW: &Row = &Row {
+                        run: $run,
+                        service: &$service,
+                        stat: $stat,
+                        leases: $leases,
+                        reach: $reach,
+                        answer: $answer,
+                        holds: $holds,
+                        data: $data,
+                    };
                     Some(ROW)
                 })*
                 _ => None,
@@ -342,41 +383,76 @@ macro_rules! operations {
     };
 }
 
+use Length::{Max, Small};
+use Reach::{Here, Several};
 use Run::{Decide, Serve};
 use Stat::{Name, Of};
 
 operations! {
-    MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes;
-    MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent);
-    MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent);
-    MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens;
-    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes;
-    MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain;
-    MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent);
-    MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents);
-    MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen);
-    MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"), Scope::Lists(readdir::leased);
-    MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain;
-    MdtGetattrs => Decide(getattrs::getattrs), MDT_READPAGE, Name("getattr"), Scope::Each(getattrs::parent);
-    MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain;
-    MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept;
-    MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain;
-    MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept;
-    MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain;
-    MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain;
-    MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain;
-    MdtLock => Serve(lock::serve), MDT, Stat::None, Scope::Plain;
-    MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true);
-    MdtPrepare => Serve(peer::prepare), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain;
-    MdtMove => Serve(own::serve), MDT_OUT, Stat::None, Scope::Plain;
-    MdtUnlock => Serve(lock::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
-    MdtAck => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
-    MdtShed => Serve(grants::serve), LDLM_CANCELD, Stat::None, Scope::Plain;
-    MdtRestate => Serve(grants::serve), MDT, Stat::None, Scope::Plain;
+    MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes,
+        Here, Small, Holds::File(getattr::file), Data::Size(getattr::flags);
+    MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent),
+        Here, Small, Holds::Dir(getattr::parent), Data::None;
+    MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent),
+        Several, Small, Holds::Dir(create::parent), Data::Opens(create::opened);
+    MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens,
+        Here, Length::Of(on_open::answer_bytes), Holds::Nothing, Data::Opens(open::opened);
+    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain,
+        Several, Small, Holds::Dir(link::parent), Data::None;
+    MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent),
+        Several, Small, Holds::Dir(unlink::parent), Data::None;
+    MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents),
+        Several, Small, Holds::Dirs(rename::parents), Data::None;
+    MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen),
+        Several, Small, Holds::File(setattr::file), Data::Cuts(setattr::cut);
+    MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"),
+        Scope::Lists(readdir::leased),
+        Here, Length::Of(readdir::answer_bytes), Holds::Nothing, Data::None;
+    MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtGetattrs => Decide(getattrs::getattrs), MDT_READPAGE, Name("getattr"),
+        Scope::Each(getattrs::parent),
+        Here, Length::Of(getattrs::answer_bytes), Holds::Nothing, Data::Sizes(getattrs::asks);
+    MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain,
+        Here, Max(XATTR_VALUE_BYTES_MAX), Holds::File(xattr::file_read), Data::None;
+    MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept,
+        Several, Small, Holds::File(xattr::file_changed), Data::Moves(xattr::moves_data);
+    MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain,
+        Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None;
+    MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept,
+        Several, Small, Holds::Nothing, Data::None;
+    MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain,
+        Here, Max(FID2PATH_BYTES_MAX), Holds::Nothing, Data::None;
+    MdtLock => Serve(lock::ask), MDT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true),
+        Here, Small, Holds::File(place::file), Data::None;
+    MdtPrepare => Serve(peer::prepare), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtMove => Serve(own::serve), MDT_OUT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtUnlock => Serve(lock::give_back), LDLM_CANCELD, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtAck => Serve(grants::ack), LDLM_CANCELD, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtShed => Serve(grants::shed), LDLM_CANCELD, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
+    MdtRestate => Serve(grants::restate), MDT, Stat::None, Scope::Plain,
+        Here, Small, Holds::Nothing, Data::None;
 }
 
 // An opcode of MDTs without a row does not compile, nor does a row of another target's.
@@ -390,32 +466,14 @@ const _: () = {
     }
 };
 
-/// Most that the answer may hold, of operations that answer with more than attributes.
+/// Most that the answer to a request may hold; zero where it is small.
 pub(crate) fn answer_bytes(request: &Request) -> u64 {
-    let bytes = match request.opcode() {
-        Opcode::MdtReaddir => readdir::page_bytes(&request.body()),
-        Opcode::MdtGetattrs => getattrs::bytes_max(&request.body()) + LAYOUT_BYTES_MAX,
-        Opcode::MdtGetxattr => XATTR_VALUE_BYTES_MAX,
-        Opcode::MdtListxattr => XATTR_LIST_BYTES_MAX,
-        Opcode::MdtFid2path => FID2PATH_BYTES_MAX,
-        Opcode::MdtOpen => on_open::room(request) as usize,
-        _ => 0,
+    let bytes = match row(request.opcode()).map(|row| &row.answer) {
+        None | Some(Length::Small) => 0,
+        Some(Length::Max(bytes)) => *bytes,
+        Some(Length::Of(bytes)) => bytes(request),
     };
     bytes as u64
-}
-
-/// Whether an operation may change something on several MDTs.
-pub(crate) fn may_cross(opcode: Opcode) -> bool {
-    matches!(
-        opcode,
-        Opcode::MdtCreate
-            | Opcode::MdtLink
-            | Opcode::MdtUnlink
-            | Opcode::MdtRename
-            | Opcode::MdtSetattr
-            | Opcode::MdtSetxattr
-            | Opcode::MdtRemovexattr
-    )
 }
 
 /// Decides one operation.

@@ -7,11 +7,11 @@
 
 use target::Decided;
 use types::{Errno, Fid};
-use wire::SizeState;
 use wire::attr::{S_IFLNK, S_IFREG};
 use wire::body::{Disposition, OpenReq};
+use wire::{Request, SizeState};
 
-use crate::op::caching::is_write_wanted;
+use crate::op::caching::{Opened, is_write_wanted};
 use crate::op::{Answer, Op};
 use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
@@ -64,6 +64,18 @@ pub(crate) fn open(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return Err(Errno::EPROTO.into()); // the answer to another open
     }
     op.open_inode(inode, &Opening { flags: body.open_flags, fresh: false, no_layout: false })
+}
+
+/// How it opens the file.
+pub(crate) fn opened(request: &Request) -> Option<Opened> {
+    let body: OpenReq = request.body();
+    let keeps = body.caches != 0;
+    Some(Opened {
+        flags: body.open_flags,
+        keeps_reads: keeps,
+        keeps_writes: keeps,
+        room: body.room,
+    })
 }
 
 impl Op<'_, '_> {

@@ -17,6 +17,7 @@ use layout::composite::{Composite, CompositeTemplate, Place};
 use layout::{Asked, ComponentError, FileLayout, Layout, Striping, Template};
 use target::{Decided, OpError};
 use types::{Errno, Fid, TargetId};
+use wire::Request;
 use wire::body::{Disposition, LayoutReq};
 
 use crate::op::{Answer, Op};
@@ -49,6 +50,11 @@ pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
         op.change(inode.clone());
     }
     op.full_answer(&inode, 0, Disposition::empty())
+}
+
+/// The file that is to be written.
+pub(crate) fn file(request: &Request) -> Fid {
+    request.body::<LayoutReq>().fid.into()
 }
 
 /// An object refuses the layout of this generation, because a client was about to take bytes away

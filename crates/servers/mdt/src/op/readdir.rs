@@ -68,8 +68,13 @@ pub(crate) fn leased(request: &Request) -> Option<Fid> {
     (body.flags & LEASES != 0).then(|| body.fid.into())
 }
 
+/// Bytes of the page that a request may get.
+pub(crate) fn answer_bytes(request: &Request) -> usize {
+    page_bytes(&request.body())
+}
+
 /// Bytes of a page at most, but for one entry.
-pub(crate) fn page_bytes(body: &ReaddirReq) -> usize {
+fn page_bytes(body: &ReaddirReq) -> usize {
     match body.bytes_max {
         0 => READDIR_BYTES_MAX,
         wanted => (wanted as usize).min(READDIR_BYTES_MAX),

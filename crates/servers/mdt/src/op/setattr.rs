@@ -272,6 +272,17 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     Ok(())
 }
 
+/// The file that changes.
+pub(crate) fn file(request: &Request) -> Fid {
+    request.body::<SetattrReq>().attr.fid()
+}
+
+/// The file, if its size changes.
+pub(crate) fn cut(request: &Request) -> Option<Fid> {
+    let body: SetattrReq = request.body();
+    body.valid.contains(SetattrFlags::SIZE).then(|| body.attr.fid())
+}
+
 /// Whether no client can see the change: access times are told late in any case, and a size that is
 /// found out was not covered by a lease.
 pub(crate) fn is_unseen(request: &Request) -> bool {

@@ -13,6 +13,7 @@ use layout::lov::{self, LovError};
 use osd::{StoreError, Table};
 use target::Decided;
 use types::{Errno, Fid};
+use wire::Request;
 use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
@@ -373,6 +374,21 @@ fn check_osts(op: &Op<'_, '_>, asked: &Asked) -> Decided<()> {
     } else {
         Err(Errno::EINVAL.into())
     }
+}
+
+/// The file of which an attribute is asked.
+pub(crate) fn file_read(request: &Request) -> Fid {
+    request.body::<FidReq>().fid.into()
+}
+
+/// The file of which an attribute is set.
+pub(crate) fn file_changed(request: &Request) -> Fid {
+    request.body::<SetxattrReq>().fid.into()
+}
+
+/// Whether setting the attribute changes where a file's data is.
+pub(crate) fn moves_data(request: &Request) -> bool {
+    request.buf(1).starts_with(LUSTRE_LOV)
 }
 
 pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {

@@ -9,7 +9,7 @@ use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
 use crate::grants::SETTLING;
-use ldlm::grants::{Bits, Mode, Session, TIMED as LEASE};
+use ldlm::grants::{Bits, HolderId, Mode, TIMED as LEASE};
 
 const A: u128 = 1;
 const B: u128 = 2;
@@ -143,12 +143,29 @@ fn a_change_of_attributes_leases_what_it_tells() {
 
 /// Grants to the session of the rig's clients are called back from now on.
 fn call_back(rig: &Rig) {
-    let (session, now) = (Session(1), rig.instant.get());
+    let (session, now) = (HolderId(1), rig.instant.get());
     let grants = &mut rig.engine.state.borrow_mut().grants;
     grants.set_mode(Mode::Recall);
     grants.recorded(true);
     grants.called.connect(session, now);
     grants.called.set_callbacks(session, true);
+}
+
+#[test]
+fn a_change_that_the_store_refuses_grants_nothing() {
+    let mut rig = rig();
+    pass(&rig, 60);
+    call_back(&rig);
+    let granted = |rig: &Rig| rig.engine.state.borrow().grants.called.count();
+    rig.store.full.set(true);
+    assert_eq!(rig.create(Fid::ROOT, "f", 0o644, None).err(), Some(Errno::ENOSPC));
+    assert_eq!(granted(&rig), 0, "the client was not told of any");
+    rig.store.full.set(false);
+    let made = rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
+    assert_eq!((made.lease_ms, made.name_lease_ms), (CALLED_BACK, CALLED_BACK));
+    assert_eq!(granted(&rig), 2, "the file and its directory");
+    let held = rig.engine.state.borrow().grants.called.iter().map(|held| held.3.0).max();
+    assert_eq!(held, Some(made.grant), "the reply has their number");
 }
 
 #[test]
@@ -182,7 +199,7 @@ fn the_data_of_a_file_may_be_kept_while_it_is_open_for_reading_only() {
     };
     assert!(!keeps(&mut rig, 0, 1), "nothing is called back yet");
     call_back(&rig);
-    let held = |rig: &Rig| rig.engine.state.borrow().grants.called.bits_of(Session(1), fid);
+    let held = |rig: &Rig| rig.engine.state.borrow().grants.called.bits_of(HolderId(1), fid);
     assert!(!keeps(&mut rig, 0, 0) && !held(&rig).contains(Bits::CACHE), "no kernel asks");
     assert!(keeps(&mut rig, 0, 1) && held(&rig).contains(Bits::CACHE));
     let (o_trunc, o_direct) = (0o1000, 0o40_000);

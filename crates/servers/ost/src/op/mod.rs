@@ -37,25 +37,37 @@ use crate::target::Ost;
 pub(crate) struct Row {
     /// Where its requests queue.
     pub(crate) service: &'static ServiceSpec,
-    /// Whether they go to the high-priority head.
-    pub(crate) high_priority: bool,
+    /// Which head of the queue they go to.
+    pub(crate) head: Head,
     /// Which way it moves an object's data, if it does.
     pub(crate) moves: Option<Direction>,
+    /// Most that its answer holds.
+    pub(crate) answer: Length,
     /// What statistics count it as.
     pub(crate) kind: Kind,
 }
 
-impl Row {
-    const fn of(service: &'static ServiceSpec, kind: Kind) -> Row {
-        Row { service, high_priority: false, moves: None, kind }
-    }
+/// A head of a service's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Head {
+    Regular,
+    HighPriority,
+}
 
-    const fn moves(self, direction: Direction) -> Row {
-        Row { moves: Some(direction), ..self }
-    }
+/// Most that an answer holds, data of objects not counted.
+#[derive(Debug)]
+pub(crate) enum Length {
+    /// At most [`service::limits::ANSWER_BYTES_SMALL`].
+    Small,
+    /// What a correct answer to this request holds.
+    Of(fn(&Request) -> u64),
+}
 
-    const fn first(self) -> Row {
-        Row { high_priority: true, ..self }
+/// Most that the answer to a request holds; zero where it is small.
+pub(crate) fn answer_bytes(row: &Row, request: &Request) -> u64 {
+    match row.answer {
+        Length::Small => 0,
+        Length::Of(bytes) => bytes(request),
     }
 }
 
@@ -70,12 +82,21 @@ pub(crate) fn queue(service: &'static ServiceSpec, target: TargetId) -> &'static
 }
 
 macro_rules! operations {
-    ($($opcode:ident => $file:ident, $row:expr;)*) => {
+    ($(
+        $opcode:ident =>
+            $file:ident, $service:ident, $head:expr, $moves:expr, $answer:expr, $kind:expr;
+    )*) => {
         /// The row of an operation; none for what is not an OST's.
         pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
             match opcode {
                 $(Opcode::$opcode => {
-                    const ROW: &Row = &$row;
+                    const ROW: &Row = &Row {
+                        service: &$service,
+                        head: $head,
+                        moves: $moves,
+                        answer: $answer,
+                        kind: $kind,
+                    };
                     Some(ROW)
                 })*
                 _ => None,
@@ -92,20 +113,27 @@ macro_rules! operations {
     };
 }
 
+use Head::{HighPriority, Regular};
+use Length::{Of, Small};
+
+const NO_DATA: Option<Direction> = None;
+const READS: Option<Direction> = Some(Direction::Read);
+const WRITES: Option<Direction> = Some(Direction::Write);
+
 operations! {
-    OstRead => read, Row::of(&OST_IO, Kind::Read).moves(Direction::Read);
-    OstWrite => write, Row::of(&OST_IO, Kind::Write).moves(Direction::Write);
-    OstPunch => punch, Row::of(&OST_IO, Kind::Punch);
-    OstFallocate => fallocate, Row::of(&OST_IO, Kind::Prealloc);
-    OstSeek => seek, Row::of(&OST_IO, Kind::Other);
-    OstGlimpse => glimpse, Row::of(&OST, Kind::Getattr).first();
-    OstDestroy => destroy, Row::of(&OST_CREATE, Kind::Destroy);
-    OstFence => fence, Row::of(&OST, Kind::Other).first();
-    OstList => list, Row::of(&OST, Kind::Other);
-    OstRaise => raise, Row::of(&OST, Kind::Other);
-    OstReserve => reserve, Row::of(&OST, Kind::Other);
-    OstStatfs => statfs, Row::of(&OST, Kind::Statfs);
-    OstSync => sync, Row::of(&OST, Kind::Sync);
+    OstRead => read, OST_IO, Regular, READS, Small, Kind::Read;
+    OstWrite => write, OST_IO, Regular, WRITES, Small, Kind::Write;
+    OstPunch => punch, OST_IO, Regular, NO_DATA, Small, Kind::Punch;
+    OstFallocate => fallocate, OST_IO, Regular, NO_DATA, Small, Kind::Prealloc;
+    OstSeek => seek, OST_IO, Regular, NO_DATA, Small, Kind::Other;
+    OstGlimpse => glimpse, OST, HighPriority, NO_DATA, Of(glimpse::answer_bytes), Kind::Getattr;
+    OstDestroy => destroy, OST_CREATE, Regular, NO_DATA, Small, Kind::Destroy;
+    OstFence => fence, OST, HighPriority, NO_DATA, Small, Kind::Other;
+    OstList => list, OST, Regular, NO_DATA, Of(list::answer_bytes), Kind::Other;
+    OstRaise => raise, OST, Regular, NO_DATA, Small, Kind::Other;
+    OstReserve => reserve, OST, Regular, NO_DATA, Small, Kind::Other;
+    OstStatfs => statfs, OST, Regular, NO_DATA, Small, Kind::Statfs;
+    OstSync => sync, OST, Regular, NO_DATA, Small, Kind::Sync;
 }
 
 // An opcode of OSTs without a row does not compile, nor does a row of another target's.
@@ -135,7 +163,7 @@ struct Told {
 }
 
 /// What becomes of a change.
-enum Change {
+enum Fate {
     Make,
     Overtaken,
 }
@@ -185,7 +213,7 @@ impl Ost {
         let _held = self.locks.lock(incoming, object, told.extent, Mode::Exclusive).await;
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         self.check_owner(incoming, object, told.owner, told.layout_version).await?;
-        if let Change::Overtaken = self.may_change(incoming, object, &told.claim)? {
+        if let Fate::Overtaken = self.may_change(incoming, object, &told.claim)? {
             return self.repeat_answer(incoming).await;
         }
         let _under_way = self.under_way.begin(incoming.session.client);
@@ -217,7 +245,7 @@ impl Ost {
     /// Checked under the object's lock, with nothing awaited from then to the change: nobody writes
     /// for a session that is over, here or at the MDT, or to a destroyed object. A change that was
     /// answered before and is replayed now is `Overtaken` by the destroy then.
-    fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Change, Errno> {
+    fn may_change(&self, incoming: &Incoming, object: Fid, claim: &Claim) -> Result<Fate, Errno> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE);
         }
@@ -226,8 +254,8 @@ impl Ost {
             return Err(Errno::EROFS);
         }
         match self.tombstones.borrow().holds(object) {
-            false => Ok(Change::Make),
-            true if incoming.is_replay() => Ok(Change::Overtaken),
+            false => Ok(Fate::Make),
+            true if incoming.is_replay() => Ok(Fate::Overtaken),
             true => Err(Errno::ESTALE),
         }
     }
@@ -293,7 +321,7 @@ impl Ost {
 /// Whether its caller was answered before it was sent. Such writes of one client to different
 /// bytes come in any order, and are stamped with the time of the answer.
 fn is_reserved(request: &Request) -> bool {
-    request.opcode() == Opcode::OstWrite
+    row(request.opcode()).is_some_and(|row| row.moves == WRITES)
         && request.body::<OstIoReq>().flags.contains(IoFlags::RESERVED)
 }
 

@@ -8,7 +8,7 @@ use types::{Fid, Instant};
 
 use super::{Mdt, Output, Timer};
 use crate::grants::limits::{VECTOR_MAX, WANTS_MAX};
-use crate::grants::{Bits, ChangeId, Recall, Session, Want};
+use crate::grants::{Bits, ChangeId, HolderId, Recall, Want};
 
 /// Whether a change may be executed now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub enum Begun {
 
 /// A change that waited or waits.
 pub(super) struct Parked {
-    by: Option<Session>,
+    by: Option<HolderId>,
     wants: Vec<Want>,
     /// [`Output::Ready`] was said, and nothing came in its way since.
     is_ready: bool,
@@ -59,7 +59,7 @@ impl Mdt {
     pub fn begin(
         &mut self,
         change: ChangeId,
-        by: Option<Session>,
+        by: Option<HolderId>,
         wants: &[Want],
         now: Instant,
     ) -> Begun {
@@ -86,7 +86,7 @@ impl Mdt {
     /// Sessions that hold what a change wants: whether their leases last has to be known when it
     /// begins.
     #[must_use]
-    pub fn in_the_way(&self, by: Option<Session>, wants: &[Want], now: Instant) -> Vec<Session> {
+    pub fn in_the_way(&self, by: Option<HolderId>, wants: &[Want], now: Instant) -> Vec<HolderId> {
         let way = self.way(by, wants, now);
         let holders = way.grants.iter().map(|(place, _)| self.store.get(*place).holder);
         let mut sessions: Vec<_> =
@@ -130,7 +130,7 @@ impl Mdt {
 
     /// For whom a change waits.
     #[must_use]
-    pub fn waiting_on(&self, change: ChangeId, now: Instant) -> Vec<Session> {
+    pub fn waiting_on(&self, change: ChangeId, now: Instant) -> Vec<HolderId> {
         let Some(parked) = self.changes.get(&change) else { return Vec::new() };
         let way = self.way(parked.by, &parked.wants, now);
         let of_grants = way.grants.iter().map(|(place, _)| self.store.get(*place).holder);
@@ -147,17 +147,17 @@ impl Mdt {
     /// Whether parked changes want a file while recalls of this session are not acknowledged: the
     /// engine hurries what the session asks of that file. The recalls may be for other changes.
     #[must_use]
-    pub fn is_hurried(&self, session: Session, fid: Fid) -> bool {
+    pub fn is_hurried(&self, session: HolderId, fid: Fid) -> bool {
         !self.takings.is_empty()
             && self.takings.contains_key(&fid)
             && self.holder(session).is_some_and(|holder| !holder.recalled.is_empty())
     }
 
-    fn is_timed(&self, want: Want, by: Option<Session>, now: Instant) -> bool {
+    fn is_timed(&self, want: Want, by: Option<HolderId>, now: Instant) -> bool {
         self.timed.blocks(want, by, now).is_some()
     }
 
-    fn way(&self, by: Option<Session>, wants: &[Want], now: Instant) -> Way {
+    fn way(&self, by: Option<HolderId>, wants: &[Want], now: Instant) -> Way {
         let own = by.and_then(|session| self.sessions.get(&session).copied());
         let mut way = Way { is_unstated: self.waits_for_unstated(own), ..Way::default() };
         way.until = self.timed.inherited(now);
@@ -189,7 +189,7 @@ impl Mdt {
         }
     }
 
-    fn park(&mut self, change: ChangeId, by: Option<Session>, wants: &[Want]) {
+    fn park(&mut self, change: ChangeId, by: Option<HolderId>, wants: &[Want]) {
         let parked = self.changes.entry(change).or_insert_with(|| Parked {
             by,
             wants: Vec::new(),
@@ -219,7 +219,7 @@ impl Mdt {
             let grant = self.store.get_mut(*place);
             grant.dying |= *bits;
             let flushes = grant.dying.contains(Bits::WRITE);
-            let number = self.next_number();
+            let number = self.numbers.draw();
             let holder = self.known_at(at);
             if holder.outbox.is_empty() {
                 self.sending.push_back(at);

@@ -8,7 +8,7 @@ use types::{Instant, Span};
 
 use super::store::Listed;
 use crate::grants::limits::{CALLBACK_DEADLINE, FLUSH_DEADLINE, RECALL_RESEND};
-use crate::grants::{Number, Session};
+use crate::grants::{HolderId, Number};
 
 /// A recall that is not acknowledged.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(super) struct Recalled {
 
 /// See the head of the file.
 pub(super) struct Holder {
-    pub(super) session: Session,
+    pub(super) session: HolderId,
     pub(super) listed: Listed,
     /// Its cache ends, by this clock.
     pub(super) until: Instant,
@@ -56,7 +56,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    pub(super) fn new(session: Session, until: Instant) -> Holder {
+    pub(super) fn new(session: HolderId, until: Instant) -> Holder {
         Holder {
             session,
             listed: Listed::default(),
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_recall_that_becomes_a_flush_has_the_time_of_one() {
         let at = |secs| Instant::default() + Span::secs(secs);
-        let mut holder = Holder::new(Session(1), at(100));
+        let mut holder = Holder::new(HolderId(1), at(100));
         holder.recall(7, Number(1), false, at(10));
         holder.recall(8, Number(2), true, at(11));
         assert_eq!(holder.deadline(), Some(at(10) + CALLBACK_DEADLINE));

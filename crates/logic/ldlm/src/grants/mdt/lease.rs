@@ -11,7 +11,7 @@ use types::{Instant, Span};
 use super::holder::Holder;
 use super::{Mdt, Output, Timer};
 use crate::grants::limits::SLOW;
-use crate::grants::{Bits, Head, Number, Session, with_skew};
+use crate::grants::{Bits, Head, HolderId, Number, with_skew};
 
 /// How often it is looked whether a recovery is over, for which sessions have all the time.
 const RECOVERING: Span = Span::millis(250);
@@ -38,10 +38,10 @@ impl Mdt {
     ///
     /// # Panics
     /// If the session is known.
-    pub fn connect(&mut self, session: Session, now: Instant) -> Number {
+    pub fn connect(&mut self, session: HolderId, now: Instant) -> Number {
         assert!(!self.sessions.contains_key(&session), "a session begins once");
         self.admit(Holder::new(session, now + with_skew(self.config.lease)));
-        self.number
+        self.numbers.last()
     }
 
     pub(super) fn admit(&mut self, holder: Holder) -> u32 {
@@ -56,21 +56,21 @@ impl Mdt {
     }
 
     /// The session has a callback lane by now, or lost it.
-    pub fn set_callbacks(&mut self, session: Session, has_callbacks: bool) {
+    pub fn set_callbacks(&mut self, session: HolderId, has_callbacks: bool) {
         if let Some((_, holder)) = self.holder_mut(session) {
             holder.has_callbacks = has_callbacks;
         }
     }
 
     /// The session may have write rights at the OSTs: it is fenced there before its grants pass on.
-    pub fn set_writes(&mut self, session: Session, writes: bool) {
+    pub fn set_writes(&mut self, session: HolderId, writes: bool) {
         if let Some((_, holder)) = self.holder_mut(session) {
             holder.writes = writes;
         }
     }
 
     /// A reply to this session is made. Its lease counts anew, unless recalls are overdue.
-    pub fn answered(&mut self, session: Session, now: Instant) -> Head {
+    pub fn answered(&mut self, session: HolderId, now: Instant) -> Head {
         let stuck_renews = self.config.bugs.stuck_client_renews();
         let no_floor = self.config.bugs.no_floor();
         let lease = with_skew(self.config.lease);
@@ -87,26 +87,26 @@ impl Mdt {
     /// Whether replies renew the session's lease: not while its client leaves recalls without an
     /// answer. One that is not known renews nothing.
     #[must_use]
-    pub fn renews(&self, session: Session) -> bool {
+    pub fn renews(&self, session: HolderId) -> bool {
         self.holder(session).is_some_and(Holder::renews)
     }
 
     /// Grants of the session with lower numbers are void: each reply to it says so.
     #[must_use]
-    pub fn floor(&self, session: Session) -> Number {
+    pub fn floor(&self, session: HolderId) -> Number {
         self.holder(session).map_or(Number(0), |holder| holder.floor)
     }
 
     /// Sessions that have to be heard of before time is told to pass: recalls are under way, or
     /// their end is.
     #[must_use]
-    pub fn awaited(&self) -> Vec<Session> {
+    pub fn awaited(&self) -> Vec<HolderId> {
         let awaited = |holder: &&Holder| holder.due().is_some();
         self.holders.iter().flatten().filter(awaited).map(|holder| holder.session).collect()
     }
 
     /// The client says that the session is over and that it caches nothing any more.
-    pub fn leave(&mut self, session: Session, now: Instant) {
+    pub fn leave(&mut self, session: HolderId, now: Instant) {
         if let Some(at) = self.sessions.get(&session).copied() {
             self.free_all(at, now);
             self.dismiss(at, now);
@@ -115,7 +115,7 @@ impl Mdt {
 
     /// The engine evicts a session: nothing of it is renewed, and what it holds is free when its
     /// lease is over.
-    pub fn evict(&mut self, session: Session, now: Instant) {
+    pub fn evict(&mut self, session: HolderId, now: Instant) {
         let Some((at, holder)) = self.holder_mut(session) else { return };
         holder.is_evicted = true;
         if self.has_lapsed(at, now) {
@@ -126,7 +126,7 @@ impl Mdt {
     }
 
     /// The OSTs refuse what this expelled session still sends.
-    pub fn fenced(&mut self, session: Session, now: Instant) {
+    pub fn fenced(&mut self, session: HolderId, now: Instant) {
         let Some((at, holder)) = self.holder_mut(session) else { return };
         holder.is_fenced = true;
         if !holder.is_fencing {
@@ -203,7 +203,7 @@ impl Mdt {
 
     /// The lease is over: what the session has is void, and free at once unless it is fenced.
     pub(super) fn expel(&mut self, at: u32, now: Instant) {
-        let (floor, no_fence) = (self.next_number(), self.config.bugs.no_fence());
+        let (floor, no_fence) = (self.numbers.draw(), self.config.bugs.no_fence());
         let is_writer = self.holds_writes(at);
         let holder = self.known_at(at);
         let fence = (holder.writes || is_writer) && !holder.is_fenced;

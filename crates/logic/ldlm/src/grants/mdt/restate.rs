@@ -9,7 +9,7 @@ use types::Instant;
 use super::Mdt;
 use super::holder::Holder;
 use crate::grants::limits::{SESSION_GRANTS_MAX, TIMED, VECTOR_MAX};
-use crate::grants::{Number, Session, Stated, with_skew};
+use crate::grants::{HolderId, Number, Stated, with_skew};
 
 /// The peer sent what no correct client sends; the session is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct PeerMisbehaved;
 
 impl Mdt {
     /// A client of the instance before, which may hold anything. To be said before any change.
-    pub fn expect(&mut self, session: Session, now: Instant) {
+    pub fn expect(&mut self, session: HolderId, now: Instant) {
         let mut holder = Holder::new(session, now + with_skew(self.config.lease));
         holder.is_unstated = true;
         self.timed.inherit(now + with_skew(TIMED));
@@ -35,7 +35,7 @@ impl Mdt {
     /// The number up to which a client of the instance before takes no answers any more.
     #[must_use]
     pub fn number(&self) -> Number {
-        self.number
+        self.numbers.last()
     }
 
     /// What a client of the instance before holds, a vector of it. Repeating it changes nothing.
@@ -44,7 +44,7 @@ impl Mdt {
     /// If no correct client would send it.
     pub fn restate(
         &mut self,
-        session: Session,
+        session: HolderId,
         stated: &[Stated],
         now: Instant,
     ) -> Result<(), PeerMisbehaved> {
@@ -53,7 +53,8 @@ impl Mdt {
             return Ok(()); // late, or its lease was over: the floor in the reply says so
         }
         let room = (SESSION_GRANTS_MAX - holder.listed.count) as usize;
-        let first = Number(self.number.0 >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
+        let last = self.numbers.last().0;
+        let first = Number(last >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
         let is_old = |stated: &Stated| stated.number < first && !stated.bits.is_empty();
         if stated.len() > VECTOR_MAX.min(room) || !stated.iter().all(is_old) {
             return Err(PeerMisbehaved);
@@ -73,7 +74,7 @@ impl Mdt {
     }
 
     /// The session has restated all it holds.
-    pub fn restated(&mut self, session: Session, now: Instant) {
+    pub fn restated(&mut self, session: HolderId, now: Instant) {
         if let Some(at) = self.sessions.get(&session).copied()
             && self.known_at(at).is_unstated
             && !self.known_at(at).is_fencing

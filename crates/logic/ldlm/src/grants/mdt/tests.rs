@@ -2,13 +2,13 @@ use types::{Fid, Instant, Span};
 
 use super::{Begun, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
 use crate::grants::{
-    Ack, Bits, CONTENTION_CONFLICTS, ChangeId, Given, Kind, MDT_GRANT_BYTES_MAX, Number, Recall,
-    Session, Stated, Want,
+    Ack, Bits, CONTENTION_CONFLICTS, ChangeId, Given, HolderId, Kind, MDT_GRANT_BYTES_MAX, Number,
+    Recall, Stated, Want,
 };
 
-const A: Session = Session(1);
-const B: Session = Session(2);
-const C: Session = Session(3);
+const A: HolderId = HolderId(1);
+const B: HolderId = HolderId(2);
+const C: HolderId = HolderId(3);
 const X: Fid = Fid::ROOT;
 const CHANGE: ChangeId = ChangeId(7);
 
@@ -25,7 +25,7 @@ fn want(fid: Fid, bits: Bits) -> Want {
 }
 
 /// A table with sessions that have callback lanes.
-fn table(config: MdtConfig, sessions: &[Session]) -> Mdt {
+fn table(config: MdtConfig, sessions: &[HolderId]) -> Mdt {
     let mut mdt = Mdt::new(config, 1, at(0));
     for session in sessions {
         mdt.connect(*session, at(0));
@@ -47,19 +47,19 @@ fn outputs(mdt: &mut Mdt) -> Vec<Output> {
 }
 
 /// The only recall that is to be sent, and to whom.
-fn recall(mdt: &mut Mdt) -> (Session, Recall) {
+fn recall(mdt: &mut Mdt) -> (HolderId, Recall) {
     match &outputs(mdt)[..] {
         [Output::Recall { session, recalls }] if recalls.len() == 1 => (*session, recalls[0]),
         other => panic!("not one recall: {other:?}"),
     }
 }
 
-fn ack(mdt: &mut Mdt, session: Session, recall: Recall, ms: u64) {
+fn ack(mdt: &mut Mdt, session: HolderId, recall: Recall, ms: u64) {
     mdt.ack(session, &[Ack { fid: recall.fid, number: recall.number }], at(ms));
 }
 
 /// Time passes, with a reply to each of `alive` every second.
-fn pass(mdt: &mut Mdt, from: u64, to: u64, alive: &[Session]) -> Vec<Output> {
+fn pass(mdt: &mut Mdt, from: u64, to: u64, alive: &[HolderId]) -> Vec<Output> {
     let mut out = Vec::new();
     for ms in (from..=to).step_by(100) {
         for session in alive.iter().filter(|_| ms % 1_000 == 0) {
@@ -115,6 +115,37 @@ fn what_is_being_taken_is_given_to_no_session() {
     assert!(mdt.give(C, X, Bits::UPDATE, at(3)).bits.is_empty(), "not before the change is done");
     mdt.end(CHANGE);
     assert_eq!(mdt.give(C, X, Bits::UPDATE, at(4)).bits, Bits::UPDATE);
+}
+
+#[test]
+fn what_is_offered_is_given_later_and_under_one_number() {
+    let mut mdt = table(MdtConfig { grants_max: 2, ..MdtConfig::default() }, &[A, B]);
+    let mut gifts = Gifts::new(B, at(1));
+    let offers = [(1, Bits::UPDATE), (1, Bits::LOOKUP), (2, Bits::UPDATE), (3, Bits::UPDATE)];
+    let kinds = offers.map(|(number, bits)| mdt.offer(&mut gifts, file(number), bits));
+    let (called, timed) = (Some(Kind::Recall), Some(Kind::Timed));
+    assert_eq!(kinds, [called, called, called, timed], "the table has room for two");
+    assert_eq!((mdt.count(), mdt.timed_count()), (0, 0), "nothing is given yet");
+    let number = mdt.draw();
+    mdt.give_all(&gifts, number);
+    assert_eq!((mdt.count(), mdt.timed_count()), (2, 1));
+    assert_eq!(mdt.bits_of(B, file(1)), Bits::UPDATE | Bits::LOOKUP);
+    mdt.begin(CHANGE, Some(A), &[want(file(1), Bits::UPDATE)], at(2));
+    assert!(recall(&mut mdt).1.number > number, "the recall comes after the gift");
+    mdt.shed(B, &[Stated { fid: file(2), bits: Bits::UPDATE, number }], at(3));
+    assert_eq!(mdt.bits_of(B, file(2)), Bits::empty(), "its client has seen the gift");
+}
+
+#[test]
+fn all_that_is_offered_is_free_or_nothing_is_offered() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::UPDATE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1));
+    let mut gifts = Gifts::new(C, at(2));
+    assert_eq!(mdt.offer(&mut gifts, X, Bits::UPDATE | Bits::PERM), None);
+    assert!(gifts.is_empty());
+    assert_eq!(mdt.offer(&mut gifts, X, Bits::PERM), Some(Kind::Recall));
+    assert_eq!(mdt.offer(&mut Gifts::new(HolderId(9), at(2)), X, Bits::PERM), None, "no session");
 }
 
 #[test]
@@ -176,7 +207,7 @@ fn a_session_is_hurried_where_a_change_waits_until_it_acknowledges() {
     let (dir, other) = (file(1), file(2));
     mdt.give(B, X, Bits::LOOKUP, at(0));
     let hurried = |mdt: &Mdt| {
-        let asked = [(B, X), (B, dir), (B, other), (A, dir), (C, dir), (Session(9), dir)];
+        let asked = [(B, X), (B, dir), (B, other), (A, dir), (C, dir), (HolderId(9), dir)];
         asked.map(|(session, fid)| mdt.is_hurried(session, fid))
     };
     assert_eq!(hurried(&mdt), [false; 6]);
