@@ -29,3 +29,11 @@ fn a_session_that_is_over_gets_no_room() {
     let statfs: StatfsRep = decode_body(&answer.reply.buf(0));
     assert_eq!(statfs.blocks_free, statfs.blocks, "nothing is written and nothing is promised");
 }
+
+#[test]
+fn a_change_that_outlives_its_session_leaves_no_reply() {
+    let world = ended_under(write(0, b"late", PLAIN));
+    assert_eq!(world.disk.objects(), [OBJECT], "it was executed");
+    let records = [Table::Objects, Table::Clients, Table::Replies];
+    assert_eq!(records.map(|table| world.disk.records(table).len()), [1, 0, 0]);
+}
