@@ -12,8 +12,8 @@
 //! A fence goes when its client ends its session here in good order, because no request of that
 //! life can come then. Beyond [`FENCES_MAX`] the oldest go.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 
 use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
@@ -120,10 +120,12 @@ impl Fences {
     }
 }
 
-/// Changes that have passed the check and are not over, by client.
+/// Changes that have passed the check and are not over.
 #[derive(Default)]
 pub(crate) struct UnderWay {
-    counts: RefCell<BTreeMap<ClientId, u32>>,
+    /// How many have begun since the start: the number of the next one.
+    begun: Cell<u64>,
+    changes: RefCell<BTreeSet<(ClientId, u64)>>,
     ended: Notify,
 }
 
@@ -131,44 +133,42 @@ pub(crate) struct UnderWay {
 pub(crate) struct Counted<'a> {
     of: &'a UnderWay,
     client: ClientId,
+    number: u64,
 }
 
 impl UnderWay {
     /// A change by `client` begins.
     pub(crate) fn begin(&self, client: ClientId) -> Counted<'_> {
-        *self.counts.borrow_mut().entry(client).or_default() += 1;
-        Counted { of: self, client }
+        let number = self.begun.get();
+        self.begun.set(number + 1);
+        self.changes.borrow_mut().insert((client, number));
+        Counted { of: self, client, number }
     }
 
-    /// Waits until every change of `client` that began before is over; those that come later are
-    /// waited for as well, but nobody begins one behind a fence.
+    /// Waits until every change of `client` that began before is over. Changes that begin later are
+    /// not waited for: they belong to another session of the client, or to another MDT's files.
     pub(crate) async fn over(&self, client: ClientId) {
-        if client == ClientId::EVERYBODY {
-            let clients: Vec<ClientId> = self.counts.borrow().keys().copied().collect();
-            for client in clients {
-                self.over_of(client).await;
-            }
-            return;
-        }
-        self.over_of(client).await;
-    }
-
-    async fn over_of(&self, client: ClientId) {
-        while self.counts.borrow().contains_key(&client) {
+        let begun = self.begun.get();
+        while self.has_before(client, begun) {
             self.ended.notified().await;
         }
+    }
+
+    /// Whether a change of `client` with a lower number is not over.
+    fn has_before(&self, client: ClientId, begun: u64) -> bool {
+        let changes = self.changes.borrow();
+        if client == ClientId::EVERYBODY {
+            return changes.iter().any(|(_, number)| *number < begun);
+        }
+        changes.range((client, 0)..(client, begun)).next().is_some()
     }
 }
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        let mut counts = self.of.counts.borrow_mut();
-        let count = counts.get_mut(&self.client).expect("a change is counted until it is over");
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&self.client);
-            self.of.ended.notify_waiters();
-        }
+        let was_there = self.of.changes.borrow_mut().remove(&(self.client, self.number));
+        assert!(was_there, "a change is listed until it is over");
+        self.of.ended.notify_waiters();
     }
 }
 
@@ -185,6 +185,9 @@ impl Ost {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
     use super::*;
 
     fn claim(store: u64, session: u64) -> Claim {
@@ -234,6 +237,24 @@ mod tests {
         assert!(loaded.refuses(ClientId(1), &claim(7, 9)));
         assert_eq!(loaded.take(&key[1..], &value), None);
         assert_eq!(loaded.take(key, &value[1..]), None);
+    }
+
+    #[test]
+    fn a_fence_waits_for_what_began_before_it_and_for_nothing_else() {
+        let (one, under_way) = (ClientId(1), UnderWay::default());
+        let (before, of_another) = (under_way.begin(one), under_way.begin(ClientId(2)));
+        let mut fence = pin!(under_way.over(one));
+        let mut for_everybody = pin!(under_way.over(ClientId::EVERYBODY));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert_eq!(fence.as_mut().poll(&mut cx), Poll::Pending);
+        assert_eq!(for_everybody.as_mut().poll(&mut cx), Poll::Pending);
+        let behind = under_way.begin(one);
+        drop(before);
+        assert_eq!(fence.as_mut().poll(&mut cx), Poll::Ready(()), "a client may go on writing");
+        assert_eq!(for_everybody.as_mut().poll(&mut cx), Poll::Pending);
+        drop(of_another);
+        assert_eq!(for_everybody.as_mut().poll(&mut cx), Poll::Ready(()));
+        drop(behind);
     }
 
     #[test]

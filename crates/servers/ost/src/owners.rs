@@ -49,6 +49,11 @@ impl Owners {
         known.insert(object, owner);
     }
 
+    /// Whether the record of an object, which was just read, says that no layout may use it.
+    pub(crate) fn is_gone(&self, object: Fid) -> bool {
+        self.get(object).is_some_and(|known| known.layout_version == NO_LAYOUT)
+    }
+
     /// The object goes.
     pub(crate) fn forget(&self, object: Fid) {
         self.0.borrow_mut().remove(&object);
@@ -108,10 +113,11 @@ impl Ost {
         layout_version: u32,
     ) -> Result<(), Errno> {
         let Some(known) = self.check_owned(incoming, object, claimed).await? else { return Ok(()) };
-        // not by a replay either: what came before a destruction is committed if that is
         let is_gone = known.layout_version == NO_LAYOUT;
-        let is_old = layout_version < known.layout_version && !incoming.is_replay();
-        if !is_gone && !is_old || self.config.bugs.believe_old_layouts() {
+        let is_refused = is_gone || layout_version < known.layout_version;
+        // of a replay, the change itself sees whether the object is gone
+        let is_passed = incoming.is_replay() || self.config.bugs.believe_old_layouts();
+        if !is_refused || is_passed {
             return Ok(());
         }
         planted::reached("ost: an old layout was refused");

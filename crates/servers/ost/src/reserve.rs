@@ -58,13 +58,14 @@ impl Reserved {
 
     /// Whether the disk has to be looked at before a write of so many bytes that has no room.
     pub(crate) fn must_look(&self, bytes: u64, now: Instant) -> bool {
-        let is_tight = self.free < self.total + self.kept_free + bytes;
+        let kept = self.total + self.kept_free;
+        let is_tight = self.free < kept.saturating_add(bytes); // as many as a peer says
         self.total > 0 && (is_tight || now - self.seen > SPACE_AGE)
     }
 
     /// Whether a write without room may take so many bytes.
     pub(crate) fn may_take(&mut self, bytes: u64) -> bool {
-        let is_free = self.total == 0 || self.free >= self.total + bytes;
+        let is_free = self.total == 0 || self.free >= self.total.saturating_add(bytes);
         self.free = self.free.saturating_sub(bytes);
         is_free
     }
@@ -175,6 +176,13 @@ mod tests {
         let mut own = reserved(1_000 * MIB, 50 * MIB);
         assert_eq!(own.ask(1, 1, 16 * MIB), 0);
         assert!(own.may_take(50 * MIB), "and has room for who asks");
+    }
+
+    #[test]
+    fn a_length_that_no_disk_has_finds_no_room() {
+        let mut own = reserved(1_000 * MIB, 500 * MIB);
+        assert_eq!(own.ask(1, 1, 16 * MIB), 16 * MIB);
+        assert!(own.must_look(u64::MAX, Instant::default()) && !own.may_take(u64::MAX));
     }
 
     #[test]

@@ -30,8 +30,12 @@ impl Ost {
             drop(view);
             let (key, value) = self.exports.record(incoming, transno, reply);
             assert_eq!(reply.transno(), transno, "a reply carries the transno of its change");
-            let value = target::reply_record(TargetKind::Ost, transno, value);
-            set.put(Table::Replies, key, value);
+            // The records of a session that is over are forgotten, and its tags may be those of the
+            // client's next session.
+            if !incoming.session.is_ended() {
+                let value = target::reply_record(TargetKind::Ost, transno, value);
+                set.put(Table::Replies, key, value);
+            }
             Ok(self.store.meta().apply(&set)?)
         });
         applied.await?;

@@ -9,6 +9,8 @@ mod crashes;
 mod data;
 #[path = "world/destroys.rs"]
 mod destroys;
+#[path = "world/ended.rs"]
+mod ended;
 #[path = "world/fences.rs"]
 mod fences;
 #[path = "world/forged.rs"]

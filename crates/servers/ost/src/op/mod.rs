@@ -253,11 +253,11 @@ impl Ost {
         if self.is_closed_for(incoming) {
             return Err(Errno::EROFS);
         }
-        match self.tombstones.borrow().holds(object) {
-            false => Ok(Fate::Make),
-            true if incoming.is_replay() => Ok(Fate::Overtaken),
-            true => Err(Errno::ESTALE),
+        let is_destroyed = self.tombstones.borrow().holds(object);
+        if incoming.is_replay() && (is_destroyed || self.owners.is_gone(object)) {
+            return Ok(Fate::Overtaken);
         }
+        if is_destroyed { Err(Errno::ESTALE) } else { Ok(Fate::Make) }
     }
 
     /// Whether this OST is read-only for a change. It takes replays, because their changes were

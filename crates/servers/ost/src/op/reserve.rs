@@ -12,6 +12,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let body: OstReserveReq = incoming.request.body();
     let session = incoming.session.id;
     let space = ost.objects.space().await?;
+    if incoming.session.is_ended() {
+        return Err(Errno::ESTALE); // nobody would give back what it gets
+    }
     let total = {
         let mut reserved = ost.reserved.borrow_mut();
         reserved.saw(space.bytes, space.bytes_free, ost.env.now());

@@ -81,3 +81,27 @@ fn recovery_waits_for_a_client_until_every_mdt_has_given_it_up() {
     fence(&world, &mdt, 0, true);
     assert!(!is_recovering(&world));
 }
+
+/// Whether this fence outlives a power cut now.
+fn has_durable_fence(world: &World) -> bool {
+    world.disk.records(Table::Meta).iter().any(|(key, _)| key.starts_with(b"fence/"))
+}
+
+#[test]
+fn a_fence_is_durable_when_it_is_answered_whoever_commits_it() {
+    let takes = Span::millis(100);
+    let disk = MemDiskConfig { commit_min: takes, commit_max: takes, ..MemDiskConfig::default() };
+    for seed in 0..10 {
+        let world = World::new(seed, disk, Bugs::default());
+        let (remote, mdt, other) = (world.remote(1), world.mdt(), world.remote(2));
+        world.call(&mdt, batch(Opcode::OstSync, &[])).expect("connects");
+        world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+        let env = world.client.env();
+        env.spawn("sync", async move { drop(remote.call(batch(Opcode::OstSync, &[])).await) });
+        world.sim.run_for(Span::millis(150));
+        // the data is synced, and its records are on their way to the disk
+        env.spawn("new", async move { drop(other.call(batch(Opcode::OstSync, &[])).await) });
+        fence(&world, &mdt, 1, false);
+        assert!(has_durable_fence(&world), "seed {seed}");
+    }
+}

@@ -113,6 +113,34 @@ fn a_destroyed_object_that_was_told_is_refused_to_later_sessions_too() {
 }
 
 #[test]
+fn a_replay_to_an_object_that_was_told_and_destroyed_is_overtaken() {
+    let takes = Span::millis(100);
+    let disk = MemDiskConfig { commit_min: takes, commit_max: takes, ..MemDiskConfig::default() };
+    let world = World::new(7, disk, Bugs::default());
+    let (remote, mdt) = (world.remote(1), world.mdt());
+    let undone = Rc::new(Cell::new(0));
+    let count = undone.clone();
+    remote.on_undone(Rc::new(move |changes, _why| count.set(count.get() + changes.len())));
+    let write_again = || world.attr(&remote, calls(5).remove(1)).expect("writes");
+    world.call(&mdt, batch(Opcode::OstSync, &[])).expect("connects");
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("any layout");
+    world.call(&remote, raise(5, CLAIM)).expect("told");
+    world.sim.run_for(Span::secs(3));
+
+    // a commit takes along what comes while the objects are synced, and its mark does not
+    write_again();
+    let (env, asker) = (world.client.env(), remote.clone());
+    env.spawn("sync", async move { drop(asker.call(batch(Opcode::OstSync, &[])).await) });
+    world.sim.run_for(Span::millis(20));
+    write_again();
+    world.call(&mdt, batch(Opcode::OstDestroy, &ALL)).expect("destroys");
+    world.sim.run_for(Span::millis(190));
+    world.power_cut(3);
+    world.start();
+    assert_eq!((told_version(&world, &remote), undone.get()), (u32::MAX, 0));
+}
+
+#[test]
 fn no_peer_makes_the_record_of_an_object_that_of_a_destroyed_one() {
     let world = World::plain();
     let remote = world.remote(1);

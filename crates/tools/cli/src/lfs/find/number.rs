@@ -46,6 +46,7 @@ impl Bound {
                 "g" => 1 << 30,
                 "t" => 1 << 40,
                 "p" => 1 << 50,
+                "e" => 1 << 60,
                 _ => return None,
             })
         })
@@ -96,6 +97,7 @@ mod tests {
             [size("5", 5), size("+4c", 5), size("1b", 512), size("2MiB", 2 << 20)],
             [const { Ok(true) }; 4]
         );
+        assert_eq!([size("-1E", 0), size("1EiB", 1 << 60)], [const { Ok(true) }; 2]);
         let age = |bound: &str, age| Bound::secs(bound).map(|bound| bound.holds_down(age));
         assert_eq!(
             [age("1", 86_400), age("1", 2 * 86_400), age("+1", 2 * 86_400), age("-1h", 3_599)],

@@ -38,7 +38,7 @@ const PREDICATES: &[Declared] = &[
         "TYPE",
         "b block device, c character device, d directory, f file, l symbolic link, p pipe, s socket",
     ),
-    ("size", Some('s'), &[], "[+-]N[ckMGTP]", "Bytes, or b blocks of 512, k, M, G, T, P"),
+    ("size", Some('s'), &[], "[+-]N[ckMGTPE]", "Bytes, or b blocks of 512, k, M, G, T, P, E"),
     ("blocks", Some('b'), &[], "[+-]N", "Blocks of 512 bytes"),
     ("links", None, &[], "[+-]N", "Hard links"),
     (
