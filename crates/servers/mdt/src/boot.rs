@@ -31,6 +31,7 @@ use crate::moves::Moves;
 use crate::opens::Opens;
 use crate::record::Inode;
 use crate::share::Share;
+use crate::som::Som;
 use crate::spaces::Spaces;
 use crate::state::State;
 use crate::tx::new_attr;
@@ -166,6 +167,7 @@ fn prepare(
         marks: Rc::default(),
         mdts: Mdts::new(seed.round_robin),
         split: config.split,
+        som: Som::new(config.som, seed.clock),
         destroy_next: last_destroy(&*view)?
             .map_or(Some(0), |last| last.checked_add(1))
             .ok_or_else(|| broken("the destroy log"))?,

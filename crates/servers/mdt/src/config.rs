@@ -33,6 +33,8 @@ pub struct MdtConfig {
     pub dirs: Dirs,
     /// Whether and when directories are split by themselves, at the start.
     pub split: Split,
+    /// Whether sizes of files without a writer are found out, at the start.
+    pub som: SomConfig,
     /// Its data target is beside it.
     pub has_data: bool,
     /// Pretend to be on this device.
@@ -62,6 +64,7 @@ impl MdtConfig {
             lod: Lod::default(),
             dirs: Dirs::default(),
             split: Split::default(),
+            som: SomConfig::default(),
             has_data: false,
             device: None,
             root_owner: (0, 0),
@@ -141,6 +144,22 @@ pub struct Split {
 impl Default for Split {
     fn default() -> Split {
         Split { is_on: false, count: 50_000, delta: 4 }
+    }
+}
+
+/// Whether the MDT finds out the sizes of files that no client writes any more. May be set while it
+/// runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SomConfig {
+    /// It does.
+    pub repair: bool,
+    /// Inodes that it looks at for that in a second, while it has little to do; 0: none.
+    pub scrub_rate: u64,
+}
+
+impl Default for SomConfig {
+    fn default() -> SomConfig {
+        SomConfig { repair: true, scrub_rate: 10_000 }
     }
 }
 

@@ -456,7 +456,7 @@ impl Engine {
     }
 
     /// Applies what the MDT has decided for no client.
-    fn apply_by_itself(
+    pub(crate) fn apply_by_itself(
         &self,
         state: &mut State,
         done: Finished,
@@ -601,11 +601,15 @@ impl Engine {
     pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Vec<Fid> {
         let mut state = self.state.borrow_mut();
         let mut fids: Vec<Fid> = Vec::new();
+        let mut dirty = Vec::new();
         for handle in state.opens.of_session(client, session) {
-            fids.extend(state.opens.get(handle).map(|open| open.fid));
+            let open = state.opens.get(handle);
+            fids.extend(open.map(|open| open.fid));
+            dirty.extend(open.filter(|open| open.write).map(|open| open.fid));
             state.opens.close(handle, true, false);
         }
-        state.opens.cuts_ended(client);
+        dirty.extend(state.opens.cuts_ended(client));
+        dirty.into_iter().for_each(|fid| state.som.found(fid));
         fids.sort_unstable();
         fids.dedup();
         fids

@@ -35,6 +35,8 @@ pub(crate) const META_PEER: &[u8] = b"peer/";
 /// First bytes of the key of a directory or shard whose names this MDT has to move; its FID
 /// follows. Empty.
 pub(crate) const META_MOVE: &[u8] = b"move/";
+/// First FID that the scrub of sizes has not looked at, big-endian, while it is far from both ends.
+pub(crate) const META_SOM_SCRUB: &[u8] = b"som_scrub";
 /// File ids: sequence u64, first id that is not reserved u32.
 pub(crate) const META_FILE_IDS: &[u8] = b"file_ids";
 pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";

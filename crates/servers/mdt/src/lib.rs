@@ -31,6 +31,7 @@ mod perm;
 mod recalls;
 mod record;
 mod share;
+mod som;
 mod spaces;
 mod state;
 mod tally;
@@ -43,7 +44,7 @@ mod writers;
 
 pub use self::target::{Counts, Mdt};
 pub use anew::{HighestIds, ids_anew, sessions_anew, size_anew};
-pub use config::{Bugs, Dirs, Lod, MdtConfig, Split};
+pub use config::{Bugs, Dirs, Lod, MdtConfig, SomConfig, Split};
 pub use ldlm::grants::Mode as GrantMode;
 pub use named::{Stripe, names_object, path, stripes};
 pub use spaces::OstAt;

@@ -340,11 +340,15 @@ impl Opens {
         }
     }
 
-    /// A client is gone: its OSTs refuse what it has not sent.
-    pub(crate) fn cuts_ended(&mut self, by: ClientId) {
-        for file in self.files.values_mut().filter(|file| file.cut_by == Some(by)) {
+    /// A client is gone: its OSTs refuse what it has not sent. Returns the files that it was about
+    /// to cut.
+    pub(crate) fn cuts_ended(&mut self, by: ClientId) -> Vec<Fid> {
+        let mut ended = Vec::new();
+        for (fid, file) in self.files.iter_mut().filter(|(_, file)| file.cut_by == Some(by)) {
             file.cut_by = None;
+            ended.push(*fid);
         }
+        ended
     }
 
     /// Whether another client than this one may be cutting the objects of the file.

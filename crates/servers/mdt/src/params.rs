@@ -2,6 +2,7 @@
 
 mod dirs;
 mod lod;
+mod som;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -115,6 +116,7 @@ impl Mdt {
         });
         lod::register(self, tree, &place.name);
         dirs::register(self, tree, place);
+        som::register(&leaves);
     }
 }
 

@@ -20,6 +20,7 @@ use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::opens::{OpenFile, Opens};
 use crate::share::Share;
+use crate::som::Som;
 use crate::spaces::{OstAt, Spaces};
 use crate::tx::Here;
 
@@ -87,6 +88,8 @@ pub(crate) struct State {
     pub(crate) marks: Rc<Marks>,
     pub(crate) mdts: Mdts,
     pub(crate) split: Split,
+    /// Files whose sizes are to be found out.
+    pub(crate) som: Som,
     /// Number of the next record of the destroy log.
     pub(crate) destroy_next: u64,
     /// Highest transno ever applied.
@@ -145,7 +148,12 @@ impl State {
                     self.opens.open(handle, file, epoch, prior)
                 }
                 Effect::Closed { handle, wrote, cleaned } => {
-                    self.opens.close(handle, wrote, cleaned)
+                    let dirty = self.opens.get(handle).filter(|open| open.write && !cleaned);
+                    self.opens.close(handle, wrote, cleaned);
+                    let is_left = |fid: &Fid| self.opens.writers(*fid) == 0;
+                    if let Some(fid) = dirty.map(|open| open.fid).filter(is_left) {
+                        self.som.found(fid);
+                    }
                 }
                 Effect::Dirtied { fid, epoch } => self.opens.dirtied(fid, epoch),
                 Effect::Cut { fid, by } => self.opens.cut(fid, by),

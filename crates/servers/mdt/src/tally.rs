@@ -52,6 +52,11 @@ impl Tally {
         CounterTable::Lines { at: Some(now), rows: rows.collect() }
     }
 
+    /// All of them.
+    pub(crate) fn total(&self) -> u64 {
+        self.0.iter().map(Cell::get).sum()
+    }
+
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(|count| count.set(0));
     }

@@ -26,7 +26,7 @@ use crate::recalls::{Changing, Recalls};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
 use crate::writers::Silent;
-use crate::{MdtConfig, background, keys, op};
+use crate::{MdtConfig, background, keys, op, som};
 
 pub struct Mdt {
     pub(crate) env: Env,
@@ -170,6 +170,8 @@ impl Mdt {
             env.spawn("mdt_mdts", background::mdts::run(mdt.clone()));
             env.spawn("mdt_updates", mdt.clone().end_deliveries());
             env.spawn("mdt_moves", background::moves::run(mdt.clone()));
+            env.spawn("mdt_som", som::run(mdt.clone()));
+            env.spawn("mdt_som_scrub", som::scrub::run(mdt.clone()));
             if mdt.engine.config.index != 0 {
                 env.spawn("mdt_root", background::root::run(mdt.clone()));
             }
@@ -203,6 +205,7 @@ impl Mdt {
         self.destroys_grew.notify_waiters();
         self.engine.state.borrow().spaces.wanted.notify_one();
         self.engine.state.borrow().mdts.wanted.notify_one();
+        self.engine.state.borrow().som.wake();
         committed
     }
 

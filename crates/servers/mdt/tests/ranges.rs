@@ -5,6 +5,9 @@
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
 
+#[path = "ranges/som.rs"]
+mod som;
+
 use std::num::NonZeroU32;
 use std::rc::Rc;
 

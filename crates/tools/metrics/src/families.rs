@@ -75,6 +75,9 @@ families! {
     GRANT_WAITS = Counter "nacre_grant_waits_total", "Changes that waited for a recall";
     GRANTS_EXPELLED = Counter "nacre_grants_expelled_total",
         "Clients whose lease ended while a change waited for them";
+    SIZES_REPAIRED = Counter "nacre_sizes_repaired_total",
+        "Files whose size an MDT has asked of their objects because no client writes them";
+    SIZES_QUEUED = Gauge "nacre_sizes_queued", "Files whose size an MDT is to ask for";
     GRANT_HITS = Counter "nacre_grant_hits_total", "Calls of a mount that a grant has answered";
     LOCK_COUNT = Gauge "lustre_lock_count_total", "Number of locks";
 

@@ -134,6 +134,9 @@ mod tests {
             params.register(format!("mdt.testfs-MDT0000.{name}"), move || value.clone());
         }
         params.register("mdt.testfs-MDT0000.recovery_status", || RECOVERY.to_owned());
+        params.register("mdt.testfs-MDT0000.som_status", || {
+            "queued: 18\nrepaired: 17\nwritten: 1\nscrub: waiting\n".to_owned()
+        });
         params.register("ost.OSS.ost_io.nrs_stats", || NRS.to_owned());
         let show = |name: &str, table: CounterTable| {
             params.register_table(name, move || Ok(table.clone()), None);

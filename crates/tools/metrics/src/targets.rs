@@ -42,6 +42,8 @@ const LINES: &[(&str, &str, &Family)] = &[
     ("writeback_stats", "bytes", families::KEPT_WRITTEN),
     ("writeback_stats", "runs", families::KEPT_RUNS),
     ("writeback_stats", "no_room", families::KEPT_REFUSED),
+    ("som_status", "repaired", families::SIZES_REPAIRED),
+    ("som_status", "queued", families::SIZES_QUEUED),
     ("opencache_stats", "resting", families::RESTING),
     ("opencache_stats", "opens", families::REOPENS),
     ("statahead_stats", "statahead total", families::AHEAD_SERIES),

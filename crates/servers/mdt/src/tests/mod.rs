@@ -14,6 +14,7 @@ mod model;
 mod recovery;
 mod rig;
 mod script;
+mod som;
 pub(crate) mod store;
 mod striped;
 mod swap;

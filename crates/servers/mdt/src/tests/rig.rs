@@ -104,6 +104,11 @@ impl Rig {
         self.committed.set(upto.0);
     }
 
+    /// The place in history of a change of the MDT's own.
+    pub(super) fn own_transno(&self) -> Transno {
+        Next(&self.transno, 0).next()
+    }
+
     /// The process dies and another one starts; nobody has replayed yet.
     pub(super) fn crash(&mut self) {
         self.store.crash();

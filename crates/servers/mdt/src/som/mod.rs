@@ -1,0 +1,276 @@
+//! Sizes of DIRTY files that no client writes any more. The MDT asks the objects itself and records
+//! the size, so that no later `stat` asks an OST. "SOM" is Lustre's word: size on MDT.
+//!
+//! ```text
+//!  a session has ended, and its --.
+//!  fences are told                |
+//!  a close leaves a file DIRTY ---+--> queue --> look --> objects of --> judge --> record
+//!  the scrub, while the MDT has --'      ^                many files       |
+//!  little to do: all inodes in turn      '-- later, or left to the scrub --'
+//! ```
+//! - [`queue`]: the files, and when each is tried.
+//! - [`judge`]: whether a size may be recorded, and which. Pure.
+//! - [`ask`]: the question to the OSTs.
+//! - [`record`]: the look at the file, and the change.
+//! - [`scrub`]: finds files that no queue knows, for example after a restart.
+//!
+//! All that a client had written is durable when the size is recorded. An OST acknowledges a fence
+//! only after a commit, and a client that lives replays its writes to a restarted OST. An OST that
+//! recovers answers no question.
+//!
+//! Lustre: lazy size on MDT (`mdt_som.c`), which `stat` does not use.
+
+mod ask;
+mod judge;
+mod queue;
+mod record;
+pub(crate) mod scrub;
+
+use std::rc::Rc;
+
+use ldlm::{Kind, LockRequest, Mode, Owner};
+use tokio::sync::Notify;
+use types::{Errno, Extent, Fid, Instant, Span};
+use wire::body::OstAttr;
+
+#[cfg(test)]
+pub(crate) use self::{judge::Verdict as SizeVerdict, record::Looked as SizeLooked};
+
+use self::ask::Away;
+use self::judge::{Asked, Verdict};
+use self::queue::{Queue, Waiting};
+use self::record::Looked;
+use self::scrub::Scrub;
+use crate::SomConfig;
+use crate::locks::Locks;
+use crate::target::Mdt;
+
+/// From the moment at which a file has no writer. A client that lives tells the size itself within
+/// this time, and files of one client come together.
+const GATHER: Span = Span::secs(1);
+
+/// Files whose objects are asked for together.
+const FILES_AT_ONCE: usize = 256;
+
+/// Objects that are asked for together, but for those of one file: 16 vectors and some.
+const OBJECTS_AT_ONCE: usize = 16_384;
+
+/// Pause after such a question: requests of clients get in between.
+const ROUND_PAUSE: Span = Span::millis(10);
+
+/// How often it is looked whether recovery is over.
+const RECOVERY_LOOK: Span = Span::secs(1);
+
+/// What became of files since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    repaired: u64,
+    written: u64,
+    lost: u64,
+    given_up: u64,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Som {
+    pub(crate) config: SomConfig,
+    queue: Queue,
+    scrub: Scrub,
+    counts: Counts,
+    /// There may be something to repair, or the instance is over.
+    wanted: Rc<Notify>,
+    /// The scrub has another reason to look at what it has to do.
+    scrub_wanted: Rc<Notify>,
+}
+
+impl Som {
+    pub(crate) fn new(config: SomConfig, now: Instant) -> Som {
+        Som {
+            config,
+            queue: Queue::default(),
+            scrub: Scrub::new(now),
+            counts: Counts::default(),
+            wanted: Rc::default(),
+            scrub_wanted: Rc::default(),
+        }
+    }
+
+    /// A file may be DIRTY and without a writer.
+    pub(crate) fn found(&mut self, fid: Fid) {
+        if !self.queue.found(fid) {
+            self.scrub_wanted.notify_one();
+        }
+        self.wanted.notify_one();
+    }
+
+    /// The settings have changed, or the instance is over.
+    pub(crate) fn wake(&self) {
+        self.wanted.notify_one();
+        self.scrub_wanted.notify_one();
+    }
+
+    /// When the next file has its turn.
+    fn next(&mut self, now: Instant) -> Option<Instant> {
+        if !self.config.repair {
+            return None;
+        }
+        self.queue.admit(now + GATHER);
+        self.queue.next_due()
+    }
+
+    /// A file that was taken from the queue has come to this.
+    fn ended(&mut self, waiting: Waiting, verdict: Verdict, now: Instant) {
+        match verdict {
+            Verdict::Settled => {}
+            Verdict::Known(_) => self.counts.repaired += 1,
+            Verdict::Written => self.counts.written += 1,
+            Verdict::Lost => self.counts.lost += 1,
+            Verdict::Later => self.counts.given_up += u64::from(!self.queue.later(waiting, now)),
+        }
+    }
+
+    /// As `som_status` shows it.
+    pub(crate) fn status(&self) -> String {
+        let Counts { repaired, written, lost, given_up } = self.counts;
+        let state = if self.config.scrub_rate == 0 { "off" } else { self.scrub.state() };
+        let (passes, inodes, dirty) = self.scrub.counts();
+        let mut text = format!(
+            "queued: {}\nrepaired: {repaired}\nwritten: {written}\nlost: {lost}\n\
+             given_up: {given_up}\ndropped: {}\nscrub: {state}\npasses: {passes}\n\
+             inodes: {inodes}\ndirty: {dirty}\n",
+            self.queue.len(),
+            self.queue.dropped(),
+        );
+        if let Some(at) = self.scrub.position() {
+            text += &format!("position: {at}\n");
+        }
+        text
+    }
+}
+
+impl Locks {
+    /// Whether a client holds the file's own lock, as for a truncate, or is about to.
+    fn is_locked(&self, fid: Fid) -> bool {
+        let request = LockRequest {
+            resource: fid,
+            kind: Kind::File,
+            owner: Owner { session: u64::MAX, id: 0 }, // no client's
+            extent: Extent::ALL,
+            mode: Mode::Shared,
+            pid: 0,
+            cookie: 0,
+        };
+        !self.sessions_in_the_way(&request).is_empty()
+    }
+}
+
+/// Repairs files for as long as the instance runs.
+pub(crate) async fn run(mdt: Rc<Mdt>) {
+    let wanted = mdt.engine.state.borrow().som.wanted.clone();
+    let mut away = Away::default();
+    while !mdt.is_stopped() {
+        let now = mdt.env.now();
+        let next = mdt.engine.state.borrow_mut().som.next(now);
+        match next {
+            None => wanted.notified().await,
+            Some(due) if due > now => {
+                let _another = mdt.env.timeout_at(due, wanted.notified()).await;
+            }
+            Some(_) if mdt.exports.is_recovering() => mdt.env.sleep(RECOVERY_LOOK).await,
+            Some(_) => {
+                round(&mdt, &mut away).await;
+                mdt.env.sleep(ROUND_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Tries some files.
+async fn round(mdt: &Rc<Mdt>, away: &mut Away) {
+    let now = mdt.env.now();
+    let taken = mdt.engine.state.borrow_mut().som.queue.take(now, FILES_AT_ONCE);
+    let (mut files, mut objects) = (Vec::<(Waiting, Asked)>::new(), 0);
+    for waiting in taken {
+        if objects >= OBJECTS_AT_ONCE {
+            mdt.engine.state.borrow_mut().som.queue.put_back(waiting, now);
+            continue;
+        }
+        match mdt.look_at_size(waiting.fid).await {
+            Ok(Looked::Ask(asked)) => {
+                objects += asked.layout.as_ref().map_or(0, |layout| layout.stripes() as usize);
+                files.push((waiting, asked));
+            }
+            Ok(Looked::Over(verdict)) => mdt.size_ended(waiting, verdict),
+            Err(errno) => mdt.size_failed(waiting, errno),
+        }
+    }
+    let layouts: Vec<_> = files.iter().map(|(_, asked)| asked.layout.as_ref()).collect();
+    let answers = ask::objects(mdt, &layouts, away).await;
+    for ((waiting, asked), objects) in files.iter().zip(answers) {
+        let Some(objects) = objects else {
+            mdt.size_ended(*waiting, Verdict::Later);
+            continue;
+        };
+        match mdt.settle_size(waiting.fid, asked, &objects).await {
+            Ok(verdict) => mdt.size_ended(*waiting, verdict),
+            Err(errno) => mdt.size_failed(*waiting, errno),
+        }
+    }
+}
+
+impl Mdt {
+    async fn look_at_size(&self, fid: Fid) -> Result<Looked, Errno> {
+        self.persist(|| self.engine.look_at_size(fid, self.locks.is_locked(fid))).await
+    }
+
+    async fn settle_size(
+        &self,
+        fid: Fid,
+        asked: &Asked,
+        objects: &[OstAttr],
+    ) -> Result<Verdict, Errno> {
+        let settle = || {
+            let is_locked = self.locks.is_locked(fid);
+            let next = || self.exports.next_own();
+            self.engine.settle_size(fid, (asked, objects), is_locked, &next)
+        };
+        self.persist(settle).await
+    }
+
+    fn size_ended(&self, waiting: Waiting, verdict: Verdict) {
+        let now = self.env.now();
+        tracing::debug!(target: "mdt", fid = %waiting.fid, ?verdict, "a file without a writer");
+        self.engine.state.borrow_mut().som.ended(waiting, verdict, now);
+    }
+
+    fn size_failed(&self, waiting: Waiting, errno: Errno) {
+        tracing::debug!(target: "mdt", fid = %waiting.fid, %errno, "a size is not recorded");
+        self.size_ended(waiting, Verdict::Later);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_says_what_became_of_files() {
+        let now = Instant::default();
+        let mut som = Som::new(SomConfig::default(), now);
+        assert_eq!(som.next(now), None);
+        (1..=4).for_each(|oid| som.found(Fid::new(0x400, oid)));
+        assert_eq!(som.next(now), Some(now + GATHER));
+        let taken = som.queue.take(now + GATHER, 4);
+        let verdicts = [Verdict::Settled, Verdict::Written, Verdict::Lost, Verdict::Later];
+        for (waiting, verdict) in taken.into_iter().zip(verdicts) {
+            som.ended(waiting, verdict, now);
+        }
+        let status = som.status();
+        let counts = "queued: 1\nrepaired: 0\nwritten: 1\nlost: 1\ngiven_up: 0\ndropped: 0\n";
+        assert!(status.starts_with(counts), "{status}");
+        som.config.repair = false;
+        assert_eq!(som.next(now), None, "it is switched off");
+        som.config.scrub_rate = 0;
+        assert!(som.status().contains("scrub: off\n"));
+    }
+}

@@ -1,0 +1,445 @@
+//! The scrub looks at all inodes in turn, while the MDT has little to do, and puts DIRTY files into
+//! the queue. It finds what nothing else remembers: files of writers that a restart has lost, and
+//! files that were dropped or given up.
+//!
+//! A pass over many inodes goes on behind a restart where the last one was, as far as that is
+//! stored. Then another pass follows soon, because the restart may have left files before that
+//! place.
+//!
+//! [`Scrub`] decides when to look at which inodes; [`run`] looks.
+
+use std::rc::Rc;
+
+use osd::{StoreError, Table, View, WriteSet};
+use target::Decided;
+use types::{Fid, Instant, Span};
+use wire::SizeState;
+
+use crate::keys;
+use crate::record::Inode;
+use crate::target::Mdt;
+
+/// Inodes that are looked at before others get their turn: half a millisecond.
+const SLICE: usize = 1_024;
+
+/// From the start to the first pass: recovery and the clients that come back have that time.
+const FIRST_REST: Span = Span::secs(10);
+
+/// Between two passes.
+const PASS_REST: Span = Span::secs(3_600);
+
+/// Before a pass that has a reason: the queue was full, or the pass before was not a whole one.
+const SOON: Span = Span::secs(60);
+
+/// Before another look at whether the MDT has little to do and the queue has room.
+const LOOK: Span = Span::secs(1);
+
+/// While the scrub is off.
+const OFF_LOOK: Span = Span::secs(3_600);
+
+/// Requests a second from which on the MDT counts as busy.
+const BUSY_REQUESTS: u64 = 200;
+
+/// So many requests between two looks are no sign of that.
+const BUSY_REQUESTS_LEAST: u64 = 20;
+
+/// On an MDT that is always busy, a slice has its turn after this long.
+const BUSY_MAX: Span = Span::secs(10);
+
+/// Inodes after which the place of a pass is stored.
+const STORE_EVERY: u64 = 1 << 18;
+
+/// What the scrub is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing before that.
+    Wait(Instant),
+    /// Look at inodes from this FID on.
+    Look(Fid),
+}
+
+/// What it depends on.
+#[derive(Clone, Copy, Debug)]
+struct Facts {
+    now: Instant,
+    /// Executed since the start.
+    requests: u64,
+    /// Inodes a second; zero: off.
+    rate: u64,
+    /// The queue takes more files.
+    has_room: bool,
+    /// Files that it has dropped since the start.
+    dropped: u64,
+}
+
+/// What a look at some inodes comes to.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Slice {
+    looked: u64,
+    dirty: Vec<Fid>,
+    /// Where the next one begins.
+    next: Option<Fid>,
+}
+
+/// See the head of the file.
+#[derive(Debug)]
+pub(crate) struct Scrub {
+    /// Where the pass is; none between two passes.
+    at: Option<Fid>,
+    /// The pass did not begin at the first inode.
+    is_rest: bool,
+    not_before: Instant,
+    last_slice: Instant,
+    /// When requests were counted last.
+    counted: (Instant, u64),
+    /// Files that were dropped before the present pass began.
+    dropped: u64,
+    /// Inodes since the place was stored.
+    unstored: u64,
+    is_stored: bool,
+    passes: u64,
+    inodes: u64,
+    dirty: u64,
+}
+
+impl Scrub {
+    pub(super) fn new(now: Instant) -> Scrub {
+        Scrub {
+            at: None,
+            is_rest: false,
+            not_before: now + FIRST_REST,
+            last_slice: now,
+            counted: (now, 0),
+            dropped: 0,
+            unstored: 0,
+            is_stored: false,
+            passes: 0,
+            inodes: 0,
+            dirty: 0,
+        }
+    }
+
+    /// The place of a pass of an earlier run.
+    fn resume(&mut self, at: Fid) {
+        (self.at, self.is_rest, self.is_stored) = (Some(at), true, true);
+    }
+
+    fn poll(&mut self, facts: &Facts) -> Step {
+        let Facts { now, rate, has_room, dropped, .. } = *facts;
+        if rate == 0 {
+            return Step::Wait(now + OFF_LOOK);
+        }
+        if self.at.is_none() && dropped > self.dropped {
+            self.not_before = self.not_before.min(now + SOON);
+        }
+        if now < self.not_before {
+            return Step::Wait(self.not_before);
+        }
+        if !self.is_idle(facts) || !has_room {
+            return Step::Wait(now + LOOK);
+        }
+        if self.at.is_none() {
+            (self.inodes, self.dirty, self.dropped) = (0, 0, dropped);
+        }
+        Step::Look(*self.at.get_or_insert(Fid::ZERO))
+    }
+
+    /// Whether the MDT has little to do. Now and then it counts as such whatever it does.
+    fn is_idle(&mut self, facts: &Facts) -> bool {
+        let (since, before) = std::mem::replace(&mut self.counted, (facts.now, facts.requests));
+        let requests = facts.requests.saturating_sub(before); // they are counted anew at will
+        let span = facts.now - since;
+        let most = (span.as_millis() * BUSY_REQUESTS / 1_000).max(BUSY_REQUESTS_LEAST);
+        requests <= most || facts.now - self.last_slice >= BUSY_MAX
+    }
+
+    /// Some inodes were looked at.
+    fn looked(&mut self, slice: &Slice, rate: u64, now: Instant) {
+        self.inodes += slice.looked;
+        self.unstored += slice.looked;
+        self.dirty += slice.dirty.len() as u64;
+        (self.at, self.last_slice) = (slice.next, now);
+        if slice.next.is_some() {
+            let pause = slice.looked.saturating_mul(1_000_000) / rate.max(1);
+            self.not_before = now + Span::micros(pause);
+            return;
+        }
+        self.passes += 1;
+        let is_rest = std::mem::take(&mut self.is_rest);
+        self.not_before = now + if is_rest { SOON } else { PASS_REST };
+    }
+
+    /// The inodes cannot be read.
+    fn failed(&mut self, now: Instant) {
+        (self.at, self.is_rest) = (None, false);
+        self.not_before = now + PASS_REST;
+    }
+
+    /// What is to be stored of its place, if something is: none removes it.
+    fn to_store(&mut self) -> Option<Option<Fid>> {
+        let is_due = match self.at {
+            Some(_) => self.unstored >= STORE_EVERY,
+            None => self.is_stored,
+        };
+        if !is_due {
+            return None;
+        }
+        (self.unstored, self.is_stored) = (0, self.at.is_some());
+        Some(self.at)
+    }
+
+    pub(super) fn state(&self) -> &'static str {
+        if self.at.is_some() { "running" } else { "waiting" }
+    }
+
+    pub(super) fn position(&self) -> Option<Fid> {
+        self.at
+    }
+
+    /// Whole passes; inodes and DIRTY files of the present or last one.
+    pub(super) fn counts(&self) -> (u64, u64, u64) {
+        (self.passes, self.inodes, self.dirty)
+    }
+}
+
+/// Scrubs for as long as the instance runs.
+pub(crate) async fn run(mdt: Rc<Mdt>) {
+    let wanted = mdt.engine.state.borrow().som.scrub_wanted.clone();
+    while mdt.exports.is_recovering() && !mdt.is_stopped() {
+        mdt.env.sleep(LOOK).await;
+    }
+    if let Ok(Some(at)) = mdt.persist(|| stored(&*mdt.engine.store.meta().running()?)).await {
+        mdt.engine.state.borrow_mut().som.scrub.resume(at);
+    }
+    while !mdt.is_stopped() {
+        let step = mdt.scrub_step();
+        match step {
+            Step::Wait(until) => {
+                let _another = mdt.env.timeout_at(until, wanted.notified()).await;
+            }
+            Step::Look(from) => scrub(&mdt, from).await,
+        }
+    }
+}
+
+async fn scrub(mdt: &Rc<Mdt>, from: Fid) {
+    let sliced = mdt.persist(|| slice(&*mdt.engine.store.meta().running()?, from, SLICE)).await;
+    let now = mdt.env.now();
+    let to_store = {
+        let som = &mut mdt.engine.state.borrow_mut().som;
+        match &sliced {
+            Ok(slice) => {
+                som.scrub.looked(slice, som.config.scrub_rate, now);
+                slice.dirty.iter().for_each(|fid| som.found(*fid));
+            }
+            Err(errno) => {
+                tracing::warn!(target: "mdt", %from, %errno, "the scrub of sizes stops here");
+                som.scrub.failed(now);
+            }
+        }
+        som.scrub.to_store()
+    };
+    if let Some(at) = to_store
+        && let Err(errno) = mdt.persist(|| store(mdt, at)).await
+    {
+        tracing::debug!(target: "mdt", %errno, "the place of the scrub is not stored");
+    }
+}
+
+impl Mdt {
+    fn scrub_step(&self) -> Step {
+        let (now, requests) = (self.env.now(), self.tally.total());
+        let som = &mut self.engine.state.borrow_mut().som;
+        let (has_room, dropped) = (som.queue.has_room(), som.queue.dropped());
+        let rate = if som.config.repair { som.config.scrub_rate } else { 0 };
+        som.scrub.poll(&Facts { now, requests, rate, has_room, dropped })
+    }
+}
+
+/// DIRTY files among some inodes. A record that cannot be read is passed over.
+fn slice(view: &dyn View, from: Fid, most: usize) -> Decided<Slice> {
+    let mut slice = Slice::default();
+    let scanned = view.scan(Table::Inodes, &from.to_key(), &mut |key, value| {
+        let Some(fid) = Fid::from_key(key) else { return true };
+        if slice.looked == most as u64 {
+            slice.next = Some(fid);
+            return false;
+        }
+        slice.looked += 1;
+        let is_dirty =
+            |inode: &Inode| inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty;
+        if Inode::decode(value).as_ref().is_some_and(is_dirty) {
+            slice.dirty.push(fid);
+        }
+        true
+    });
+    match scanned {
+        Err(StoreError::Damaged { key, .. }) => slice.next = behind(&key),
+        scanned => scanned?,
+    }
+    assert!(slice.looked <= most as u64, "others get their turn");
+    Ok(slice)
+}
+
+/// The first FID behind that of a key.
+fn behind(key: &[u8]) -> Option<Fid> {
+    let next = u128::from_be_bytes(Fid::from_key(key)?.to_key()).checked_add(1)?;
+    Fid::from_key(&next.to_be_bytes())
+}
+
+/// Where an earlier run has been.
+fn stored(view: &dyn View) -> Decided<Option<Fid>> {
+    let at = view.get(Table::Meta, keys::META_SOM_SCRUB)?;
+    Ok(at.and_then(|at| Fid::from_key(&at)))
+}
+
+fn store(mdt: &Mdt, at: Option<Fid>) -> Decided<()> {
+    let mut set = WriteSet::new();
+    match at {
+        Some(at) => set.put(Table::Meta, keys::META_SOM_SCRUB, at.to_key()),
+        None => set.delete(Table::Meta, keys::META_SOM_SCRUB),
+    }
+    Ok(mdt.engine.apply_own(&set)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use osd::MetaStore;
+    use types::Timespec;
+    use wire::Attr;
+    use wire::attr::{S_IFDIR, S_IFREG};
+
+    use super::*;
+    use crate::tests::store::TestStore;
+
+    const RATE: u64 = 1_000;
+
+    fn at(secs: u64) -> Instant {
+        Instant::default() + Span::secs(secs)
+    }
+
+    fn fid(oid: u32) -> Fid {
+        Fid::new(0x400, oid)
+    }
+
+    fn facts(now: Instant) -> Facts {
+        Facts { now, requests: 0, rate: RATE, has_room: true, dropped: 0 }
+    }
+
+    fn whole(next: Option<Fid>) -> Slice {
+        Slice { looked: SLICE as u64, dirty: vec![fid(3)], next }
+    }
+
+    /// One whose first pass begins now.
+    fn begun() -> Scrub {
+        let mut scrub = Scrub::new(at(0));
+        assert_eq!(scrub.poll(&facts(at(1))), Step::Wait(at(10)));
+        assert_eq!(scrub.poll(&facts(at(10))), Step::Look(Fid::ZERO));
+        scrub
+    }
+
+    #[test]
+    fn a_pass_keeps_its_rate_and_the_next_one_comes_an_hour_later() {
+        let mut scrub = begun();
+        scrub.looked(&whole(Some(fid(5))), RATE, at(10));
+        let Step::Wait(next) = scrub.poll(&facts(at(11))) else { panic!("it rests") };
+        assert_eq!((next - at(10)).as_millis(), SLICE as u64);
+        assert_eq!((scrub.state(), scrub.position()), ("running", Some(fid(5))));
+        assert_eq!(scrub.poll(&facts(next)), Step::Look(fid(5)));
+        scrub.looked(&whole(None), RATE, next);
+        assert_eq!(scrub.counts(), (1, 2 * SLICE as u64, 2));
+        assert_eq!(scrub.poll(&facts(next)), Step::Wait(next + PASS_REST));
+        assert_eq!(scrub.poll(&facts(next + PASS_REST)), Step::Look(Fid::ZERO));
+        assert_eq!(scrub.counts(), (1, 0, 0));
+    }
+
+    #[test]
+    fn a_busy_mdt_is_scrubbed_slowly() {
+        let mut scrub = begun();
+        scrub.looked(&whole(Some(fid(5))), RATE, at(10));
+        let busy = |secs: u64| Facts { requests: secs * 1_000, ..facts(at(secs)) };
+        assert_eq!(scrub.poll(&busy(12)), Step::Wait(at(13)));
+        assert_eq!(scrub.poll(&busy(19)), Step::Wait(at(20)));
+        assert_eq!(scrub.poll(&busy(20)), Step::Look(fid(5)), "its time has come");
+        scrub.looked(&whole(Some(fid(9))), RATE, at(20));
+        let quiet = Facts { requests: 20_200, ..facts(at(22)) };
+        assert_eq!(scrub.poll(&quiet), Step::Look(fid(9)));
+    }
+
+    #[test]
+    fn it_waits_for_room_and_while_it_is_off() {
+        let mut scrub = begun();
+        scrub.looked(&whole(Some(fid(5))), RATE, at(10));
+        let full = Facts { has_room: false, ..facts(at(30)) };
+        assert_eq!(scrub.poll(&full), Step::Wait(at(31)));
+        let off = Facts { rate: 0, ..facts(at(31)) };
+        assert_eq!(scrub.poll(&off), Step::Wait(at(31) + OFF_LOOK));
+        assert_eq!(scrub.poll(&facts(at(32))), Step::Look(fid(5)), "where it was");
+    }
+
+    #[test]
+    fn dropped_files_bring_the_next_pass_soon() {
+        let mut scrub = begun();
+        scrub.looked(&whole(None), RATE, at(20));
+        let dropped = |secs| Facts { dropped: 4, ..facts(at(secs)) };
+        assert_eq!(scrub.poll(&dropped(100)), Step::Wait(at(100) + SOON));
+        assert_eq!(scrub.poll(&dropped(130)), Step::Wait(at(100) + SOON));
+        assert_eq!(scrub.poll(&dropped(160)), Step::Look(Fid::ZERO));
+        scrub.looked(&whole(None), RATE, at(161));
+        assert_eq!(scrub.poll(&dropped(162)), Step::Wait(at(161) + PASS_REST));
+    }
+
+    #[test]
+    fn a_pass_goes_on_behind_a_restart_and_a_whole_one_follows() {
+        let mut scrub = Scrub::new(at(0));
+        scrub.resume(fid(7));
+        assert_eq!(scrub.poll(&facts(at(10))), Step::Look(fid(7)));
+        assert_eq!(scrub.to_store(), None);
+        scrub.looked(&Slice { looked: STORE_EVERY, ..whole(Some(fid(8))) }, RATE, at(10));
+        assert_eq!((scrub.to_store(), scrub.to_store()), (Some(Some(fid(8))), None));
+        scrub.looked(&whole(None), RATE, at(400));
+        assert_eq!((scrub.to_store(), scrub.to_store()), (Some(None), None));
+        assert_eq!(scrub.poll(&facts(at(401))), Step::Wait(at(400) + SOON));
+    }
+
+    #[test]
+    fn a_slice_finds_dirty_files_and_where_the_next_one_begins() {
+        let store = TestStore::default();
+        let mut set = WriteSet::new();
+        for (oid, mode, state) in [
+            (1, S_IFREG, SizeState::Dirty),
+            (2, S_IFREG, SizeState::Clean),
+            (3, S_IFDIR, SizeState::Dirty),
+            (4, S_IFREG, SizeState::Dirty),
+            (9, S_IFREG, SizeState::Dirty),
+        ] {
+            let attr = Attr { mode, size_state: state as u32, ..Attr::default() };
+            let inode = Inode {
+                attr: attr.with_fid(fid(oid)),
+                flags: 0,
+                parent: Fid::ROOT,
+                mtime_set: Timespec::default(),
+                stripes: 0,
+                depth: 0,
+                symlink: Vec::new(),
+            };
+            set.put(Table::Inodes, fid(oid).to_key(), inode.encode());
+        }
+        store.apply(&set).expect("there is room");
+        let of = |from, most| {
+            let view = store.running().expect("it can be read");
+            slice(&*view, from, most).expect("it can be read")
+        };
+        let (dirty, next) = (vec![fid(1), fid(4)], Some(fid(9)));
+        assert_eq!(of(Fid::ZERO, 4), Slice { looked: 4, dirty, next });
+        assert_eq!(of(fid(9), 4), Slice { looked: 1, dirty: vec![fid(9)], next: None });
+    }
+
+    #[test]
+    fn behind_a_record_that_cannot_be_read_is_the_next_one() {
+        let last = Fid { ver: u32::MAX, ..fid(5) };
+        assert_eq!(behind(&fid(5).to_key()), Some(Fid { ver: 1, ..fid(5) }));
+        assert_eq!(behind(&last.to_key()), Some(fid(6)));
+        assert_eq!(behind(&[0xff; 16]), None);
+    }
+}
