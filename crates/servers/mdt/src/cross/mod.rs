@@ -16,7 +16,7 @@ mod reserve;
 mod roll;
 pub(crate) mod seal;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Errno;
@@ -46,6 +46,8 @@ pub(crate) struct Crossing {
     pub(crate) refused: BTreeMap<u32, Errno>,
     /// The MDT that was chosen for a new directory: every attempt to decide takes the same.
     pub(crate) chosen: Cell<Option<u32>>,
+    /// The MDTs that were chosen for further shards, behind that of the first one.
+    pub(crate) chosen_others: RefCell<Option<(u32, Vec<u32>)>>,
 }
 
 impl Crossing {
