@@ -70,6 +70,7 @@ fn look_at_name(op: &mut Op<'_, '_>, at: At<'_>) -> Decided<Done> {
         return Ok(None);
     }
     match op.tx.find(fid)? {
+        Some(inode) if inode.fid() != fid => Ok(None), // a damage that no MDT mends
         Some(inode) => fit(op, at, &entry, &inode),
         None => remove(op, at, &entry),
     }
@@ -93,6 +94,7 @@ fn remove(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry) -> Decided<Done> {
 /// An entry has the type of its file, and the file knows the name.
 fn fit(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry, inode: &Inode) -> Decided<Done> {
     let fid = inode.fid();
+    assert!(op.tx.is_here(fid) && op.tx.is_here(at.dir), "an MDT mends its own records");
     if inode.attr.file_type() != entry.record.file_type {
         op.decides_on(fid);
         op.repoint(at, entry, inode);
@@ -114,9 +116,8 @@ fn fit(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry, inode: &Inode) -> Decided
 /// The counts are those of the names. A file without a name, or a directory with several, is left
 /// to a repair of a stopped file system.
 fn count(op: &mut Op<'_, '_>, fid: Fid) -> Decided<Done> {
-    let Some(mut inode) = op.tx.find(fid)?.filter(|inode| !inode.has(INODE_ORPHAN)) else {
-        return Ok(None);
-    };
+    let is_whole = |inode: &Inode| inode.fid() == fid && !inode.has(INODE_ORPHAN);
+    let Some(mut inode) = op.tx.find(fid)?.filter(is_whole) else { return Ok(None) };
     let is_dir = inode.attr.is_dir();
     let names = names_of(op, fid)?;
     let sum = if is_dir { names_in(op, fid)? } else { Sum::default() };
@@ -126,6 +127,7 @@ fn count(op: &mut Op<'_, '_>, fid: Fid) -> Decided<Done> {
     if is_right || count == 0 || (is_dir && count > 1) {
         return Ok(None);
     }
+    assert!(links > 0, "a file with a name has a link");
     let more = i64::from(links) - i64::from(inode.attr.nlink);
     (inode.attr.nlink, inode.attr.size) = (links, size);
     op.change(inode);

@@ -189,8 +189,8 @@ pub enum Reply {
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
     /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name),
-    /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`], [`Ask::Fid2path`] and [`Ask::Mend`] (what
-    /// was done, if anything).
+    /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`], [`Ask::Fid2path`] and [`Ask::Mend`]
+    /// (what was done, if anything).
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

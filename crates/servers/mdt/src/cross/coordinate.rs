@@ -284,6 +284,7 @@ impl Coordinator {
 
     /// One MDT has reserved its keys, and says so.
     fn learn(&mut self, mdt: u32, wants: &BTreeSet<Want>, reply: &Reply) -> Result<(), Errno> {
+        assert!(self.crossing.id.is_some(), "an operation that asks an MDT has a name");
         let facts: Option<Vec<Fact>> = updates::decode(&reply.buf(1));
         let facts = facts.filter(|facts| facts.len() == wants.len());
         self.crossing.facts.learn(wants, facts.ok_or(Errno::EPROTO)?);

@@ -283,6 +283,7 @@ fn with_room(op: &mut Op<'_, '_>, wanted: &Asked, first: u32, open: &Open) -> Ve
     let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
     let policy = op.state.lod.mdt_policy;
     let mdts = op.state.mdts.choose_others((first, count), &open.mdts, &policy, now);
+    assert_eq!(mdts.len(), count, "more MDTs are open than are needed");
     *chosen = Some((first, mdts.clone()));
     mdts
 }
