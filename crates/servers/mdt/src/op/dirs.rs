@@ -275,9 +275,10 @@ fn with_room(op: &mut Op<'_, '_>, wanted: &Asked, first: u32, open: &Open) -> Ve
         return open.mdts.clone();
     }
     let mut chosen = op.crossing.chosen_others.borrow_mut();
-    if let Some((_, mdts)) = chosen.as_ref().filter(|(of, mdts)| {
-        *of == first && mdts.len() == count && mdts.iter().all(|mdt| open.has(*mdt))
-    }) {
+    if let Some((of, mdts)) = chosen.as_ref()
+        && *of == first
+        && mdts.iter().all(|mdt| open.has(*mdt))
+    {
         return mdts.clone();
     }
     let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
