@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -182,6 +183,36 @@ fn damage_of_two_mdts_is_found_and_repaired() {
     write(&up, "dir/after");
     fs::remove_dir_all(up.at("dir")).expect("removed");
     fs::remove_dir_all(up.at("wide")).expect("removed");
+    up.stop();
+    up.fsck();
+}
+
+#[test]
+fn what_one_mdt_can_mend_is_repaired_while_it_is_served() {
+    let mut up = Up::with(Scratch::new("fsckmend"), None, &["--mdts", "2"]);
+    quiet(&up, &["lfs", "setdirstripe", "-d"], "."); // the test says where directories are
+    fs::create_dir_all(up.at("dir/sub")).expect("mkdir");
+    write(&up, "dir/count");
+    let [count, sub] = ["dir/count", "dir/sub"].map(|name| fid(&up, name));
+    up.stop();
+    damage(&up.target("MDT0000"), |table, key, value| {
+        let of = |fid: Fid| key.starts_with(&fid.to_key());
+        if table == Table::Inodes && of(count) {
+            let mut inode = value.to_vec();
+            inode[28] = 9; // the link count
+            return Some(Some(inode));
+        }
+        (table == Table::Inodes && of(sub)).then_some(None)
+    });
+    up.start_again(&[]);
+    let data = up.data().to_path_buf();
+    let found = rules(&data, &[], 4);
+    assert!(["dangling-name", "link-count"].iter().all(|rule| found.iter().any(|it| it == rule)));
+    assert_eq!(rules(&data, &["--repair", "--live"], 1), found);
+    assert_eq!(rules(&data, &[], 0), Vec::<String>::new());
+    assert_eq!(fs::metadata(up.at("dir/count")).expect("stat").nlink(), 1);
+    assert!(!up.at("dir/sub").exists());
+    fs::remove_dir_all(up.at("dir")).expect("removed");
     up.stop();
     up.fsck();
 }

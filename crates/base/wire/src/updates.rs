@@ -223,6 +223,17 @@ impl Update {
             Update::Own(own) => own.fid,
         }
     }
+
+    /// Whether it needs room for good: a name, a file or a back-link comes. What replaces or
+    /// removes something does not.
+    #[must_use]
+    pub fn adds(&self) -> bool {
+        match self {
+            Update::Enter { .. } | Update::Make(_) => true,
+            Update::Named(named) => named.links > 0,
+            _ => false,
+        }
+    }
 }
 
 /// What happens to the names of a file.
@@ -359,6 +370,9 @@ pub enum Fact {
 }
 
 /// Buffer 1 of [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare).
+///
+/// Buffer 2 is a `bool`: the operation may need room for good ([`Update::adds`]). Buffer 2 of the
+/// reply is a `bool`, too: there is no such room. Where a buffer is absent, it is false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
     /// The operation that asks.

@@ -1,6 +1,7 @@
 //! Which MDT a new directory goes to where no MDT is named: in turn while the MDTs are balanced,
 //! else at random, with emptier MDTs more likely. Deep directories tend to stay on their parent's
-//! MDT.
+//! MDT. Further shards of a directory go to the next MDTs in the order of their indexes while the
+//! MDTs are balanced, else to emptier ones, too.
 //!
 //! - MDTs are balanced while neither their free space nor their free inodes differ by more than the
 //!   threshold. Directories then go to the MDTs in turn, if the caller asks for that. Otherwise
@@ -12,6 +13,7 @@
 //! Invariants
 //! - Only usable MDTs are chosen.
 //! - None is chosen only if none is usable.
+//! - Shards of a directory are chosen on different MDTs.
 //!
 //! Pure: the caller passes in the time and the seed. Lustre: `lmv_locate_tgt_by_space`.
 
@@ -90,6 +92,40 @@ impl MdtAllocator {
         let chosen = self.weighted.choose(1, &rooms, policy, now, &mut self.rng);
         chosen.first().copied()
     }
+
+    /// MDTs of `count` further shards of a directory whose first one is on MDT `first`: different
+    /// ones, and fewer if fewer are usable.
+    pub fn choose_others(
+        &mut self,
+        (first, count): (u32, usize),
+        mdts: &[Mdt],
+        policy: &Policy,
+        now: u64,
+    ) -> Vec<u32> {
+        let usable: Vec<&Mdt> = mdts.iter().filter(|mdt| mdt.usable).collect();
+        let by_bytes = measured(&usable, |space| space.bytes_avail);
+        let by_files = measured(&usable, |space| space.files_free);
+        let others = behind(first, &usable);
+        if others.len() <= count
+            || (is_balanced(&by_bytes, policy) && is_balanced(&by_files, policy))
+        {
+            return others.into_iter().take(count).collect();
+        }
+        // the first one has its shard already: one more is drawn in case it comes up again
+        let rooms = measured(&usable, room);
+        let drawn = self.weighted.choose(count + 1, &rooms, policy, now, &mut self.rng);
+        drawn.into_iter().filter(|mdt| *mdt != first).take(count).collect()
+    }
+}
+
+/// All but `first`, from the next index on.
+fn behind(first: u32, mdts: &[&Mdt]) -> Vec<u32> {
+    let mut others: Vec<u32> = mdts.iter().map(|mdt| mdt.index).collect();
+    others.sort_unstable();
+    let next = others.partition_point(|mdt| *mdt <= first);
+    others.rotate_left(next);
+    others.retain(|mdt| *mdt != first);
+    others
 }
 
 /// Free space x free inodes, scaled.
@@ -193,7 +229,57 @@ mod tests {
         assert_eq!([0, 1].map(stays), [false, true]);
     }
 
+    #[test]
+    fn further_shards_go_to_the_next_mdts_while_these_are_balanced() {
+        let even = mdts(&[(100 * GIB, 1_000_000); 4]);
+        let mut allocator = MdtAllocator::new(7);
+        let mut others = |first, count, mdts: &[Mdt]| {
+            allocator.choose_others((first, count), mdts, &policy(), 0)
+        };
+        assert_eq!(others(1, 2, &even), [2, 3]);
+        assert_eq!(others(2, 2, &even), [3, 0]);
+        assert_eq!(others(3, 9, &even), [0, 1, 2], "there are no more");
+        let mut closed = even.clone();
+        closed[2].usable = false;
+        assert_eq!(others(1, 2, &closed), [3, 0]);
+        let uneven = mdts(&[(100 * GIB, 1_000_000), (GIB, 1_000), (GIB, 1_000)]);
+        assert_eq!(others(0, 2, &uneven), [1, 2], "all are needed");
+    }
+
+    #[test]
+    fn further_shards_go_to_emptier_mdts_if_these_are_not_balanced() {
+        let uneven = mdts(&[(100 * GIB, 1_000_000), (GIB, 100_000), (90 * GIB, 1_000_000)]);
+        let mut allocator = MdtAllocator::new(7);
+        let mut full = 0;
+        for _ in 0..600 {
+            let chosen = allocator.choose_others((0, 1), &uneven, &policy(), 0);
+            assert_eq!(chosen.len(), 1);
+            full += u32::from(chosen == [1]);
+        }
+        assert!(full < 60, "{full} of 600 on an MDT with a hundredth of the space");
+    }
+
     proptest! {
+        #[test]
+        fn further_shards_are_on_different_usable_mdts(
+            all in proptest::collection::vec((any::<bool>(), proptest::option::of((any::<u64>(), any::<u64>()))), 0..9),
+            first in 0u32..9, count in 0usize..12, seed: u64, now: u64,
+        ) {
+            let space = |(bytes_avail, files_free)| Space { bytes: 0, bytes_avail, files_free };
+            let mdts: Vec<Mdt> = (0..)
+                .zip(&all)
+                .map(|(index, (usable, room))| Mdt { index, usable: *usable, space: room.map(space) })
+                .collect();
+            let mut chosen =
+                MdtAllocator::new(seed).choose_others((first, count), &mdts, &policy(), now);
+            let usable = mdts.iter().filter(|mdt| mdt.usable && mdt.index != first).count();
+            prop_assert_eq!(chosen.len(), usable.min(count));
+            prop_assert!(chosen.iter().all(|mdt| mdts[*mdt as usize].usable && *mdt != first));
+            chosen.sort_unstable();
+            chosen.dedup();
+            prop_assert_eq!(chosen.len(), usable.min(count));
+        }
+
         #[test]
         fn a_usable_mdt_is_chosen_if_there_is_one(
             all in proptest::collection::vec((any::<bool>(), proptest::option::of((any::<u64>(), any::<u64>()))), 0..9),

@@ -244,7 +244,8 @@ impl Engine {
     }
 
     /// What stands against a change for now, if anything does: what other clients changed, what
-    /// they believe, or what other operations have reserved.
+    /// they believe, or what other operations have reserved. A change that another MDT has no room
+    /// for is refused (ENOSPC).
     fn check_others(
         &self,
         state: &mut State,
@@ -253,6 +254,9 @@ impl Engine {
         tx: &Tx<'_>,
         told: Option<Fid>,
     ) -> Decided<Option<Attempted>> {
+        if caller.crossing.lacks_room(&tx.updates) {
+            return Err(Errno::ENOSPC.into());
+        }
         if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
             planted::reached("mdt: a change waited for an operation of several MDTs");
             return Ok(Some(Attempted::Held(changed(tx).collect())));

@@ -3,7 +3,8 @@
 //!
 //! Tests and simulation check running images and durable ones. `nacre fsck` checks and mends
 //! stores that no server has open, with the objects of all OSTs. It reads everything, so no server
-//! calls it.
+//! calls it. Of a file system that is served it reads copies, and asks each MDT to mend what that
+//! MDT can mend alone ([`LiveRounds`]).
 //!
 //! [`check`] finds and `mend` plans changes for the findings of one stage. A caller applies the
 //! changes, reads the stores again and goes on until there is nothing to mend ([`Rounds`]).
@@ -12,6 +13,7 @@ mod alone;
 mod finding;
 mod image;
 mod layouts;
+mod live;
 mod lost_found;
 mod mend;
 mod objects;
@@ -24,8 +26,10 @@ mod together;
 
 use osd::{StoreError, View};
 
+pub(crate) use alone::links;
 pub use finding::{Finding, Mend, Rule};
 pub use image::{Image, Pair};
+pub use live::{LiveRounds, Suspect};
 pub use mend::{Changes, Made, Owner};
 pub use objects::{Object, OstImage};
 pub use rounds::Rounds;

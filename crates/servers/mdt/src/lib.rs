@@ -21,6 +21,7 @@ mod keys;
 mod limits;
 mod locks;
 mod mdts;
+mod mend;
 mod moves;
 mod named;
 mod on_open;

@@ -179,6 +179,12 @@ pub(crate) const WATCHED_MAX: usize = 65_536;
 /// Names of a directory that are counted in one step.
 pub(crate) const COUNT_SLICE: usize = 4_096;
 
+/// Names of a directory or a file that are counted to mend a count while clients are served: some
+/// ten milliseconds.
+pub(crate) const MEND_NAMES_MAX: u32 = 65_536;
+
+const _: () = assert!(MEND_NAMES_MAX > NLINK_MAX);
+
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
 

@@ -60,11 +60,27 @@ impl Mdts {
         policy: &Policy,
         now: u64,
     ) -> Option<u32> {
+        let all = self.known(mdts);
+        self.allocator.choose(wish, &all, policy, now)
+    }
+
+    /// The MDTs of further shards of a directory: the MDT of its first one, and how many more.
+    pub(crate) fn choose_others(
+        &mut self,
+        shards: (u32, usize),
+        mdts: &[u32],
+        policy: &Policy,
+        now: u64,
+    ) -> Vec<u32> {
+        let all = self.known(mdts);
+        self.allocator.choose_others(shards, &all, policy, now)
+    }
+
+    /// What is known of these MDTs, which should be fresh.
+    fn known(&self, mdts: &[u32]) -> Vec<Mdt> {
         self.wanted.notify_one();
         let space = |mdt: &u32| self.seen.get(mdt).and_then(|seen| seen.space);
-        let all: Vec<Mdt> =
-            mdts.iter().map(|mdt| Mdt { index: *mdt, usable: true, space: space(mdt) }).collect();
-        self.allocator.choose(wish, &all, policy, now)
+        mdts.iter().map(|mdt| Mdt { index: *mdt, usable: true, space: space(mdt) }).collect()
     }
 }
 

@@ -140,6 +140,9 @@ impl MetaStore for Faulty {
     fn space(&self) -> Result<Space, StoreError> {
         self.store.space()
     }
+    fn is_full(&self) -> Result<bool, StoreError> {
+        Ok(self.faults.tight.get())
+    }
 }
 
 struct World {

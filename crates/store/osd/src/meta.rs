@@ -195,6 +195,9 @@ pub trait MetaStore {
     /// Makes everything applied before this call durable. Calls that one commit covers share it.
     fn commit(&self) -> LocalFuture<'_, Result<(), StoreError>>;
     fn space(&self) -> Result<Space, StoreError>;
+    /// Whether it would refuse an ordinary operation that frees nothing, and take it after a
+    /// removal at the earliest.
+    fn is_full(&self) -> Result<bool, StoreError>;
 }
 
 /// Applies a set as soon as the store is not [`StoreError::Busy`].
@@ -276,6 +279,9 @@ mod tests {
         }
         fn space(&self) -> Result<Space, StoreError> {
             Ok(Space::default())
+        }
+        fn is_full(&self) -> Result<bool, StoreError> {
+            Ok(self.used.get())
         }
     }
 

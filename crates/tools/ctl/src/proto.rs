@@ -140,6 +140,15 @@ pub enum Ask {
         /// They are to be removed.
         remove: bool,
     },
+    /// Looks again at a name, or at a file's counts, of an MDT that is served here, and mends what
+    /// is wrong there.
+    Mend {
+        /// Name of the MDT.
+        target: String,
+        /// The file, or the directory of the name.
+        fid: String,
+        name: Option<Vec<u8>>,
+    },
     /// How far an export is.
     ExportState {
         /// Its number.
@@ -160,6 +169,7 @@ impl Ask {
                 | Ask::Pool { .. }
                 | Ask::GiveUp
                 | Ask::ExportMeta { .. }
+                | Ask::Mend { .. }
                 | Ask::Unnamed { remove: true, .. }
         )
     }
@@ -179,7 +189,8 @@ pub enum Reply {
     /// To [`Ask::Devices`].
     Devices(Vec<Device>),
     /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name),
-    /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`] and [`Ask::Fid2path`].
+    /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`], [`Ask::Fid2path`] and [`Ask::Mend`]
+    /// (what was done, if anything).
     Lines(Vec<String>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),

@@ -1,8 +1,9 @@
-//! `nacre fsck`: checks a whole file system, and repairs one that is stopped.
+//! `nacre fsck`: checks a whole file system, and repairs it.
 //!
 //! A file system that is stopped is read from its stores, which are locked meanwhile. One that is
 //! served is read from copies of its records, which its servers make. Copies of several targets are
-//! not of one moment. So a breach counts only if a second look at later copies finds the same.
+//! not of one moment. So a breach counts only if a second look at later copies finds the same. A
+//! repair asks the MDTs to look there once more, and to mend what each can mend alone.
 //!
 //! `docs/design/fsck.md` has the rules.
 
@@ -48,6 +49,8 @@ pub struct Options {
     pub dirs: Vec<PathBuf>,
     /// Repair it.
     pub repair: bool,
+    /// A file system that is served is repaired, too, as far as each MDT can do so alone.
+    pub live: bool,
     /// Bytes of lost objects read as zeros after a repair.
     pub give_up_bytes: bool,
     pub json: bool,
@@ -85,15 +88,18 @@ fn checked(options: &Options) -> Result<Report> {
     for target in &parts {
         match superblock::lock(&target.dir) {
             Ok(lock) => locks.push(lock),
-            Err(DiskError::InUse(dir)) if options.repair => bail!(
-                "{} is served: a repair needs a stopped file system. Stop its servers, or check it \
-                 without --repair ({})",
+            Err(DiskError::InUse(dir)) if options.repair && !options.live => bail!(
+                "{} is served: a repair needs a stopped file system. Stop its servers, check it \
+                 without --repair, or add --live for what an MDT can mend while it serves ({})",
                 target.name(),
                 dir.display()
             ),
             Err(DiskError::InUse(_)) => {
                 drop(locks);
-                return live::check(fsname, &parts);
+                return match options.repair {
+                    true => live::repair(fsname, &parts),
+                    false => live::check(fsname, &parts),
+                };
             }
             Err(error) => return Err(error.into()),
         }
@@ -161,7 +167,7 @@ async fn stopped(options: &Options, stores: &Stores, progress: &Progress) -> Res
             false => None,
         };
         let Some(changes) = changes else {
-            report.settle(&system, &rounds, &now);
+            report.settle(&system, (&rounds.done, &rounds.failed), &now);
             return first.context("a first look");
         };
         progress.begin("repair", TARGETS);

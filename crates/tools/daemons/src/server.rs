@@ -7,6 +7,7 @@
 mod announce;
 mod data;
 mod export;
+mod mend;
 mod objects;
 mod params;
 pub(crate) mod patience;
@@ -643,6 +644,9 @@ impl ctl::server::Answers for Control {
                 }
                 (Ask::Unnamed { target, ost, from, remove }, _) => {
                     objects::unnamed(server, &target, (&ost, &from), remove).await
+                }
+                (Ask::Mend { target, fid, name }, _) => {
+                    mend::mend(server, &target, &fid, name).await
                 }
                 (Ask::ExportState { number }, _) => export::state(server.as_ref(), number),
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {

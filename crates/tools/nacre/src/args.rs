@@ -61,7 +61,7 @@ enum Command {
     ExportMeta(ExportMeta),
     /// Make an MDT of an export.
     ImportMeta(ImportMeta),
-    /// Check a whole file system, and repair one that is stopped.
+    /// Check a whole file system, and repair it.
     Fsck(Fsck),
     /// Compare the names of a stopped MDT with the objects of OSTs.
     CheckMeta(CheckMeta),

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use endpoint::{Call, CallError};
 use service::Incoming;
 use types::{Errno, Instance, Instant, Span, TargetId};
-use wire::Opcode;
 use wire::updates::{self, Done, Fact, OpId, Place, Prepare, Record, Want};
+use wire::{Opcode, Reply};
 
 use super::{Claim, Crossing, Needs};
 use crate::limits::{DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
@@ -58,11 +58,11 @@ impl Coordinator {
         }
     }
 
-    /// A new directory cannot be on the MDT that refused last: another one may be chosen. Says
-    /// whether the operation is worth another attempt. It is refused then if the caller has named
-    /// that MDT.
+    /// A new directory cannot be on the MDT that refused last, which is closed, away or full:
+    /// another one may be chosen. Says whether the operation is worth another attempt. It is
+    /// refused then if the caller has named that MDT.
     pub(crate) fn goes_elsewhere(&mut self, errno: Errno, opcode: Opcode) -> bool {
-        let is_closed = matches!(errno, Errno::EREMOTEIO | Errno::ENODEV);
+        let is_closed = matches!(errno, Errno::EREMOTEIO | Errno::ENODEV | Errno::ENOSPC);
         let Some(mdt) = self.refuser.take().filter(|_| is_closed && opcode == Opcode::MdtCreate)
         else {
             return false;
@@ -101,8 +101,9 @@ impl Coordinator {
     /// Asks for what an operation needs.
     ///
     /// # Errors
-    /// ENODEV: there is no such MDT, or it does not answer in time. EAGAIN: other operations stood
-    /// in the way again and again. E2BIG: it depends on more than one reply may have.
+    /// ENODEV: there is no such MDT, or it does not answer in time. EREMOTEIO, ENOSPC: it takes no
+    /// new file. EAGAIN: other operations stood in the way again and again. E2BIG: it depends on
+    /// more than one reply may have.
     pub(crate) async fn acquire(
         &mut self,
         needs: Needs,
@@ -247,8 +248,9 @@ impl Coordinator {
         self.mdt.note_peer(mdt).await?;
         let wants = self.wants.get(&mdt).cloned().unwrap_or_default();
         let body = Prepare { id, wants: wants.iter().cloned().collect() };
-        let mut call =
-            Call::new(Opcode::MdtPrepare, vec![Bytes::new(), updates::encode(&body).into()]);
+        let adds: Bytes = updates::encode(&may_add(incoming)).into();
+        let bufs = vec![Bytes::new(), updates::encode(&body).into(), adds];
+        let mut call = Call::new(Opcode::MdtPrepare, bufs);
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));
         self.asked_at.get_or_insert(self.mdt.env.now());
@@ -261,10 +263,7 @@ impl Coordinator {
                 Ok(answer) => {
                     // whatever it says, it has reserved the keys
                     self.instances.insert(mdt, Instance(answer.reply.header.instance));
-                    let facts: Option<Vec<Fact>> = updates::decode(&answer.reply.buf(1));
-                    let facts = facts.filter(|facts| facts.len() == wants.len());
-                    self.crossing.facts.learn(&wants, facts.ok_or(Errno::EPROTO)?);
-                    self.crossing.prepared.insert(mdt);
+                    self.learn(mdt, &wants, &answer.reply)?;
                     return Ok(true);
                 }
                 Err(CallError::Errno(Errno::EAGAIN)) => return Ok(false),
@@ -283,6 +282,19 @@ impl Coordinator {
         }
     }
 
+    /// One MDT has reserved its keys, and says so.
+    fn learn(&mut self, mdt: u32, wants: &BTreeSet<Want>, reply: &Reply) -> Result<(), Errno> {
+        assert!(self.crossing.id.is_some(), "an operation that asks an MDT has a name");
+        let facts: Option<Vec<Fact>> = updates::decode(&reply.buf(1));
+        let facts = facts.filter(|facts| facts.len() == wants.len());
+        self.crossing.facts.learn(wants, facts.ok_or(Errno::EPROTO)?);
+        self.crossing.prepared.insert(mdt);
+        if updates::decode::<bool>(&reply.buf(2)).unwrap_or_default() {
+            self.crossing.full.insert(mdt);
+        }
+        Ok(())
+    }
+
     /// Frees everything that is reserved, here at once and elsewhere soon.
     fn free(&mut self) {
         let Some(id) = self.crossing.id.take() else {
@@ -291,6 +303,7 @@ impl Coordinator {
         };
         self.is_held = false;
         self.crossing.prepared.clear();
+        self.crossing.full.clear();
         let asked: Vec<u32> = std::mem::take(&mut self.instances).into_keys().collect();
         asked.iter().for_each(|mdt| self.crossing.facts.forget(*mdt));
         self.mdt.free_here(id);
@@ -323,6 +336,13 @@ impl Drop for Coordinator {
     fn drop(&mut self) {
         self.free();
     }
+}
+
+/// Whether an operation may need room for good on another MDT. What the MDT does by itself moves
+/// names, which requests may wait for, and new shards name themselves.
+fn may_add(incoming: Option<&Incoming>) -> bool {
+    let opcode = incoming.map(|incoming| incoming.request.opcode());
+    matches!(opcode, Some(Opcode::MdtCreate | Opcode::MdtLink | Opcode::MdtRename))
 }
 
 fn step_aside(incoming: Option<&Incoming>) {

@@ -16,11 +16,11 @@ mod reserve;
 mod roll;
 pub(crate) mod seal;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::Errno;
-use wire::updates::{OpId, Place, Want};
+use wire::updates::{OpId, Place, Update, Want};
 
 pub(crate) use self::coordinate::Coordinator;
 pub(crate) use self::crossed::Crossed;
@@ -40,10 +40,22 @@ pub(crate) struct Crossing {
     pub(crate) absent: BTreeSet<Place>,
     /// MDTs that have answered, and take their part.
     pub(crate) prepared: BTreeSet<u32>,
+    /// Those of them that have no room for what is there for good.
+    pub(crate) full: BTreeSet<u32>,
     /// MDTs that refused to take a new directory, or did not answer, with what they refused with.
     pub(crate) refused: BTreeMap<u32, Errno>,
     /// The MDT that was chosen for a new directory: every attempt to decide takes the same.
     pub(crate) chosen: Cell<Option<u32>>,
+    /// The MDTs that were chosen for further shards, behind that of the first one.
+    pub(crate) chosen_others: RefCell<Option<(u32, Vec<u32>)>>,
+}
+
+impl Crossing {
+    /// Whether one of these changes adds something on another MDT that has no room for it.
+    pub(crate) fn lacks_room(&self, updates: &[Update]) -> bool {
+        let is_full = |update: &Update| self.full.contains(&update.fid().mdt_index());
+        updates.iter().any(|update| update.adds() && is_full(update))
+    }
 }
 
 /// What an operation must ask for before it can be decided.

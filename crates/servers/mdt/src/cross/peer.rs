@@ -8,7 +8,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use env::LocalFuture;
 use ldlm::grants::{Bits, ChangeId, Want as WantedBits};
-use osd::{Table, View};
+use osd::{StoreError, Table, View};
 use service::Incoming;
 use target::{Decided, OpError};
 use tokio::sync::Notify;
@@ -63,13 +63,31 @@ pub(crate) fn prepare<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.note_peer(ask.id.mdt).await?;
-        let prepared = reserve(mdt, Some(incoming), &ask).await.and_then(|facts| fitting(&facts));
+        let prepared = reserve_with_room(mdt, incoming, &ask).await;
+        let prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
-        let body: Bytes = prepared?.into();
-        Ok(Reply::ok(&incoming.request.header, vec![Bytes::new(), body]))
+        let (body, is_full) = prepared?;
+        let bufs = vec![Bytes::new(), body.into(), updates::encode(&is_full).into()];
+        Ok(Reply::ok(&incoming.request.header, bufs))
     })
+}
+
+/// Reserves keys; says whether this MDT is full for an operation that may add something. A new file
+/// is refused then (ENOSPC), because it adds something in any case.
+async fn reserve_with_room(
+    mdt: &Mdt,
+    incoming: &Incoming,
+    ask: &Prepare,
+) -> Result<(Vec<Fact>, bool), Errno> {
+    let makes = ask.wants.iter().any(|want| matches!(want.key, Key::New(..)));
+    let may_add = updates::decode::<bool>(&incoming.request.buf(2)).unwrap_or_default();
+    let incoming = Some(incoming);
+    match reserve(mdt, incoming, ask, makes || may_add).await {
+        Err(Errno::ENOSPC) if !makes => Ok((reserve(mdt, incoming, ask, false).await?, true)),
+        reserved => Ok((reserved?, false)),
+    }
 }
 
 /// Facts as they travel. Access lists make them long.
@@ -78,16 +96,24 @@ fn fitting(facts: &[Fact]) -> Result<Vec<u8>, Errno> {
     if body.len() <= updates::RECORD_BYTES_MAX { Ok(body) } else { Err(Errno::E2BIG) }
 }
 
+/// Reserves keys. ENOSPC: room is needed, and there is none.
 async fn reserve(
     mdt: &Mdt,
     incoming: Option<&Incoming>,
     ask: &Prepare,
+    needs_room: bool,
 ) -> Result<Vec<Fact>, Errno> {
     let changing = mdt.recalls.change();
     let until = mdt.env.now() + HELD_WAIT;
     loop {
         let freed = mdt.guests.freed.notified();
-        let step = mdt.persist(|| step(mdt, incoming, ask, changing.id)).await?;
+        let attempt = || {
+            if needs_room && mdt.engine.store.meta().is_full()? {
+                return Err(StoreError::Full.into());
+            }
+            step(mdt, incoming, ask, changing.id)
+        };
+        let step = mdt.persist(attempt).await?;
         match step {
             Step::Ready(facts) => return Ok(facts),
             Step::Recalling => {
@@ -408,7 +434,7 @@ impl Mdt {
         let wants: BTreeSet<Want> = updates.iter().filter_map(wanted).collect();
         let ask = Prepare { id: record.id, wants: wants.into_iter().collect() };
         loop {
-            match reserve(self, None, &ask).await {
+            match reserve(self, None, &ask, false).await {
                 Err(Errno::EAGAIN) if !self.is_stopped() => {}
                 Err(Errno::ESTALE) => return Ok(()), // it came in another way
                 reserved => return reserved.map(drop),

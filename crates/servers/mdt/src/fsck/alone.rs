@@ -147,15 +147,7 @@ impl Check<'_> {
 
     fn count(&mut self, fid: Fid, inode: &Inode, (names, sum): (u32, Sum)) {
         let (attr, is_dir) = (&inode.attr, inode.attr.is_dir());
-        let is_shard = attr.flags & ATTR_SHARD != 0;
-        // a shard has no name, and lives as long as its directory
-        let lives = fid == Fid::ROOT || (is_shard && !inode.has(INODE_ORPHAN));
-        let count = names + u32::from(lives);
-        let links = match (count, is_dir) {
-            (0, _) => 0,
-            (_, true) => 2 + sum.subdirs,
-            (count, false) => count,
-        };
+        let (count, links) = links(fid, inode, (names, sum.subdirs));
         let (is_orphan, is_listed) = (count == 0, self.image.orphans.contains(&fid));
         // a file that lost its name is found again; one that was removed goes
         let is_nameless = is_orphan && attr.nlink > 0;
@@ -290,6 +282,20 @@ impl Check<'_> {
         };
         (Rule::NoInode, text, mend)
     }
+}
+
+/// How often a file is named, and the link count that it should have.
+pub(crate) fn links(fid: Fid, inode: &Inode, (names, subdirs): (u32, u32)) -> (u32, u32) {
+    let is_shard = inode.attr.flags & ATTR_SHARD != 0;
+    // a shard has no name, and lives as long as its directory
+    let lives = fid == Fid::ROOT || (is_shard && !inode.has(INODE_ORPHAN));
+    let count = names + u32::from(lives);
+    let links = match (count, inode.attr.is_dir()) {
+        (0, _) => 0,
+        (_, true) => 2 + subdirs,
+        (count, false) => count,
+    };
+    (count, links)
 }
 
 /// An entry whose file is not there. The file is made again if other records say what it was.

@@ -1,5 +1,6 @@
 //! Damage made by hand: each rule finds it.
 
+mod live;
 mod mends;
 
 use layout::dir::Stripes;

@@ -146,7 +146,7 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
         let wanted = Asked::decode(&asked).map_err(|error| error.errno())?;
         check_asked(op, &wanted, &open)?;
         let mdt = named(&wanted).next().unwrap_or_else(|| by_space(op, parent, &open, true));
-        let shards = shard_mdts(&wanted, mdt, &open.mdts);
+        let shards = shard_mdts(&wanted, mdt, &with_room(op, &wanted, mdt, &open));
         return Ok(Where { mdt, shards, hash: wanted.hash, ..plain });
     }
     let Some(mut wanted) = default else {
@@ -169,7 +169,7 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
         None if is_shard && open.has(here) => here,
         None => by_space(op, parent, &open, spreads),
     };
-    let shards = shard_mdts(&wanted, mdt, &open.mdts);
+    let shards = shard_mdts(&wanted, mdt, &with_room(op, &wanted, mdt, &open));
     Ok(Where { mdt, shards, hash: wanted.hash, ..plain })
 }
 
@@ -263,6 +263,30 @@ fn by_space(op: &mut Op<'_, '_>, parent: &Inode, open: &Open, may_turn: bool) ->
     let chosen = op.state.mdts.choose(&wish, &open.mdts, &policy, now);
     op.crossing.chosen.set(chosen);
     chosen.unwrap_or(here)
+}
+
+/// The MDTs that a directory's further shards may go to. If it names no MDT and has fewer shards
+/// than there are MDTs, these are chosen by space: the same for all attempts to decide.
+fn with_room(op: &mut Op<'_, '_>, wanted: &Asked, first: u32, open: &Open) -> Vec<u32> {
+    let is_open = wanted.is_striped() && wanted.index == BY_SPACE && wanted.mdts.is_empty();
+    let count = (wanted.count as usize).saturating_sub(1);
+    let others = open.mdts.iter().filter(|mdt| **mdt != first).count();
+    if !is_open || count >= others {
+        return open.mdts.clone();
+    }
+    let mut chosen = op.crossing.chosen_others.borrow_mut();
+    if let Some((of, mdts)) = chosen.as_ref()
+        && *of == first
+        && mdts.iter().all(|mdt| open.has(*mdt))
+    {
+        return mdts.clone();
+    }
+    let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
+    let policy = op.state.lod.mdt_policy;
+    let mdts = op.state.mdts.choose_others((first, count), &open.mdts, &policy, now);
+    assert_eq!(mdts.len(), count, "more MDTs are open than are needed");
+    *chosen = Some((first, mdts.clone()));
+    mdts
 }
 
 /// MDTs of the shards, none for a plain directory.

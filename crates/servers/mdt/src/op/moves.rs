@@ -128,7 +128,7 @@ impl Op<'_, '_> {
         Ok(())
     }
 
-    fn resize(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
+    pub(crate) fn resize(&mut self, dir: Fid, name_bytes: i64, subdirs: i32) -> Decided<()> {
         if self.tx.is_here(dir) {
             self.tx.resize_dir(dir, name_bytes, subdirs)?;
         }

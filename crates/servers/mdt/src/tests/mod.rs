@@ -10,6 +10,7 @@ mod forged;
 mod getattrs;
 mod hostile;
 mod leases;
+mod mend;
 mod model;
 mod recovery;
 mod rig;

@@ -216,6 +216,11 @@ impl Rig {
         self.send(Request::new(opcode, all))
     }
 
+    /// The place of a change that is in no client's history.
+    pub(super) fn next_own(&self) -> Transno {
+        Next(&self.transno, 0).next()
+    }
+
     /// What changes something becomes part of the history.
     pub(super) fn send(&mut self, request: Request) -> Result<Reply, Errno> {
         let reply = self.run(&request)?;

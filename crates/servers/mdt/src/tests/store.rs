@@ -116,4 +116,8 @@ impl MetaStore for TestStore {
     fn space(&self) -> Result<Space, StoreError> {
         Ok(Space::default())
     }
+
+    fn is_full(&self) -> Result<bool, StoreError> {
+        Ok(self.full.get())
+    }
 }

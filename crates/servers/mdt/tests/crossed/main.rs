@@ -4,6 +4,7 @@
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
 
+mod full;
 mod late;
 mod moves;
 mod placed;

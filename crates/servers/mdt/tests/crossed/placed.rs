@@ -20,7 +20,7 @@ pub(super) fn set_param(world: &World, mdt: u32, name: &str, value: &str) {
     assert!(done.into_iter().all(|one| one.is_ok()), "{name}={value}");
 }
 
-fn asked(parent: Fid, name: &str, asked: &dir::Asked) -> Call {
+pub(super) fn asked(parent: Fid, name: &str, asked: &dir::Asked) -> Call {
     let body = CreateReq { parent: parent.into(), mode: S_IFDIR | 0o755, ..CreateReq::default() };
     let asked = asked.encode().into();
     let bufs = vec![encode_body(&body), bytes(name), Bytes::new(), Bytes::new(), asked];

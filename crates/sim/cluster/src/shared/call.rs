@@ -157,15 +157,26 @@ impl Caller {
         }
     }
 
+    /// Whether a change adds something to an MDT. What is there already, and what goes, needs no
+    /// room, unless a name goes to another MDT.
+    fn adds(&self, call: &NamesCall) -> bool {
+        match *call {
+            NamesCall::Create { .. } | NamesCall::Link { .. } => true,
+            NamesCall::Rename { from, to, how, .. } => {
+                let [from, to] = [from, to].map(|place| self.dir_of(place).mdt_index());
+                how != RenameHow::Exchange && (from != to || self.board.borrow().are_spread)
+            }
+            _ => false,
+        }
+    }
+
     async fn change<T>(
         &self,
         what: String,
         call: impl Fn(Told) -> NamesCall,
         work: impl AsyncFnOnce() -> client::Result<T>,
     ) {
-        // what is there already, and what goes, needs no room
-        let makes = matches!(call(Told::Done), NamesCall::Create { .. } | NamesCall::Link { .. });
-        self.wants_room.set(makes.then_some(TargetKind::Mdt));
+        self.wants_room.set(self.adds(&call(Told::Done)).then_some(TargetKind::Mdt));
         self.begins(what.clone());
         let ticket = self.board.borrow_mut().names_change(self.who, call(Told::Done));
         let answer = work().await;

@@ -191,4 +191,8 @@ impl MetaStore for TwinRecords {
     fn space(&self) -> Result<Space, StoreError> {
         self.mem.space()
     }
+
+    fn is_full(&self) -> Result<bool, StoreError> {
+        self.mem.is_full()
+    }
 }

@@ -73,6 +73,9 @@ const MAP_BYTES_MIN: u64 = 8 << 20;
 /// What one file costs in records, roughly: tells free inodes from free bytes.
 const FILE_BYTES: u64 = 1_024;
 
+/// Changes of an ordinary operation at most: a create has a dozen.
+const ORDINARY_CHANGES: usize = 16;
+
 /// What an entry of a page takes besides key and value, at most.
 const ENTRY_BYTES: usize = 32;
 
@@ -714,6 +717,14 @@ impl MetaStore for DiskMeta {
         let bytes = bytes.min(disk.bytes);
         let files_free = bytes_free / FILE_BYTES;
         Ok(Space { bytes, bytes_free, files: files + files_free, files_free })
+    }
+
+    fn is_full(&self) -> Result<bool, StoreError> {
+        self.with(|running| {
+            let ordinary = ORDINARY_CHANGES * running.pages_per_change();
+            let need = Need { pages: ordinary + running.gathered.pages(), ..Need::default() };
+            Ok(running.room.admits(&running.txn, running.dirty_pages(), need) == Admits::No)
+        })
     }
 }
 

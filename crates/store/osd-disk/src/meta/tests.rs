@@ -293,6 +293,7 @@ fn a_store_is_opened_once() {
 fn a_full_store_refuses_whole_sets_and_takes_removals_for_ever() {
     let dir = TestDir::new();
     let meta = small(&dir);
+    assert_eq!(meta.is_full(), Ok(false));
     let mut stored = 0;
     let full = loop {
         match apply(&meta, &put(stored, 3_000)) {
@@ -312,6 +313,7 @@ fn a_full_store_refuses_whole_sets_and_takes_removals_for_ever() {
         }
     };
     assert_eq!(full, StoreError::Full);
+    assert_eq!(meta.is_full(), Ok(true));
     assert!(stored > 1_000, "{stored}");
     assert_eq!(numbers(&meta).len(), stored as usize, "a refused set has changed nothing");
 

@@ -13,6 +13,8 @@ use crate::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, 
 
 /// What a pair costs besides its bytes.
 const PAIR_OVERHEAD_BYTES: u64 = 32;
+/// What an ordinary operation adds at most: a create adds some 600 bytes.
+const ORDINARY_BYTES: u64 = 1 << 10;
 
 /// One image of all tables.
 #[derive(Clone, Default)]
@@ -351,5 +353,12 @@ impl MetaStore for MemMeta {
             files,
             files_free: files.saturating_sub(used_files as u64),
         })
+    }
+
+    fn is_full(&self) -> Result<bool, StoreError> {
+        self.0.check()?;
+        let disk = &self.0.disk.0;
+        let most = disk.record_bytes_max.get().saturating_sub(disk.config.record_reserve_bytes);
+        Ok(self.0.running.borrow().bytes + ORDINARY_BYTES > most)
     }
 }

@@ -193,7 +193,9 @@ fn a_full_disk_takes_what_frees_space_and_more_when_it_has_room_again() {
     let disk = MemDisk::default();
     let meta = MemMeta::open(&node.env(), &disk);
     meta.apply(&one(b"there")).expect("there is room");
+    assert_eq!(meta.is_full(), Ok(false));
     disk.set_records_full(true);
+    assert_eq!(meta.is_full(), Ok(true));
     assert_eq!(meta.apply(&one(b"more")), Err(StoreError::Full));
     meta.apply(&one(b"there")).expect("it takes no more than before");
     let mut set = one(b"another");
@@ -201,6 +203,7 @@ fn a_full_disk_takes_what_frees_space_and_more_when_it_has_room_again() {
     meta.apply(&set).expect("it frees space");
     meta.apply(&one(b"there")).expect_err("that place is taken");
     disk.set_records_full(false);
+    assert_eq!(meta.is_full(), Ok(false));
     meta.apply(&one(b"more")).expect("there is room again");
 }
 

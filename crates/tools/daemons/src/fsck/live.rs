@@ -1,4 +1,5 @@
-//! A look at a file system that is served: copies of MDTs' records, and lists of objects.
+//! A look at a file system that is served: copies of MDTs' records, and lists of objects. For a
+//! repair, each MDT is asked to mend what it can mend alone.
 //!
 //! The lists are read before the copies. So a file that is made meanwhile is in the copies if its
 //! objects are in the lists.
@@ -12,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use ctl::progress::{Progress, Unit};
 use ctl::{Ask, Export, Reply, ask};
-use mdt::fsck::{self, Image, Object, OstImage, Pair, System};
+use mdt::fsck::{self, Finding, Image, LiveRounds, Object, OstImage, Pair, Suspect, System};
 use osd::Table;
 use osd_disk::export::Reader;
 use types::{FsName, TargetId, TargetKind};
@@ -32,22 +33,63 @@ const TARGETS: Unit = Unit::Step("target");
 
 /// Checks targets that are served on this machine.
 pub(super) fn check(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
+    let (images, osts, twice) = look(fsname, found, &Scratch::new()?)?;
+    Ok(Report::new(fsname, &System::new(&images, &osts), &twice))
+}
+
+/// The same, and has each MDT mend what it can mend alone while it serves.
+pub(super) fn repair(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
+    let (dir, mut rounds, mut first) = (Scratch::new()?, LiveRounds::default(), None);
+    loop {
+        let (images, osts, now) = look(fsname, found, &dir)?;
+        let system = System::new(&images, &osts);
+        let report = first.get_or_insert_with(|| Report::new(fsname, &system, &now));
+        let suspects = rounds.next(&system, &now);
+        if suspects.is_empty() {
+            report.settle(&system, (&rounds.done, &rounds.failed), &now);
+            return first.context("a first look");
+        }
+        for (finding, suspect) in suspects {
+            let outcome = mend(fsname, &suspect).map_err(|error| format!("{error:#}"));
+            rounds.told(finding, outcome);
+        }
+    }
+}
+
+/// Asks an MDT to look again; returns whether it mended something.
+fn mend(fsname: FsName, suspect: &Suspect) -> Result<bool> {
+    let target = TargetId::mdt(suspect.mdt()).name(fsname);
+    let socket = server_of(&target).with_context(|| not_here(&target))?;
+    let (fid, name) = match suspect {
+        Suspect::Name { dir, name } => (dir, Some(name.clone())),
+        Suspect::Counts(fid) => (fid, None),
+    };
+    match ask::ask(&socket, &Ask::Mend { target, fid: fid.to_string(), name })? {
+        Reply::Lines(done) => Ok(!done.is_empty()),
+        _ => bail!("the daemon answered another question: is it of another version?"),
+    }
+}
+
+/// Copies, and what is wrong with them: what two looks at different copies find.
+fn look(
+    fsname: FsName,
+    found: &[TargetDir],
+    dir: &Scratch,
+) -> Result<(Vec<Image>, Vec<OstImage>, Vec<Finding>)> {
     let progress = Progress::new("look at targets that are served", TARGETS);
-    let dir = Scratch::new()?;
-    let (images, osts) = copies(found, &dir, &progress)?;
+    let (images, osts) = copies(found, dir, &progress)?;
     let system = System::new(&images, &osts);
     complete(&system, fsname)?;
     let once = fsck::check(&system);
     if once.is_empty() {
-        return Ok(Report::new(fsname, &system, &[]));
+        return Ok((images, osts, once));
     }
     drop((images, osts));
     std::thread::sleep(PAUSE);
     progress.begin("look at them again", TARGETS);
-    let (images, osts) = copies(found, &dir, &progress)?;
-    let system = System::new(&images, &osts);
-    let twice = in_both(fsck::check(&system), &once);
-    Ok(Report::new(fsname, &system, &twice))
+    let (images, osts) = copies(found, dir, &progress)?;
+    let twice = in_both(fsck::check(&System::new(&images, &osts)), &once);
+    Ok((images, osts, twice))
 }
 
 fn copies(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 
 use anyhow::Result;
-use mdt::fsck::{self, Finding, Mend, Rounds, System};
+use mdt::fsck::{self, Finding, Mend, System};
 use serde_json::{Value, json};
 use types::{Fid, FsName, TargetId, printable};
 
@@ -78,13 +78,18 @@ impl Report {
     }
 
     /// The end of a repair, or of a look.
-    pub(super) fn settle(&mut self, system: &System<'_>, rounds: &Rounds, now: &[Finding]) {
+    pub(super) fn settle(
+        &mut self,
+        system: &System<'_>,
+        (done, failed): (&[Finding], &[(Finding, String)]),
+        now: &[Finding],
+    ) {
         let is_same =
             |one: &Finding, other: &Finding| (one.rule, &one.text) == (other.rule, &other.text);
-        if rounds.done.is_empty() && rounds.failed.is_empty() {
+        if done.is_empty() && failed.is_empty() {
             return;
         }
-        for finding in rounds.done.iter().chain(now) {
+        for finding in done.iter().chain(now) {
             if !self.lines.iter().any(|line| is_same(&line.finding, finding)) {
                 self.add(finding, system, State::Repaired);
             }
@@ -92,7 +97,7 @@ impl Report {
         for line in &mut self.lines {
             let is_left = now.iter().any(|finding| is_same(finding, &line.finding));
             line.state = if is_left { State::Left } else { State::Repaired };
-            let failed = rounds.failed.iter().find(|(it, _)| is_same(it, &line.finding));
+            let failed = failed.iter().find(|(it, _)| is_same(it, &line.finding));
             line.why = failed.map(|(_, why)| why.clone()).filter(|_| is_left);
         }
     }

@@ -158,7 +158,8 @@ and how it is repaired. Nothing is changed without --repair. It reads all record
 A stopped file system is read from its stores. One whose targets are all served on this machine is
 read from copies, twice: only a breach that both looks find counts.
 --repair needs a stopped file system. Unmount its clients first, because files that they bring back
-may collide with repairs.
+may collide with repairs. With --live, targets that are served are repaired, too. Each MDT looks
+again and mends names and counts for which it needs no other MDT. The rest is reported.
 
 Files without a name, and objects with bytes but without a file, get a name in .nacre/lost+found of
 the root. Bytes of an object that is lost are reported; reading them stays an error.
@@ -166,6 +167,7 @@ the root. Bytes of an object that is lost are reported; reading them stays an er
 Examples:
   nacre fsck                                     the file system of `nacre up` in ./nacre-data
   nacre fsck --data /srv/nacre --repair
+  nacre fsck --data /srv/nacre --repair --live   while it is served
   nacre fsck /srv/mdt0 /srv/ost0 /srv/ost1 --json
 
 Exit status, as of fsck(8): 0 nothing is wrong; 1 all that was wrong is repaired; 4 something is
@@ -180,6 +182,9 @@ pub(super) struct Fsck {
     /// Repair what can be repaired.
     #[arg(long)]
     pub(super) repair: bool,
+    /// Repair targets that are served, too, as far as each MDT can do so alone.
+    #[arg(long, requires = "repair", conflicts_with = "zero_lost")]
+    pub(super) live: bool,
     /// Give up the bytes of lost objects: they read as zeros afterwards.
     #[arg(long, requires = "repair")]
     pub(super) zero_lost: bool,
@@ -190,7 +195,7 @@ pub(super) struct Fsck {
 
 impl Fsck {
     pub(super) fn options(self) -> daemons::fsck::Options {
-        let Fsck { dirs, data, repair, zero_lost: give_up_bytes, json } = self;
-        daemons::fsck::Options { data, dirs, repair, give_up_bytes, json }
+        let Fsck { dirs, data, repair, live, zero_lost: give_up_bytes, json } = self;
+        daemons::fsck::Options { data, dirs, repair, live, give_up_bytes, json }
     }
 }

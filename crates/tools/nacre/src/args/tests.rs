@@ -181,6 +181,7 @@ fn what_the_readme_says_is_understood() {
         "nacre check-meta d --objects a",
         "nacre fsck",
         "nacre fsck --data d --repair --zero-lost --json",
+        "nacre fsck --repair --live --json",
         "nacre fsck mdt0 ost0 ost1",
         "nacre list-objects testfs-OST0000",
         "nacre lfs setstripe -c -1 -S 1M -i -1 f",
