@@ -22,10 +22,13 @@ mod files;
 mod mount;
 mod report;
 mod servers;
+mod svg;
 mod through;
 mod ways;
 
-use anyhow::{Result, ensure};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
 use client::Client;
 use env::Env;
 use serde::Serialize;
@@ -63,7 +66,7 @@ Everything takes about two hours. --stripes, --through and --seconds make it sho
 
 Examples:
   nacre bench ls --stripes 1,32 --ways statahead+agl,nacre --through library
-  nacre bench ls --stripes 1,8,64 --ways 1x-parallel,nacre --through ls,du --seconds 5
+  nacre bench ls --stripes 1,8,64 --ways 1x-parallel,nacre --through ls,du --seconds 5 --svg ls.svg
   nacre bench ls --windows 8,32,128 --ways statahead,statahead+agl --states clean
   nacre bench ls --files 20000 --objects 50000 --delay-us 0 --json")]
 pub struct LsArgs {
@@ -101,6 +104,9 @@ pub struct LsArgs {
     /// OSTs of a server process.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub osts_per_server: u32,
+    /// Draw time against stripes into this file, an SVG.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -129,6 +135,8 @@ pub fn run(args: &LsArgs) -> Result<()> {
     );
     let most = u32::from(layout::STRIPE_COUNT_MAX);
     ensure!(args.stripes.iter().all(|stripes| *stripes <= most), "--stripes are {most} at most");
+    let has_lines = args.stripes.iter().any(|stripes| *stripes > 0);
+    ensure!(args.svg.is_none() || has_lines, "--svg draws files of one stripe or more");
     ensure!(args.windows.iter().all(|window| *window > 0), "--windows are above zero");
     for state in &args.states {
         ensure!(matches!(&state[..], "clean" | "open"), "no state '{state}': clean or open");
@@ -146,6 +154,10 @@ pub fn run(args: &LsArgs) -> Result<()> {
     let config = bench.servers.node_config(args);
     let samples =
         env_os::run(config, move |env| async move { bench.measure(&env, &ways, &throughs).await })?;
+    if let Some(file) = &args.svg {
+        let svg = svg::draw(&samples).context("there is nothing to draw")?;
+        std::fs::write(file, svg).with_context(|| file.display().to_string())?;
+    }
     report::print(args, &setting, &samples)
 }
 

@@ -108,10 +108,10 @@ fn rounded(sample: &Sample) -> Sample {
 }
 
 /// Stripes and time of each measurement.
-type Points = Vec<(f64, f64)>;
+pub(super) type Points = Vec<(f64, f64)>;
 
-/// By least squares, of each way of each group that has two stripe counts above zero.
-fn slopes(samples: &[Sample]) -> Vec<Slope> {
+/// The measurements of each way of each group that have one stripe or more, and one of them.
+pub(super) fn lines(samples: &[Sample]) -> Vec<(&Sample, Points)> {
     let mut lines: Vec<(&Sample, Points)> = Vec::new();
     for sample in samples.iter().filter(|sample| sample.stripes > 0) {
         let point = (f64::from(sample.stripes), sample.us_per_file);
@@ -120,7 +120,12 @@ fn slopes(samples: &[Sample]) -> Vec<Slope> {
             None => lines.push((sample, vec![point])),
         }
     }
-    let found = lines.into_iter().filter_map(|(first, points)| {
+    lines
+}
+
+/// By least squares, of each line that has two stripe counts.
+fn slopes(samples: &[Sample]) -> Vec<Slope> {
+    let found = lines(samples).into_iter().filter_map(|(first, points)| {
         let us_per_stripe = decimals(slope(&points)?, 4);
         let Sample { state, through, way, .. } = first.clone();
         Some(Slope { state, through, way, us_per_stripe })
