@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, fio, fuse, layouts, listing, mdts, metadata, neighbours, processes, programs, rpc,
-    scheduler, tests,
+    data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, pair, processes, programs,
+    rpc, scheduler, tests, warm, wide,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -77,6 +77,18 @@ pub(crate) const PARTS: &[Part] = &[
         run: layouts::stream,
     },
     Part {
+        name: "dom",
+        about: "small files with their bytes at the MDT beside files with objects",
+        quick: false,
+        run: dom::small_files,
+    },
+    Part {
+        name: "wide",
+        about: "unlink of files of 32 stripes beside files of one; lfs migrate beside cp",
+        quick: false,
+        run: wide::objects,
+    },
+    Part {
         name: "mdts",
         about: "directories over four MDTs beside a directory of one MDT",
         quick: false,
@@ -93,6 +105,18 @@ pub(crate) const PARTS: &[Part] = &[
         about: "cp, tar, du, ls, grep, rm and git on small files, beside ext4 or passthrough_hp",
         quick: false,
         run: programs::everyday,
+    },
+    Part {
+        name: "warm",
+        about: "reads, programs and stats of what the kernel has already, beside ext4",
+        quick: false,
+        run: warm::again,
+    },
+    Part {
+        name: "pair",
+        about: "two mounts in one directory beside one, and changes of what the other caches",
+        quick: false,
+        run: pair::two_mounts,
     },
     Part {
         name: "random",

@@ -78,6 +78,27 @@ impl Spread {
 }
 
 impl Row {
+    /// Values of turns without the machine's CPU: ours, and the limit's if there is one.
+    pub(crate) fn of(
+        id: &str,
+        title: &str,
+        unit: &str,
+        [ours, limit]: [Vec<f64>; 2],
+        bound: Option<Bound>,
+        command: &str,
+    ) -> Row {
+        Row {
+            id: id.to_owned(),
+            title: title.to_owned(),
+            unit: unit.to_owned(),
+            ours,
+            limit,
+            cpu: None,
+            bound,
+            command: command.to_owned(),
+        }
+    }
+
     /// Ours over the limit within each turn.
     pub(crate) fn ratio(&self) -> Option<Spread> {
         let ratios: Vec<f64> =

@@ -90,7 +90,13 @@ pub(crate) fn native(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)
 }
 
-fn rows(part: &str, output: &Output, phases: &[Wanted], command: &str) -> Result<Vec<Row>> {
+/// A row for each phase.
+pub(super) fn rows(
+    part: &str,
+    output: &Output,
+    phases: &[Wanted],
+    command: &str,
+) -> Result<Vec<Row>> {
     let each = |samples: &[Phase], name: &str, value: fn(&Phase) -> f64| -> Vec<f64> {
         samples.iter().filter(|sample| sample.phase == name).map(value).collect()
     };

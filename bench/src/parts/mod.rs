@@ -1,6 +1,7 @@
 //! The benchmarks, one file per subject. Each function is one part of a run.
 
 pub(crate) mod data;
+pub(crate) mod dom;
 mod figures;
 pub(crate) mod fio;
 pub(crate) mod fuse;
@@ -9,9 +10,12 @@ pub(crate) mod listing;
 pub(crate) mod mdts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;
+pub(crate) mod pair;
 pub(crate) mod processes;
 pub(crate) mod programs;
 mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
 pub(crate) mod tests;
+pub(crate) mod warm;
+pub(crate) mod wide;

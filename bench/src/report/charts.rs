@@ -127,7 +127,7 @@ pub(crate) fn count() -> usize {
 fn draw_listing(results: &[PartResult]) -> Result<Option<Drawn>> {
     let parts = results.iter().filter(|result| result.part == LISTING);
     let rows: Vec<&Row> = parts.flat_map(|result| &result.rows).collect();
-    let lines = listing::lines(&rows);
+    let lines = listing::lines(&rows, None);
     if lines.is_empty() {
         return Ok(None);
     }

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use self::charts::Drawn;
 use crate::machine::Machine;
+use crate::parts::listing;
 use crate::row::{PartResult, Row};
 
 /// Writes `figures.md` and everything of [`data`] into `dir`.
@@ -48,6 +49,20 @@ fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
             .collect();
         if !rows.is_empty() {
             fs::write(dir.join(format!("{name}.svg")), plot::ratios(title, &rows)?)?;
+        }
+    }
+    listings(dir, results)
+}
+
+/// A plot for each program that has listed on mounts.
+fn listings(dir: &Path, results: &[PartResult]) -> Result<()> {
+    let rows: Vec<&Row> = results.iter().flat_map(|result| &result.rows).collect();
+    for (name, program) in listing::PROGRAMS {
+        let lines = listing::lines(&rows, Some(program));
+        if !lines.is_empty() {
+            let title = format!("{program}: time of a file against its stripes");
+            let svg = plot::lines(&title, ("stripes", "us a file"), &lines)?;
+            fs::write(dir.join(format!("{name}.svg")), svg)?;
         }
     }
     Ok(())

@@ -92,6 +92,10 @@ pub(crate) struct Inner {
     pub(crate) statahead: Statahead,
     /// Objects of one glimpse at most.
     pub(crate) glimpse_batch: Cell<usize>,
+    /// Glimpses of one call in flight at most.
+    pub(crate) glimpse_in_flight: Cell<usize>,
+    /// Sizes that the MDT knows are used (Lustre: strict size on MDT).
+    pub(crate) som: Cell<bool>,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 
@@ -134,6 +138,28 @@ impl Client {
     /// Sets that, within 1 and [`limits::GLIMPSE_BATCH_MAX`]. With 1, each object is a request.
     pub fn set_glimpse_batch(&self, objects: usize) {
         self.0.glimpse_batch.set(objects.clamp(1, limits::GLIMPSE_BATCH_MAX));
+    }
+
+    /// Glimpses that one call has in flight at most.
+    #[must_use]
+    pub fn glimpse_in_flight(&self) -> usize {
+        self.0.glimpse_in_flight.get()
+    }
+
+    /// Sets that, within 1 and [`limits::BATCH_RPCS_MAX`]. With 1, they go one after another.
+    pub fn set_glimpse_in_flight(&self, glimpses: usize) {
+        self.0.glimpse_in_flight.set(glimpses.clamp(1, limits::BATCH_RPCS_MAX));
+    }
+
+    /// Whether sizes that the MDT knows are used.
+    #[must_use]
+    pub fn som(&self) -> bool {
+        self.0.som.get()
+    }
+
+    /// Whether they are from now on. Without them each getattr of a file asks all its objects.
+    pub fn set_som(&self, is_on: bool) {
+        self.0.som.set(is_on);
     }
 
     /// Identity of the file system: of the storage that its root is on; zero where an older MGS

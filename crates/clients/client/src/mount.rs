@@ -96,6 +96,8 @@ impl Client {
             asked: RefCell::default(),
             statahead: Statahead::default(),
             glimpse_batch: Cell::new(limits::GLIMPSE_BATCH_MAX),
+            glimpse_in_flight: Cell::new(limits::BATCH_RPCS_MAX),
+            som: Cell::new(true),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),

@@ -224,6 +224,27 @@ fn one_object_a_glimpse_is_the_old_way() {
 }
 
 #[test]
+fn a_client_that_uses_no_size_of_the_mdt_asks_the_objects_of_clean_files() {
+    let world = World::new(1);
+    let dir = written(&world);
+    let stat = |som: bool| {
+        world.run(1, async move |client| {
+            let me = Ctx::root();
+            client.set_som(som);
+            let before = client.requests();
+            let found = client.lookup(&me, dir, b"file30").await?;
+            let found = client.getattr(&me, found.fid(), None).await?;
+            Ok((found.size, sent_since(client, &before)))
+        })
+    };
+    let (size, sent) = stat(true);
+    assert_eq!((size, sent.get(&Opcode::OstGlimpse)), (30, None), "{sent:?}");
+    let (size, sent) = stat(false);
+    assert_eq!((size, sent.get(&Opcode::MdtGetattr)), (30, Some(&1)), "{sent:?}");
+    assert!(sent.contains_key(&Opcode::OstGlimpse), "{sent:?}");
+}
+
+#[test]
 fn a_page_of_a_directory_over_three_mdts_is_completed_by_one_request_each() {
     let world = World::new(3);
     let dir = world.run(0, async |client| {

@@ -101,6 +101,9 @@ pub struct MachineOptions {
     /// Seconds without news from a peer after which its links are closed; 0: never.
     #[arg(long, value_name = "S", default_value_t = PEER_TIMEOUT_SECS)]
     pub peer_timeout: u64,
+    /// Microseconds by which everything that this process sends arrives later: for measurements.
+    #[arg(long, value_name = "US", default_value_t = 0, hide = true)]
+    pub delay_us: u64,
     /// Form of a line of the log.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     pub log_format: LogFormat,
@@ -133,6 +136,7 @@ impl Default for MachineOptions {
             peer_credits: 0,
             peer_buffer_credits: 0,
             peer_timeout: PEER_TIMEOUT_SECS,
+            delay_us: 0,
             log_format: LogFormat::Text,
             link_cpts: String::new(),
         }
@@ -212,6 +216,7 @@ impl MachineOptions {
         add("peer_credits", &self.peer_credits, self.peer_credits != 0);
         add("peer_buffer_credits", &self.peer_buffer_credits, self.peer_buffer_credits != 0);
         add("peer_timeout", &self.peer_timeout, self.peer_timeout != defaults.peer_timeout);
+        add("delay_us", &self.delay_us, self.delay_us != 0);
         if self.trust_local_users {
             args.push("--trust-local-users".to_owned());
         }
@@ -240,6 +245,7 @@ impl Machine {
             link_cpts: self.link_cpts.clone(),
             lnet: self.lnet.clone(),
             peer_timeout: Span::secs(self.options.peer_timeout),
+            delay: Span::micros(self.options.delay_us),
             ..OsConfig::default()
         }
     }
@@ -281,6 +287,7 @@ mod tests {
             mds_num_cpts: Some("[1-3]".to_owned()),
             portal_rotor: PortalRotor::On,
             peer_credits: 8,
+            delay_us: 100,
             ..MachineOptions::default()
         }
     }
@@ -326,6 +333,7 @@ mod tests {
                 "--mds-num-cpts=[1-3]",
                 "--portal-rotor=ON",
                 "--peer-credits=8",
+                "--delay-us=100",
                 "--cpu-virtual"
             ]
         );

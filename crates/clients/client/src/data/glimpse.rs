@@ -58,7 +58,7 @@ impl Inner {
                 asks.push(Box::pin(self.glimpse_ost(ctx, (*ost, *mdt), questions, batch)));
             }
         }
-        let answers = try_join(asks, limits::BATCH_RPCS_MAX).await?;
+        let answers = try_join(asks, self.glimpse_in_flight.get()).await?;
         let mut found = vec![Objects::new(); questions.len()];
         for (batch, attrs) in order.into_iter().zip(answers) {
             for ((index, stripe), attr) in batch.iter().zip(attrs) {
@@ -121,6 +121,29 @@ impl Inner {
         let objects = (0..).zip(own).filter(|(_, object)| object.exists != 0).collect();
         settle(&mut stat.attr, stat.mtime_set, 0, layout, &objects);
         true
+    }
+
+    /// Whether the size in these attributes, which the MDT knows, is used without its objects.
+    pub(crate) fn trusts(&self, attr: &Attr) -> bool {
+        self.som.get() || !attr.is_file()
+    }
+
+    /// The same of what the MDT said of a file. It has the last word on a file without objects.
+    pub(crate) fn trusts_stat(&self, stat: &Stat) -> bool {
+        stat.layout.is_none() || self.trusts(&stat.attr)
+    }
+
+    /// Puts the size that the objects tell into the MDT's attributes of a file, although the MDT
+    /// knows it. If they cannot tell it, the MDT's size stays.
+    pub(crate) async fn resolve_known(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+        let Some(layout) = stat.layout.clone() else { return Ok(()) };
+        let mut attr = Attr { size_state: SizeState::Dirty as u32, size: 0, ..stat.attr };
+        let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
+        let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
+        if !found.is_old_layout && found.lost == 0 {
+            stat.attr = Attr { size_state: stat.attr.size_state, ..attr };
+        }
+        Ok(())
     }
 
     /// Puts the true size into the MDT's attributes of a dirty file. If its objects went meanwhile,

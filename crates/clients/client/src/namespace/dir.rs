@@ -223,7 +223,8 @@ impl Client {
         }
         for entry in &mut page.entries {
             let fid = entry.attr.fid();
-            let is_exact = !is_open(fid) && !crate::needs_glimpse(&entry.attr);
+            let is_clean = !crate::needs_glimpse(&entry.attr) && self.0.trusts(&entry.attr);
+            let is_exact = !is_open(fid) && is_clean;
             entry.has_attr &= fid.mdt_index() == dir.mdt_index();
             entry.leased &= entry.has_attr && is_exact;
         }

@@ -40,7 +40,7 @@ impl Client {
             known = self.0.named(parent, name);
         }
         if let Some((attr, lease)) = known {
-            return Ok(Glance { attr, lease, size_known: true });
+            return Ok(Glance { attr, lease, size_known: self.0.trusts(&attr) });
         }
         if is_absent {
             return Err(Error::local(Errno::ENOENT, "lookup").about(parent));
@@ -87,10 +87,14 @@ impl Client {
         fid: Fid,
         file: Option<&File>,
     ) -> Result<(Attr, Lease)> {
-        if let Some(believed) = self.0.believed(fid) {
+        if let Some(believed) = self.0.believed(fid).filter(|(attr, _)| self.0.trusts(attr)) {
             return Ok(believed);
         }
         let (mut stat, lease) = self.0.look_at_size(ctx, fid, file).await?;
+        if !self.0.trusts_stat(&stat) && !crate::needs_glimpse(&stat.attr) {
+            self.0.resolve_known(ctx, &mut stat).await?;
+            return Ok((stat.attr, lease));
+        }
         self.0.resolve_stat(ctx, &mut stat).await?;
         self.0.offer_size(ctx, &stat);
         Ok((stat.attr, lease))
@@ -102,7 +106,7 @@ impl Client {
     /// As [`Client::getattr`].
     pub async fn glance(&self, ctx: &Ctx, fid: Fid) -> Result<Glance> {
         if let Some((attr, lease)) = self.0.believed(fid) {
-            return Ok(Glance { attr, lease, size_known: true });
+            return Ok(Glance { attr, lease, size_known: self.0.trusts(&attr) });
         }
         let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
         Ok(self.0.glance(&mut stat, lease))
@@ -286,7 +290,7 @@ impl Inner {
 
     /// What the MDT's answer is worth without a question to an OST.
     pub(crate) fn glance(&self, stat: &mut Stat, lease: Lease) -> Glance {
-        let size_known = self.settle_known(stat);
+        let size_known = self.settle_known(stat) && self.trusts_stat(stat);
         Glance { attr: stat.attr, lease, size_known }
     }
 

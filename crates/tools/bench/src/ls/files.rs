@@ -12,6 +12,7 @@ use tokio::sync::Semaphore;
 use types::Fid;
 
 use super::LsArgs;
+use super::ways::Way;
 
 const IN_FLIGHT: u32 = 64;
 /// Bytes of a stripe: the smallest.
@@ -23,12 +24,20 @@ const WHOLE_MIN: u32 = 64;
 pub(super) struct Dirs {
     pub(super) stripes: u32,
     /// Clean files with a byte in the first object.
-    pub(super) many: Fid,
+    many: Dir,
     /// Clean files with a byte in every object.
-    pub(super) whole: Fid,
+    whole: Dir,
     /// The same of which some are open.
-    pub(super) open: Fid,
+    open: Dir,
     held: RefCell<Vec<File>>,
+}
+
+/// One of them.
+pub(super) struct Dir {
+    pub(super) fid: Fid,
+    /// In the root.
+    pub(super) name: String,
+    pub(super) files: u32,
 }
 
 impl Dirs {
@@ -39,28 +48,27 @@ impl Dirs {
         stripes: u32,
         [maker, writer]: [&Client; 2],
     ) -> Result<Dirs> {
-        let mut made = Vec::new();
-        for name in ["many", "whole", "open"] {
+        let count = (args.objects / stripes.max(1)).min(args.files).max(WHOLE_MIN);
+        let dir = async |name: &str, files: u32| -> Result<Dir> {
             let name = format!("{name}.{stripes}");
-            let dir = maker.mkdir(&Ctx::root(), Fid::ROOT, name.as_bytes(), 0o755).await?;
-            made.push(dir.fid());
-        }
+            let made = maker.mkdir(&Ctx::root(), Fid::ROOT, name.as_bytes(), 0o755).await?;
+            Ok(Dir { fid: made.fid(), name, files })
+        };
         let dirs = Dirs {
             stripes,
-            many: made[0],
-            whole: made[1],
-            open: made[2],
+            many: dir("many", args.files).await?,
+            whole: dir("whole", count).await?,
+            open: dir("open", count).await?,
             held: RefCell::default(),
         };
         let clean = args.states.iter().any(|state| state == "clean");
         let older = args.ways.iter().any(|way| way != "nacre");
-        let count = (args.objects / stripes.max(1)).min(args.files).max(WHOLE_MIN);
         if clean && args.ways.iter().any(|way| way == "nacre") {
             fill(
                 env,
                 maker,
                 &Batch {
-                    dir: dirs.many,
+                    dir: dirs.many.fid,
                     stripes,
                     bytes: 1,
                     from: 0,
@@ -72,7 +80,7 @@ impl Dirs {
             .await?;
         }
         let whole = Batch {
-            dir: dirs.whole,
+            dir: dirs.whole.fid,
             stripes,
             bytes: stripes,
             from: 0,
@@ -86,7 +94,7 @@ impl Dirs {
         if args.states.iter().any(|state| state == "open") {
             let opened = (count * args.open).div_ceil(100).max(1);
             let step = (count / opened).max(1);
-            let open = Batch { dir: dirs.open, count: opened, step, stays_open: true, ..whole };
+            let open = Batch { dir: dirs.open.fid, count: opened, step, stays_open: true, ..whole };
             *dirs.held.borrow_mut() = fill(env, writer, &open).await?;
             // the others have the names between
             let closed = Batch {
@@ -99,6 +107,15 @@ impl Dirs {
             fill(env, maker, &closed).await?;
         }
         Ok(dirs)
+    }
+
+    /// What one way lists in one state.
+    pub(super) fn of(&self, state: &str, way: Way) -> &Dir {
+        match (state, way) {
+            ("open", _) => &self.open,
+            (_, Way::Nacre) => &self.many,
+            _ => &self.whole,
+        }
     }
 
     /// Closes what is open.

@@ -37,7 +37,35 @@ impl fmt::Display for Way {
     }
 }
 
+/// What a mount is set to for a way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    /// Mount options.
+    pub(super) options: &'static str,
+    /// Parameters of `llite.*`, by their last part.
+    pub(super) params: Vec<(&'static str, String)>,
+}
+
 impl Way {
+    /// The way as settings of a mount.
+    pub(super) fn settings(self) -> Settings {
+        let (window, agl) = match self {
+            Way::Nacre => return Settings { options: "", params: Vec::new() },
+            Way::OneByOne(_) => (0, false),
+            Way::Statahead { window, agl } => (window, agl),
+        };
+        let mut params = vec![
+            ("som", "0".to_owned()),
+            ("glimpse_batch", "1".to_owned()),
+            ("statahead_max", window.to_string()),
+            ("statahead_agl", u8::from(agl).to_string()),
+        ];
+        if self == Way::OneByOne(Objects::InTurn) {
+            params.push(("glimpse_in_flight", "1".to_owned()));
+        }
+        Settings { options: "noreaddirplus", params }
+    }
+
     /// Those that are asked for.
     pub(super) fn all(args: &LsArgs) -> Result<Vec<Way>> {
         let mut ways = Vec::new();
@@ -223,5 +251,30 @@ impl Names {
             let names: Vec<Vec<u8>> = page.entries.into_iter().map(|entry| entry.name).collect();
             self.page = names.into_iter();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_is_other_settings_of_a_mount() {
+        let ways = [
+            Way::OneByOne(Objects::InTurn),
+            Way::OneByOne(Objects::Together),
+            Way::Statahead { window: 8, agl: false },
+            Way::Statahead { window: 32, agl: false },
+            Way::Statahead { window: 32, agl: true },
+            Way::Nacre,
+        ];
+        let settings = ways.map(Way::settings);
+        for (at, one) in settings.iter().enumerate() {
+            assert!(!settings[..at].contains(one), "{one:?}");
+        }
+        assert_eq!(settings[5], Settings { options: "", params: Vec::new() }, "as mounts are");
+        let sizes = |of: &Settings| of.params.contains(&("som", "0".to_owned()));
+        assert!(settings[..5].iter().all(|of| sizes(of) && of.options == "noreaddirplus"));
+        assert!(settings[3].params.contains(&("statahead_max", "32".to_owned())));
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     page_cache(params, client, &llite);
     open_cache(params, client, &llite);
     statahead(params, client, &llite);
+    requests(params, client, &llite);
     writeback(params, client, &llite);
     connectors(params, client, instance);
 }
@@ -179,6 +180,35 @@ fn statahead(params: &ParamTree, client: &Client, llite: &str) {
             Ok(())
         },
     );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.glimpse_in_flight"),
+        move || read.glimpse_in_flight().to_string(),
+        move |value| {
+            let glimpses = ::params::parse_within(value, 1, client::limits::BATCH_RPCS_MAX)?;
+            write.set_glimpse_in_flight(glimpses);
+            Ok(())
+        },
+    );
+    let (read, write) = (client.clone(), client.clone());
+    params.register_rw(
+        format!("{llite}.som"),
+        move || u8::from(read.som()).to_string(),
+        move |value| {
+            write.set_som(::params::parse_within(value, 0, 1)? == 1);
+            Ok(())
+        },
+    );
+}
+
+/// What the mount has asked of servers since it was made.
+fn requests(params: &ParamTree, client: &Client, llite: &str) {
+    let of = client.clone();
+    params.register(format!("{llite}.rpcs"), move || {
+        let rows = of.requests().into_iter();
+        let rows = rows.map(|(opcode, count)| format!("{} {count}", opcode.name()));
+        rows.collect::<Vec<_>>().join("\n")
+    });
 }
 
 /// Whether small writes are acknowledged before they are sent, and how many were.

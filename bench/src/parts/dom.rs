@@ -1,0 +1,165 @@
+//! Small files with their bytes at the MDT (DoM) beside the same files with an object on an OST:
+//! mdtest's phases, and opens of files of which nothing is cached.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+
+use super::metadata::{Output, Wanted, rows, text};
+use super::public::drop_caches;
+use crate::bed::{Bed, nacre};
+use crate::row::{Bound, Row};
+use crate::scale::Scale;
+
+/// Layouts of the two directories.
+const LAYOUTS: [&str; 2] = ["-E 64K -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
+/// Turns at most, and seconds in which files are made: one turn has eight phases.
+const TURNS_MAX: u32 = 3;
+const SECONDS_MAX: u32 = 3;
+
+/// mdtest's phases with 32 KiB in each file, of the rates without DoM.
+const WITH_BYTES: [Wanted; 4] = [
+    ("File creation", Some(1.4)),
+    ("File stat", Some(1.0)),
+    ("File read", Some(1.4)),
+    ("File removal", Some(1.3)),
+];
+/// The same of empty files.
+const EMPTY: [Wanted; 4] = [
+    ("File creation", Some(1.0)),
+    ("File stat", Some(1.0)),
+    ("File read", Some(1.0)),
+    ("File removal", Some(1.0)),
+];
+
+/// Files that are opened in a turn, and the bytes of each.
+const FILES: u64 = 2_000;
+const FILE_BYTES: usize = 4 << 10;
+/// Opens per second, of those without DoM.
+const OPENS_LEAST: f64 = 1.4;
+/// Requests of an open and a read: a LOOKUP, and an OPEN that brings the bytes. The rest is for the
+/// directory itself.
+const RPCS_MOST: f64 = 2.02;
+/// Scatters numbers, so that names are no series which is looked up ahead.
+const SCATTER: u64 = 0x9E37_79B9_7F4A_7C15;
+
+pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let dirs = ["with-dom", "without-dom"].map(|name| bed.ours().join(name));
+    for (dir, layout) in dirs.iter().zip(LAYOUTS) {
+        fs::create_dir(dir)?;
+        let dir = text(dir)?;
+        let words: Vec<&str> = ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).collect();
+        let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
+    }
+    let with_bytes = ["-w", "32768", "-e", "32768"];
+    let mut all = phases(scale, &dirs, ("dom-32k", "32 KiB"), &with_bytes, &WITH_BYTES)?;
+    all.extend(phases(scale, &dirs, ("dom-empty", "0 bytes"), &[], &EMPTY)?);
+    all.extend(opens(bed, scale, &dirs)?);
+    dirs.iter().try_for_each(fs::remove_dir_all)?;
+    Ok(all)
+}
+
+fn phases(
+    scale: Scale,
+    dirs: &[PathBuf; 2],
+    (id, size): (&str, &str),
+    more: &[&str],
+    wanted: &[Wanted],
+) -> Result<Vec<Row>> {
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
+    let pairs = scale.pairs.min(TURNS_MAX).to_string();
+    let mut options = vec!["-N", "4", "-F", "-u", "-W", &seconds, "--drop-caches"];
+    options.extend(more);
+    let (with, without) = (text(&dirs[0])?, text(&dirs[1])?);
+    let mut args = vec!["bench", "mdtest", "-d", &with];
+    args.extend(&options);
+    args.extend(["--against", &without, "--pairs", &pairs, "--json"]);
+    let output: Output = nacre(&args)?;
+    let command = format!(
+        "nacre bench mdtest -d WITH-DOM {} --against WITHOUT --pairs {pairs}",
+        options.join(" ")
+    );
+    let mut found = rows(id, &output, wanted, &command)?;
+    found.iter_mut().for_each(|row| row.title = format!("{}, files of {size}", row.title));
+    Ok(found)
+}
+
+/// Each file is opened and read once, one after another.
+fn opens(bed: &Bed, scale: Scale, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
+    let (mut rates, mut requests) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for turn in 0..scale.pairs.min(TURNS_MAX) {
+        for (side, dir) in dirs.iter().enumerate() {
+            // new files: handles of those before may rest with the client
+            let dir = dir.join(format!("opened.{turn}"));
+            make(&dir)?;
+            bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
+            drop_caches()?;
+            let (before, start) = (sent(bed), Instant::now());
+            read(&dir)?;
+            rates[side].push(FILES as f64 / start.elapsed().as_secs_f64());
+            requests[side].push((sent(bed) - before) as f64 / FILES as f64);
+        }
+    }
+    let command = "open and read of 2,000 files of 4 KiB, one after another, nothing cached";
+    let least = Some(Bound::Ratio(OPENS_LEAST));
+    let most = Some(Bound::AtMost(RPCS_MOST));
+    Ok(vec![
+        Row::of("dom/open-read", "open and read of 4 KiB", "files/s", rates, least, command),
+        Row::of("dom/open-read-rpcs", "the same: requests", "RPCs a file", requests, most, command),
+    ])
+}
+
+fn make(dir: &Path) -> Result<()> {
+    fs::create_dir(dir)?;
+    (0..FILES).try_for_each(|number| fs::write(dir.join(name(number)), [b'd'; FILE_BYTES]))?;
+    Ok(())
+}
+
+fn read(dir: &Path) -> Result<()> {
+    for number in 0..FILES {
+        ensure!(fs::read(dir.join(name(number)))?.len() == FILE_BYTES, "file {number} is cut");
+    }
+    Ok(())
+}
+
+fn name(number: u64) -> String {
+    format!("{:016x}", number.wrapping_mul(SCATTER))
+}
+
+fn sent(bed: &Bed) -> u64 {
+    without_closes(&bed.up().param("llite.*.rpcs"))
+}
+
+/// Requests in the text of `llite.*.rpcs`. Closes travel together, and not while a caller waits.
+fn without_closes(text: &str) -> u64 {
+    let row = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        if name.contains("close") { None } else { count.trim().parse::<u64>().ok() }
+    };
+    text.lines().filter_map(row).sum()
+}
+
+#[cfg(test)]
+mod tests_of_counts {
+    use super::*;
+
+    #[test]
+    fn closes_are_not_counted() {
+        assert_eq!(without_closes("mds_getattr_name 20\nmds_close 7\nmds_open 20\n\n"), 40);
+        assert_eq!(without_closes(""), 0);
+    }
+
+    #[test]
+    fn names_are_in_no_order() {
+        let names: Vec<String> = (0..FILES).map(name).collect();
+        let is_series = |pair: &[String]| {
+            let [a, b] = [&pair[0], &pair[1]].map(|name| u64::from_str_radix(name, 16));
+            a.ok().zip(b.ok()).is_some_and(|(a, b)| a.wrapping_add(1) == b)
+        };
+        assert!(!names.windows(2).any(is_series));
+        let apart: std::collections::BTreeSet<&String> = names.iter().collect();
+        assert_eq!(apart.len(), names.len());
+    }
+}
