@@ -1,13 +1,14 @@
 //! Writes that are acknowledged before they are sent, on a cluster on which nothing else happens.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use client::{Client, Ctx, File, flags};
 use cluster::{Cluster, Granted, Scenario};
+use env::Env;
 use env_sim::NodeHandle;
-use types::{Fid, Span};
+use types::{Errno, Fid, Span};
 use wire::Opcode;
 
 /// A piece of an append that takes longer than a small one.
@@ -135,4 +136,83 @@ fn an_append_comes_behind_what_another_handle_keeps() {
         Ok(client.getattr(&Ctx::root(), fid, None).await?.size)
     });
     assert_eq!(size, 6_003);
+}
+
+/// Clients that fill an OST together, and what it has room for.
+const WRITERS: u32 = 8;
+const ROOM: u64 = 32 << 20;
+/// A client goes on until so many of its writes were refused, so that all others are refused too.
+const REFUSED: u32 = 20;
+
+/// Writes until the OST is full. Returns the file, and where what was acknowledged ends.
+async fn fill(env: Env, client: Client, number: u8) -> client::Result<(Fid, u64)> {
+    let (ctx, name) = (Ctx::root(), [b'f', number]);
+    let (attr, file) = client.create(&ctx, Fid::ROOT, &name, 0o644, flags::O_RDWR, None).await?;
+    let (mut end, mut refused) = (0, 0);
+    while refused < REFUSED {
+        let len = 1 + (env.random() % 60_000) as usize;
+        match file.write(end, Bytes::from(vec![number; len])).await {
+            Ok(written) => end += written as u64,
+            Err(error) if error.errno() == Errno::ENOSPC => refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    file.fsync(false).await?;
+    file.close().await?;
+    Ok((attr.fid(), end))
+}
+
+/// What is at the start of a file, which may be longer.
+async fn start_of(client: &Client, fid: Fid, len: u64) -> client::Result<Vec<u8>> {
+    let file = client.open(&Ctx::root(), fid, flags::O_RDONLY).await?;
+    let mut found = Vec::new();
+    while (found.len() as u64) < len {
+        let piece = file.read(found.len() as u64, LARGE).await?;
+        if piece.is_empty() {
+            break;
+        }
+        found.extend_from_slice(&piece);
+    }
+    found.truncate(len as usize);
+    file.close().await?;
+    Ok(found)
+}
+
+#[test]
+fn nothing_that_was_acknowledged_meets_a_full_ost() {
+    let scenario = Scenario { granted: Granted::Recall, osts: 1, ..Scenario::calm() };
+    let cluster = Cluster::new(1, &scenario);
+    cluster.boot();
+    cluster.limit_osts(ROOM);
+    let clients: Vec<_> = (0..=WRITERS)
+        .map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        })
+        .collect();
+    let (reader, writers) = clients.split_first().expect("there are some");
+    cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+    let filled = Rc::new(RefCell::new(Vec::new()));
+    for ((node, client), number) in writers.iter().zip(1..) {
+        let (env, client, filled) = (node.env(), client.clone(), filled.clone());
+        node.env().spawn("fill", async move {
+            let (fid, end) = fill(env, client, number).await.expect("nothing is lost");
+            filled.borrow_mut().push((number, fid, end));
+        });
+    }
+    let is_full = || filled.borrow().len() == writers.len();
+    assert!(cluster.sim.run_until(Span::secs(300), is_full), "a write is never answered");
+    for (_, client) in writers {
+        let kept = client.kept_stats();
+        assert!(kept.writes > 0 && kept.no_room > 0, "{kept:?}");
+    }
+    let mut whole = 0;
+    for (number, fid, end) in filled.take() {
+        let found = cluster.run(reader, async move |client| start_of(client, fid, end).await);
+        assert_eq!(found.len() as u64, end, "file {number} is shorter");
+        assert!(found.iter().all(|byte| *byte == number), "file {number} has other bytes");
+        whole += end;
+    }
+    assert!(whole > ROOM / 2, "an OST of {ROOM} bytes was full with {whole}");
 }

@@ -204,11 +204,15 @@ fn costs(layout: &FileLayout, extent: Extent) -> Costs {
     let mut costs = Costs::new();
     for piece in layout.pieces(extent) {
         let (_, ost) = place(layout, piece.stripe);
-        let (start, end) = (piece.object_offset, piece.object_offset + piece.len);
-        let units = end.div_ceil(ROOM_UNIT) - start / ROOM_UNIT;
-        *costs.entry(ost).or_default() += units * ROOM_UNIT + ROOM_OF_RUN;
+        *costs.entry(ost).or_default() += room_of(piece.object_offset, piece.len);
     }
     costs
+}
+
+/// Room that bytes of an object take.
+pub(super) fn room_of(object_offset: u64, len: u64) -> u64 {
+    let units = (object_offset + len).div_ceil(ROOM_UNIT) - object_offset / ROOM_UNIT;
+    units * ROOM_UNIT + ROOM_OF_RUN
 }
 
 /// What is missing of that.
