@@ -3,12 +3,18 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mounted::Up;
 
 /// What a record of a log has.
 const RECORD: usize = 100;
+/// Daemons that are killed, one after the other.
+const KILLS: u64 = 30;
+/// What a killed daemon may lose: writes of its last second, and those that are late on a busy
+/// machine.
+const LOST_MAX: Duration = Duration::from_secs(2);
 
 #[test]
 fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
@@ -76,6 +82,74 @@ fn a_killed_daemon_loses_nothing_that_was_synced() {
         let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
         assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
     }
+    up.stop();
+}
+
+/// A log that was appended to until its daemon was killed.
+struct Log {
+    /// When each record was acknowledged.
+    written: Vec<Instant>,
+    /// The first so many are synced.
+    synced: usize,
+    killed: Instant,
+}
+
+/// Appends a record each millisecond, so that a run is sent by its age alone, until the daemon of
+/// `dir` dies. `syncs`: with a sync now and then.
+fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> Log {
+    let daemon = mounted::daemon_of(dir);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(after);
+        let now = Instant::now();
+        mounted::kill(daemon, libc::SIGKILL);
+        now
+    });
+    let mut file = File::options().create(true).append(true).open(dir.join(name)).expect("room");
+    let (mut written, mut synced) = (Vec::new(), 0);
+    for record in 0_u32.. {
+        if file.write_all(&record_of(record)).is_err() {
+            break;
+        }
+        written.push(Instant::now());
+        if syncs && record % 300 == 299 {
+            if file.sync_data().is_err() {
+                break;
+            }
+            synced = written.len();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Log { written, synced, killed: killer.join().expect("it kills") }
+}
+
+#[test]
+fn thirty_killed_daemons_lose_a_second_of_unsynced_writes_at_most() {
+    let mut up = Up::new("kept-thirty");
+    let mut logs = Vec::new();
+    for round in 0..KILLS {
+        let dir = up.second_mount(43);
+        let after = Duration::from_millis(2_300 + 70 * (round % 10));
+        logs.push(append_until_killed(&dir, &format!("log{round}"), after, round % 2 == 1));
+        mounted::until("the mount of a killed daemon says so", || mounted::is_dead(&dir));
+    }
+    let (mut lost, mut oldest) = (0, Duration::ZERO);
+    for (round, log) in logs.iter().enumerate() {
+        let found = fs::read(up.at(&format!("log{round}"))).expect("it is there");
+        let whole = found.len() / RECORD;
+        let old = log.written.iter().filter(|at| **at + LOST_MAX < log.killed).count();
+        let (synced, written) = (log.synced, log.written.len());
+        assert!(old > 0, "round {round}: the daemon was killed too early to show anything");
+        assert!(whole >= synced, "round {round}: {whole} records, and {synced} were synced");
+        assert!(whole >= old, "round {round}: {whole} records, and {old} were old");
+        assert!(whole <= written + 1, "round {round}: {whole} records of {written}");
+        let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
+        assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
+        lost += written.saturating_sub(whole);
+        let first_lost = log.written.get(whole);
+        oldest = oldest.max(first_lost.map_or(Duration::ZERO, |at| log.killed - *at));
+    }
+    println!("kept-thirty: {lost} records lost, the oldest was {oldest:?} old");
+    assert!(lost > 0, "no write was kept when its daemon was killed");
     up.stop();
 }
 
