@@ -3,8 +3,9 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use mounted::Up;
 
@@ -41,6 +42,39 @@ fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
     let kept = up.param("llite.*.writeback_stats");
     assert!(kept.lines().any(|line| line.starts_with("writes: ") && line != "writes: 0"), "{kept}");
     up.set("llite.*.writeback", "0");
+    up.stop();
+}
+
+/// As `cp -a` and `tar` set them, while the file is open.
+#[test]
+fn attributes_of_a_new_file_are_seen_by_another_mount_at_once() {
+    let mut up = Up::new("kept-attributes");
+    let other = up.second_mount(43);
+    for round in 0..20_u32 {
+        let name = format!("f{round}");
+        let mut file = File::create(up.at(&name)).expect("room");
+        file.write_all(b"content").expect("room");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + u64::from(round));
+        let mode = 0o600 + round % 8;
+        file.set_modified(time).expect("its owner may");
+        file.set_permissions(fs::Permissions::from_mode(mode)).expect("its owner may");
+        let look = |dir: &Path| {
+            let found = fs::metadata(dir.join(&name)).expect("it is there");
+            (found.mode() & 0o7777, found.modified().expect("a time"), found.len())
+        };
+        if round % 3 == 0 {
+            assert_eq!(look(&other), (mode, time, 7), "round {round}");
+        }
+        if round % 3 == 1 {
+            assert_eq!(look(up.mount()), (mode, time, 7), "round {round}");
+        }
+        drop(file);
+        assert_eq!(look(&other), (mode, time, 7), "round {round}");
+        assert_eq!(look(up.mount()), (mode, time, 7), "round {round}");
+    }
+    let kept = up.param("llite.*.writeback_stats");
+    let is_some = |line: &str| line.starts_with("setattrs: ") && line != "setattrs: 0";
+    assert!(kept.lines().any(is_some), "{kept}");
     up.stop();
 }
 

@@ -4,11 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, flags};
+use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::Env;
 use env_sim::NodeHandle;
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, Timespec};
 use wire::Opcode;
 
 /// A piece of an append that takes longer than a small one.
@@ -43,6 +43,33 @@ impl World {
                 .await
                 .map(|made| made.1)
         })
+    }
+
+    /// Changes attributes of a file of the first client as a mount does.
+    fn set(&self, file: &File, set: SetAttr) {
+        let file = file.clone();
+        self.run(0, async move |client| {
+            let ctx = Ctx::root();
+            client.setattr_glance(&ctx, file.fid(), &set, Some(&file)).await.map(drop)
+        });
+    }
+
+    /// Mode, modification time and size, as a client sees them.
+    fn look(&self, at: usize, fid: Fid) -> (u32, Timespec, u64) {
+        self.run(at, async move |client| {
+            let attr = client.getattr(&Ctx::root(), fid, None).await?;
+            Ok((attr.mode & 0o7777, attr.mtime(), attr.size))
+        })
+    }
+
+    /// Requests of the first client that changed attributes.
+    fn changes(&self) -> u64 {
+        self.clients[0].1.requests().get(&Opcode::MdtSetattr).copied().unwrap_or(0)
+    }
+
+    /// Changes of attributes that it has kept.
+    fn kept_changes(&self) -> u64 {
+        self.clients[0].1.kept_stats().setattrs
     }
 
     /// Blocks that are free by the word of all OSTs.
@@ -136,6 +163,88 @@ fn an_append_comes_behind_what_another_handle_keeps() {
         Ok(client.getattr(&Ctx::root(), fid, None).await?.size)
     });
     assert_eq!(size, 6_003);
+}
+
+fn mode(mode: u32) -> SetAttr {
+    SetAttr { mode: Some(mode), ..SetAttr::default() }
+}
+
+fn mtime(sec: i64) -> SetAttr {
+    SetAttr { mtime: Some(SetTime::At(Timespec::new(sec, 0))), ..SetAttr::default() }
+}
+
+#[test]
+fn attributes_of_a_new_file_are_set_with_one_request() {
+    let world = World::new();
+    let file = world.make(b"copied", 0);
+    let (fid, own, before) = (file.fid(), file.clone(), world.changes());
+    world.run(0, async move |_| own.write(0, Bytes::from_static(b"bytes")).await);
+    let owner = SetAttr { uid: Some(0), gid: Some(0), kill_suid: true, ..SetAttr::default() };
+    for set in [mtime(77), owner, mode(0o640)] {
+        world.set(&file, set);
+    }
+    assert_eq!((world.kept_changes(), world.changes()), (3, before));
+    world.run(0, async move |_| file.close().await);
+    assert_eq!(world.changes(), before + 1);
+    assert_eq!(world.look(1, fid), (0o640, Timespec::new(77, 0), 5));
+}
+
+#[test]
+fn kept_attributes_are_sent_before_anybody_looks_at_them() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mode(0o600));
+    assert_eq!(world.look(0, fid).0, 0o600, "its own question waits");
+    world.set(&file, mode(0o640));
+    let found = world.run(0, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!(found.mode & 0o7777, 0o640, "by name, too");
+    world.set(&file, mode(0o604));
+    assert_eq!(world.kept_changes(), 3);
+    assert_eq!(world.look(1, fid).0, 0o604, "what another client asks for is called back");
+    world.set(&file, mode(0o666));
+    assert_eq!(world.kept_changes(), 3, "and no more is kept");
+    assert_eq!(world.look(1, fid).0, 0o666);
+}
+
+#[test]
+fn kept_attributes_are_sent_when_nothing_needs_them() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let before = world.changes();
+    world.set(&file, mode(0o600));
+    world.cluster.sim.run_for(Span::millis(50));
+    assert_eq!(world.changes(), before);
+    world.cluster.sim.run_for(Span::millis(100));
+    assert_eq!(world.changes(), before + 1);
+}
+
+#[test]
+fn a_change_by_another_client_comes_after_what_was_kept() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mode(0o600));
+    assert_eq!(world.kept_changes(), 1);
+    world.run(1, async move |client| {
+        client.setattr(&Ctx::root(), fid, &mode(0o644), None).await.map(drop)
+    });
+    world.run(0, async move |_| file.close().await);
+    assert_eq!(world.look(0, fid).0, 0o644);
+}
+
+#[test]
+fn a_write_after_a_kept_time_is_newer() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mtime(77));
+    world.run(0, async move |_| {
+        file.write(0, Bytes::from_static(b"newer")).await?;
+        file.close().await
+    });
+    assert_eq!(world.kept_changes(), 1);
+    assert!(world.look(1, fid).1 > Timespec::new(77, 0));
 }
 
 /// Clients that fill an OST together, and what it has room for.

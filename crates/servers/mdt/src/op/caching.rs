@@ -12,9 +12,9 @@
 //! | one client, which writes | it, until its last handle for writing is closed |
 //! | any other | no client |
 //!
-//! WRITE is called back before another client opens or cuts the file, and before a getattr that
-//! wants an exact size is answered. A restarted MDT takes it that a client has WRITE that replays
-//! such an open and asked for it.
+//! WRITE is called back before another client opens or cuts the file or changes its attributes, and
+//! before a getattr that wants an exact size is answered. A restarted MDT takes it that a client has
+//! WRITE that replays such an open and asked for it.
 //!
 //! Data of a CLEAN file changes only after an open for writing or a truncate, which make the file
 //! DIRTY. Both call CACHE back from all other clients before they are executed, also where the file
@@ -236,13 +236,13 @@ pub(super) fn add_wants(request: &Request, told: Option<Fid>, taken: Taken, want
         }
         Opcode::MdtSetattr => {
             let valid = request.body::<SetattrReq>().valid;
-            if valid.contains(SetattrFlags::SIZE) {
-                add_to_all(data | writes, wants);
-            }
+            let cuts = valid.contains(SetattrFlags::SIZE);
+            add_to_all(if cuts { data | writes } else { writes }, wants);
         }
         Opcode::MdtSetxattr if request.buf(1).starts_with(LAYOUTS) => {
             add_to_all(data | writes, wants);
         }
+        Opcode::MdtSetxattr | Opcode::MdtRemovexattr => add_to_all(writes, wants),
         _ => {}
     }
 }
