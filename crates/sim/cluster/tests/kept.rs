@@ -7,7 +7,7 @@ use bytes::Bytes;
 use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::Env;
-use env_sim::NodeHandle;
+use env_sim::{Faults, NodeHandle};
 use types::{Errno, Fid, Span, Timespec};
 use wire::Opcode;
 
@@ -23,6 +23,19 @@ impl World {
     fn new() -> World {
         let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
         let (cluster, clients) = Cluster::with_two_clients(&scenario);
+        World { cluster, clients }
+    }
+
+    fn of_seed(seed: u64) -> World {
+        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        let cluster = Cluster::new(seed, &scenario);
+        cluster.boot();
+        let clients = [0, 1].map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        });
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
         World { cluster, clients }
     }
 
@@ -245,6 +258,88 @@ fn a_write_after_a_kept_time_is_newer() {
     });
     assert_eq!(world.kept_changes(), 1);
     assert!(world.look(1, fid).1 > Timespec::new(77, 0));
+}
+
+/// Seeds of runs with faults, and files of each.
+const SEEDS: u64 = 12;
+const FILES: u32 = 12;
+/// First and last mode of a file.
+const MODES: (u32, u32) = (0o600, 0o610);
+
+/// Modes of the file that is being written.
+#[derive(Default)]
+struct Modes {
+    file: Cell<Option<Fid>>,
+    /// Set, by the word of its writer.
+    answered: Cell<u32>,
+    /// About to be set.
+    begun: Cell<u32>,
+    is_over: Cell<bool>,
+    has_looked: Cell<bool>,
+}
+
+/// Makes files and sets their modes, each higher than the one before.
+async fn set_modes(env: Env, client: Client, modes: Rc<Modes>) -> client::Result<()> {
+    let (ctx, flags) = (Ctx::root(), flags::O_RDWR | flags::O_EXCL);
+    for number in 0..FILES {
+        modes.file.set(None);
+        let name = format!("file{number}");
+        let made = client.create(&ctx, Fid::ROOT, name.as_bytes(), MODES.0, flags, None);
+        let file = made.await?.1;
+        file.write(0, Bytes::from_static(b"bytes")).await?;
+        modes.answered.set(MODES.0);
+        modes.begun.set(MODES.0);
+        modes.file.set(Some(file.fid()));
+        for next in MODES.0 + 1..=MODES.1 {
+            modes.begun.set(next);
+            client.setattr_glance(&ctx, file.fid(), &mode(next), Some(&file)).await?;
+            modes.answered.set(next);
+            env.sleep(Span::millis(env.random() % 40)).await;
+        }
+        file.close().await?;
+    }
+    modes.is_over.set(true);
+    Ok(())
+}
+
+/// No look sees a mode that was replaced before it began.
+async fn look_at_modes(env: Env, client: Client, modes: Rc<Modes>) -> client::Result<()> {
+    while !modes.is_over.get() {
+        env.sleep(Span::millis(env.random() % 200)).await;
+        let (Some(fid), floor) = (modes.file.get(), modes.answered.get()) else { continue };
+        let found = client.getattr(&Ctx::root(), fid, None).await?.mode & 0o7777;
+        let newest = modes.begun.get();
+        let is_right = modes.file.get() != Some(fid) || (floor..=newest).contains(&found);
+        assert!(is_right, "{found:o} is seen, and not {floor:o} to {newest:o}");
+    }
+    modes.has_looked.set(true);
+    Ok(())
+}
+
+#[test]
+fn kept_attributes_are_seen_through_losses_and_restarts_of_the_mdt() {
+    let mut kept = 0;
+    for seed in 0..SEEDS {
+        let (world, modes) = (World::of_seed(seed), Rc::<Modes>::default());
+        let [(writing, writer), (looking, looker)] = &world.clients;
+        let set = set_modes(writing.env(), writer.clone(), modes.clone());
+        let look = look_at_modes(looking.env(), looker.clone(), modes.clone());
+        writing.env().spawn("sets modes", async move { set.await.expect("they are set") });
+        looking.env().spawn("looks", async move { look.await.expect("it looks") });
+        if seed % 2 == 0 {
+            world.cluster.sim.set_faults(Faults::stormy());
+        }
+        world.cluster.sim.run_for(Span::millis(500 + 50 * seed));
+        if seed % 3 != 0 {
+            world.cluster.restart_mdt(0);
+        }
+        world.cluster.sim.run_for(Span::secs(3));
+        world.cluster.sim.set_faults(Faults::default());
+        let is_over = world.cluster.sim.run_until(Span::secs(300), || modes.has_looked.get());
+        assert!(is_over, "seed {seed}: a call is never answered");
+        kept += world.kept_changes();
+    }
+    assert!(kept > SEEDS, "{kept} changes were kept");
 }
 
 /// Clients that fill an OST together, and what it has room for.
