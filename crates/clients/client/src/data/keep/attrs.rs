@@ -229,14 +229,7 @@ impl Inner {
         });
     }
 
-    /// Returns when a file that may be open here has the attributes that callers were told.
-    pub(crate) async fn flush_attrs_of(self: &Rc<Self>, fid: Fid) {
-        if let Some(inode) = self.inodes.get(fid) {
-            flush_attrs(self, &inode).await;
-        }
-    }
-
-    /// The same of all files of this MDT.
+    /// Returns when all files of this MDT have the attributes that callers were told.
     pub(crate) async fn settle_attrs(self: &Rc<Self>, mdt: TargetId) {
         let files = self.keeper.unsettled.at(mdt.index);
         files.iter().for_each(|inode| send_attrs(self, inode));
