@@ -3,12 +3,19 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
 
 use mounted::Up;
 
 /// What a record of a log has.
 const RECORD: usize = 100;
+/// Daemons that are killed, one after the other.
+const KILLS: u64 = 30;
+/// What a killed daemon may lose: writes of its last second, and those that are late on a busy
+/// machine.
+const LOST_MAX: Duration = Duration::from_secs(2);
 
 #[test]
 fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
@@ -35,6 +42,39 @@ fn what_is_acknowledged_is_seen_by_another_mount_at_once() {
     let kept = up.param("llite.*.writeback_stats");
     assert!(kept.lines().any(|line| line.starts_with("writes: ") && line != "writes: 0"), "{kept}");
     up.set("llite.*.writeback", "0");
+    up.stop();
+}
+
+/// As `cp -a` and `tar` set them, while the file is open.
+#[test]
+fn attributes_of_a_new_file_are_seen_by_another_mount_at_once() {
+    let mut up = Up::new("kept-attributes");
+    let other = up.second_mount(43);
+    for round in 0..20_u32 {
+        let name = format!("f{round}");
+        let mut file = File::create(up.at(&name)).expect("room");
+        file.write_all(b"content").expect("room");
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + u64::from(round));
+        let mode = 0o600 + round % 8;
+        file.set_modified(time).expect("its owner may");
+        file.set_permissions(fs::Permissions::from_mode(mode)).expect("its owner may");
+        let look = |dir: &Path| {
+            let found = fs::metadata(dir.join(&name)).expect("it is there");
+            (found.mode() & 0o7777, found.modified().expect("a time"), found.len())
+        };
+        if round % 3 == 0 {
+            assert_eq!(look(&other), (mode, time, 7), "round {round}");
+        }
+        if round % 3 == 1 {
+            assert_eq!(look(up.mount()), (mode, time, 7), "round {round}");
+        }
+        drop(file);
+        assert_eq!(look(&other), (mode, time, 7), "round {round}");
+        assert_eq!(look(up.mount()), (mode, time, 7), "round {round}");
+    }
+    let kept = up.param("llite.*.writeback_stats");
+    let is_some = |line: &str| line.starts_with("setattrs: ") && line != "setattrs: 0";
+    assert!(kept.lines().any(is_some), "{kept}");
     up.stop();
 }
 
@@ -76,6 +116,74 @@ fn a_killed_daemon_loses_nothing_that_was_synced() {
         let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
         assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
     }
+    up.stop();
+}
+
+/// A log that was appended to until its daemon was killed.
+struct Log {
+    /// When each record was acknowledged.
+    written: Vec<Instant>,
+    /// The first so many are synced.
+    synced: usize,
+    killed: Instant,
+}
+
+/// Appends a record each millisecond, so that a run is sent by its age alone, until the daemon of
+/// `dir` dies. `syncs`: with a sync now and then.
+fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> Log {
+    let daemon = mounted::daemon_of(dir);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(after);
+        let now = Instant::now();
+        mounted::kill(daemon, libc::SIGKILL);
+        now
+    });
+    let mut file = File::options().create(true).append(true).open(dir.join(name)).expect("room");
+    let (mut written, mut synced) = (Vec::new(), 0);
+    for record in 0_u32.. {
+        if file.write_all(&record_of(record)).is_err() {
+            break;
+        }
+        written.push(Instant::now());
+        if syncs && record % 300 == 299 {
+            if file.sync_data().is_err() {
+                break;
+            }
+            synced = written.len();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Log { written, synced, killed: killer.join().expect("it kills") }
+}
+
+#[test]
+fn thirty_killed_daemons_lose_a_second_of_unsynced_writes_at_most() {
+    let mut up = Up::new("kept-thirty");
+    let mut logs = Vec::new();
+    for round in 0..KILLS {
+        let dir = up.second_mount(43);
+        let after = Duration::from_millis(2_300 + 70 * (round % 10));
+        logs.push(append_until_killed(&dir, &format!("log{round}"), after, round % 2 == 1));
+        mounted::until("the mount of a killed daemon says so", || mounted::is_dead(&dir));
+    }
+    let (mut lost, mut oldest) = (0, Duration::ZERO);
+    for (round, log) in logs.iter().enumerate() {
+        let found = fs::read(up.at(&format!("log{round}"))).expect("it is there");
+        let whole = found.len() / RECORD;
+        let old = log.written.iter().filter(|at| **at + LOST_MAX < log.killed).count();
+        let (synced, written) = (log.synced, log.written.len());
+        assert!(old > 0, "round {round}: the daemon was killed too early to show anything");
+        assert!(whole >= synced, "round {round}: {whole} records, and {synced} were synced");
+        assert!(whole >= old, "round {round}: {whole} records, and {old} were old");
+        assert!(whole <= written + 1, "round {round}: {whole} records of {written}");
+        let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
+        assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
+        lost += written.saturating_sub(whole);
+        let first_lost = log.written.get(whole);
+        oldest = oldest.max(first_lost.map_or(Duration::ZERO, |at| log.killed - *at));
+    }
+    println!("kept-thirty: {lost} records lost, the oldest was {oldest:?} old");
+    assert!(lost > 0, "no write was kept when its daemon was killed");
     up.stop();
 }
 

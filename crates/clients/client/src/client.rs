@@ -310,7 +310,11 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<Answer> {
-        let call = self.order.enter(call.into(), &|fid| self.striped.master(fid)).await;
+        let call: Call = call.into();
+        if self.must_settle_attrs(target, call.opcode) {
+            Box::pin(self.settle_attrs(target)).await;
+        }
+        let call = self.order.enter(call, &|fid| self.striped.master(fid)).await;
         let stage = call.opcode.name();
         self.check_mdt(target, stage).await?;
         if call.modifies && target.kind == TargetKind::Ost {

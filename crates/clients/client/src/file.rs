@@ -11,7 +11,6 @@ use wire::{Attr, Opcode};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::client::{CallBuilder, Inner};
-use crate::data::send_off;
 use crate::inode::Inode;
 use crate::lost::{self, Heard};
 use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
@@ -119,6 +118,7 @@ impl File {
         if data.is_empty() {
             return Ok(0);
         }
+        self.0.settle_attrs().await;
         let (open, inner) = (self.0.clone(), &self.0.inner);
         if flags & flags::O_APPEND != 0 {
             // An append whose caller is interrupted runs to its end under the lock: released too
@@ -141,6 +141,7 @@ impl File {
     /// Those of [`File::write`].
     pub async fn append_now(&self, flags: u32, data: &Bytes) -> Result<Option<usize>> {
         self.0.check(flags::can_write(self.0.flags), "append")?;
+        self.0.settle_attrs().await;
         let is_kept = !data.is_empty() && data::keep_append(&self.0, flags, data).await?;
         Ok(is_kept.then_some(data.len()))
     }
@@ -151,6 +152,7 @@ impl File {
     /// Those of [`File::write`].
     pub async fn begin_append(&self) -> Result<Appending> {
         self.0.check(flags::can_write(self.0.flags), "write")?;
+        self.0.settle_attrs().await;
         let open = self.0.clone();
         self.0.inner.run("append", async move { Appending::begin(&open).await }).await
     }
@@ -163,6 +165,7 @@ impl File {
     /// no bytes.
     pub async fn fallocate(&self, mode: u32, offset: u64, length: u64) -> Result<()> {
         self.0.check(flags::can_write(self.0.flags), "fallocate")?;
+        self.0.settle_attrs().await;
         let open = self.0.clone();
         self.0
             .inner
@@ -193,6 +196,7 @@ impl File {
     ) -> Result<u64> {
         self.0.check(flags::can_read(self.0.flags), "copy")?;
         to.0.check(flags::can_write(to.0.flags) && to.0.flags & flags::O_APPEND == 0, "copy")?;
+        to.0.settle_attrs().await;
         data::copy(&self.0, offset, &to.0, to_offset, len).await
     }
 
@@ -214,7 +218,7 @@ impl File {
     /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client.
     pub fn flush(&self) -> Result<()> {
         self.0.check(true, "flush")?;
-        send_off(&self.0.inner, &self.0.inode);
+        data::begin_all(&self.0.inner, &self.0.inode);
         self.0.check_heard("flush")
     }
 
@@ -240,10 +244,10 @@ impl File {
         self.0.inner.run("close", close).await
     }
 
-    /// Whether the OSTs have all that was written through this and other handles here.
+    /// Whether the servers have all that was changed through this and other handles here.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        !self.0.inner.has_kept(self.0.inode.fid)
+        !self.0.inner.has_unsent(self.0.inode.fid)
     }
 }
 
@@ -264,6 +268,12 @@ impl Drop for Closing {
 }
 
 impl Open {
+    /// Returns when the MDT knows the attributes that callers were told: what is written next is
+    /// newer than a time that was set before.
+    async fn settle_attrs(&self) {
+        data::flush_attrs(&self.inner, &self.inode).await;
+    }
+
     /// Refuses a handle that the MDT knows no more.
     pub(crate) fn check_lost(&self, stage: &'static str) -> Result<()> {
         if self.inode.is_lost() {

@@ -27,6 +27,8 @@ pub(crate) struct Inode {
     /// The layout came with an answer that waits for no commit. Another client may have made it,
     /// and it is lost if that client and the MDT die.
     is_only_seen: Cell<bool>,
+    /// As the MDT told them last.
+    attr: Cell<Attr>,
     /// Mode as this client saw it last: tells whether a write must drop set-user-id.
     mode: Cell<u32>,
     /// Until when that is new enough for a write by somebody without privilege.
@@ -63,6 +65,7 @@ impl Inode {
             layout: RefCell::default(),
             layout_version: Cell::new(0),
             is_only_seen: Cell::new(false),
+            attr: Cell::default(),
             mode: Cell::new(0),
             mode_until: Cell::default(),
             gid: Cell::new(0),
@@ -107,6 +110,7 @@ impl Inode {
     /// Takes attributes and layout record of the reply to a change. Other clients' changes that it
     /// decided on are durable.
     pub(crate) fn learn(&self, stat: &Stat) {
+        self.attr.set(stat.attr);
         self.mode.set(stat.attr.mode);
         self.gid.set(stat.attr.gid);
         self.projid.set(stat.attr.projid);
@@ -149,6 +153,11 @@ impl Inode {
         let stamp = now.max(self.mtime_set.get().next_nanosecond());
         self.access.borrow_mut().changed_at(stamp);
         stamp
+    }
+
+    /// Attributes as the MDT told them last.
+    pub(crate) fn attr(&self) -> Attr {
+        self.attr.get()
     }
 
     /// As this client saw it last.

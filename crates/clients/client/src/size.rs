@@ -117,6 +117,11 @@ impl WriteView {
         WriteView { fresh, epoch, mixed: false, stripes: Vec::new(), generation: 0, is_cut: false }
     }
 
+    /// Whether the open made the file.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.fresh
+    }
+
     /// Another handle was opened for write by this client.
     pub(crate) fn opened(&mut self) {
         self.mixed = true;

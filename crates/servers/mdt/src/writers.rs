@@ -67,7 +67,7 @@ fn wants_sizes(request: &Request) -> bool {
     match Data::of(request) {
         Data::Sizes(asks) => asks(request),
         Data::Size(flags) => flags(request).contains(GetattrFlags::SIZE),
-        Data::None | Data::Opens(_) | Data::Cuts(_) | Data::Moves(_) => false,
+        Data::None | Data::Opens(_) | Data::Cuts(_) | Data::Moves(_) | Data::Attributes => false,
     }
 }
 

@@ -49,6 +49,8 @@ pub(crate) const RESERVED_SHARE: u64 = 16;
 /// Free room that is never promised, at most: a file system takes some for itself as it fills. On a
 /// small disk it is a share of the disk.
 pub(crate) const RESERVE_FREE_MAX: u64 = 256 << 20;
+/// Unit in which a file system gives out space.
+pub(crate) const SPACE_UNIT: u64 = 4_096;
 /// So long a read-only OST takes what clients had acknowledged before, and not sent: they keep it
 /// for 1 s.
 pub(crate) const READ_ONLY_GRACE: types::Span = types::Span::secs(3);

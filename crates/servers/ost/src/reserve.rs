@@ -7,6 +7,8 @@
 //!   most that.
 //! - A client gets less and less where room is short, and nothing at the end. It then sends what it
 //!   writes at once, and is told the truth.
+//! - A write without room that was let in has its bytes until it is done, whatever the disk says
+//!   meanwhile. Nor does a look at the disk count as free what was written since it began.
 //!
 //! Pure: the caller looks at the disk and tells what it saw. Lustre: `ofd` and `osc` grants.
 
@@ -37,6 +39,10 @@ pub(crate) struct Reserved {
     sessions: BTreeMap<u64, Of>,
     /// Of all sessions, and not used.
     total: u64,
+    /// Of writes without room that were let in and are not done.
+    under_way: u64,
+    /// Of all writes that are done.
+    done: u64,
     /// What the disk had, less what was written since.
     free: u64,
     /// Room that is never promised.
@@ -45,9 +51,15 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// The disk has so much now.
-    pub(crate) fn saw(&mut self, bytes: u64, free: u64, now: Instant) {
-        (self.free, self.seen) = (free, now);
+    /// What is done, to be handed to [`Reserved::saw`] by a look at the disk that begins now.
+    pub(crate) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// The disk has so much, by a look that began when so much was done.
+    pub(crate) fn saw(&mut self, bytes: u64, free: u64, done: u64, now: Instant) {
+        let since = self.done.wrapping_sub(done);
+        (self.free, self.seen) = (free.saturating_sub(since), now);
         self.kept_free = (bytes / RESERVED_SHARE).min(RESERVE_FREE_MAX);
     }
 
@@ -58,21 +70,38 @@ impl Reserved {
 
     /// Whether the disk has to be looked at before a write of so many bytes that has no room.
     pub(crate) fn must_look(&self, bytes: u64, now: Instant) -> bool {
-        let kept = self.total + self.kept_free;
-        let is_tight = self.free < kept.saturating_add(bytes); // as many as a peer says
+        let is_tight = self.unpromised() < bytes.saturating_add(self.kept_free);
         self.total > 0 && (is_tight || now - self.seen > SPACE_AGE)
     }
 
-    /// Whether a write without room may take so many bytes.
+    /// Room that is neither promised nor about to be taken.
+    fn unpromised(&self) -> u64 {
+        self.free.saturating_sub(self.total.saturating_add(self.under_way))
+    }
+
+    /// Whether a write without room may take so many bytes. It has them until [`Reserved::ended`].
     pub(crate) fn may_take(&mut self, bytes: u64) -> bool {
-        let is_free = self.total == 0 || self.free >= self.total.saturating_add(bytes);
-        self.free = self.free.saturating_sub(bytes);
+        let is_free = self.total == 0 || self.unpromised() >= bytes;
+        if is_free {
+            self.under_way = self.under_way.saturating_add(bytes);
+        }
         is_free
+    }
+
+    /// A write that took so many bytes is done, or has failed.
+    pub(crate) fn ended(&mut self, bytes: u64) {
+        self.under_way = self.under_way.saturating_sub(bytes);
+        self.wrote(bytes);
+    }
+
+    fn wrote(&mut self, bytes: u64) {
+        self.free = self.free.saturating_sub(bytes);
+        self.done = self.done.wrapping_add(bytes);
     }
 
     /// A session wants so much in all. Returns what it has.
     pub(crate) fn ask(&mut self, session: u64, number: u32, wanted: u64) -> u64 {
-        let left = self.free.saturating_sub(self.total + self.kept_free) / RESERVED_SHARE;
+        let left = self.unpromised().saturating_sub(self.kept_free) / RESERVED_SHARE;
         let of = self.sessions.entry(session).or_default();
         if number < of.number {
             return of.promised;
@@ -131,7 +160,7 @@ impl Reserved {
         let used = bytes.min(of.unused());
         of.used += used;
         self.total -= used;
-        self.free = self.free.saturating_sub(bytes);
+        self.wrote(bytes);
     }
 
     /// A session is over.
@@ -153,7 +182,7 @@ mod tests {
 
     fn reserved(bytes: u64, free: u64) -> Reserved {
         let mut reserved = Reserved::default();
-        reserved.saw(bytes, free, Instant::default());
+        reserved.saw(bytes, free, 0, Instant::default());
         reserved
     }
 
@@ -186,11 +215,32 @@ mod tests {
     }
 
     #[test]
+    fn what_was_let_in_and_is_not_done_is_not_free() {
+        let mut own = reserved(1_000 * MIB, 500 * MIB);
+        assert_eq!(own.ask(1, 1, 16 * MIB), 16 * MIB);
+        assert!(own.may_take(400 * MIB));
+        own.saw(1_000 * MIB, 500 * MIB, own.done(), Instant::default());
+        assert!(!own.may_take(85 * MIB), "the disk does not have the other one's bytes yet");
+        assert!(own.may_take(84 * MIB));
+        let done = own.done();
+        own.ended(400 * MIB);
+        own.saw(1_000 * MIB, 500 * MIB, done, Instant::default());
+        assert!(!own.may_take(1), "the look began before they were done");
+        own.ended(84 * MIB);
+        own.used(1, 16 * MIB);
+        own.saw(1_000 * MIB, 20 * MIB, own.done(), Instant::default());
+        assert_eq!((own.total(), own.ask(2, 1, MIB)), (0, 0), "too little is left");
+        assert!(own.may_take(u64::MAX), "nothing is promised");
+        assert!(own.may_take(u64::MAX));
+        own.ended(u64::MAX);
+    }
+
+    #[test]
     fn what_the_run_before_promised_holds() {
         let mut own = Reserved::default();
         assert_eq!(own.restate(3, 1, 5 * MIB), 5 * MIB);
         assert_eq!(own.restate(3, 1, 5 * MIB), 5 * MIB);
-        own.saw(1_000 * MIB, 6 * MIB, Instant::default());
+        own.saw(1_000 * MIB, 6 * MIB, own.done(), Instant::default());
         assert!(own.total() == 5 * MIB && own.may_take(MIB) && !own.may_take(MIB));
         own.used(3, 9 * MIB);
         assert_eq!(own.total(), 0);

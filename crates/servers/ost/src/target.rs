@@ -15,6 +15,7 @@ use wire::{Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::fences::{Fences, UnderWay};
+use crate::limits::SPACE_UNIT;
 use crate::locks::Locks;
 use crate::mdts::Mdts;
 use crate::op::{self, Head};
@@ -51,6 +52,23 @@ pub struct Ost {
     pub(crate) dirty_data: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) commit_task: RefCell<Option<Task>>,
+}
+
+/// A change that takes room which is not reserved for it, until it is made.
+pub(crate) struct Taking<'o> {
+    reserved: &'o RefCell<Reserved>,
+    bytes: u64,
+}
+
+impl Drop for Taking<'_> {
+    fn drop(&mut self) {
+        self.reserved.borrow_mut().ended(self.bytes);
+    }
+}
+
+/// What a disk may take for so many bytes at any offset.
+fn room_of(bytes: u64) -> u64 {
+    (bytes / SPACE_UNIT + 2).saturating_mul(SPACE_UNIT)
 }
 
 impl Ost {
@@ -129,19 +147,24 @@ impl Ost {
         self.listings.get()
     }
 
-    /// Refuses a change that takes so many bytes, where these are reserved for clients. A replay
-    /// has had its room.
-    pub(crate) async fn check_room(&self, incoming: &Incoming, bytes: u64) -> Result<(), Errno> {
+    /// Refuses a change of so many bytes whose room is reserved for clients. What it returns is to
+    /// be dropped when the change is made. A replay has had its room.
+    pub(crate) async fn take_room(
+        &self,
+        incoming: &Incoming,
+        bytes: u64,
+    ) -> Result<Option<Taking<'_>>, Errno> {
         if incoming.is_replay() {
-            return Ok(());
+            return Ok(None);
         }
-        let now = self.env.now();
+        let (now, bytes) = (self.env.now(), room_of(bytes));
+        let done = self.reserved.borrow().done();
         if self.reserved.borrow().must_look(bytes, now) {
             let space = self.objects.space().await?;
-            self.reserved.borrow_mut().saw(space.bytes, space.bytes_free, now);
+            self.reserved.borrow_mut().saw(space.bytes, space.bytes_free, done, now);
         }
         match self.reserved.borrow_mut().may_take(bytes) {
-            true => Ok(()),
+            true => Ok(Some(Taking { reserved: &self.reserved, bytes })),
             false => Err(Errno::ENOSPC),
         }
     }

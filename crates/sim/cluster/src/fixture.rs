@@ -214,6 +214,13 @@ impl Cluster {
         }
     }
 
+    /// The disk of each OST has room for so many bytes of objects from now on.
+    pub fn limit_osts(&self, bytes: u64) {
+        for server in self.servers.iter().filter(|server| server.target.kind == TargetKind::Ost) {
+            server.disk.set_object_bytes(bytes);
+        }
+    }
+
     /// Kills an MDT and starts it again.
     ///
     /// # Panics

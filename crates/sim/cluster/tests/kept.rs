@@ -1,13 +1,14 @@
 //! Writes that are acknowledged before they are sent, on a cluster on which nothing else happens.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, flags};
+use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
-use env_sim::NodeHandle;
-use types::{Fid, Span};
+use env::Env;
+use env_sim::{Faults, NodeHandle};
+use types::{Errno, Fid, Span, Timespec};
 use wire::Opcode;
 
 /// A piece of an append that takes longer than a small one.
@@ -22,6 +23,19 @@ impl World {
     fn new() -> World {
         let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
         let (cluster, clients) = Cluster::with_two_clients(&scenario);
+        World { cluster, clients }
+    }
+
+    fn of_seed(seed: u64) -> World {
+        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        let cluster = Cluster::new(seed, &scenario);
+        cluster.boot();
+        let clients = [0, 1].map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        });
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
         World { cluster, clients }
     }
 
@@ -42,6 +56,33 @@ impl World {
                 .await
                 .map(|made| made.1)
         })
+    }
+
+    /// Changes attributes of a file of the first client as a mount does.
+    fn set(&self, file: &File, set: SetAttr) {
+        let file = file.clone();
+        self.run(0, async move |client| {
+            let ctx = Ctx::root();
+            client.setattr_glance(&ctx, file.fid(), &set, Some(&file)).await.map(drop)
+        });
+    }
+
+    /// Mode, modification time and size, as a client sees them.
+    fn look(&self, at: usize, fid: Fid) -> (u32, Timespec, u64) {
+        self.run(at, async move |client| {
+            let attr = client.getattr(&Ctx::root(), fid, None).await?;
+            Ok((attr.mode & 0o7777, attr.mtime(), attr.size))
+        })
+    }
+
+    /// Requests of the first client that changed attributes.
+    fn changes(&self) -> u64 {
+        self.clients[0].1.requests().get(&Opcode::MdtSetattr).copied().unwrap_or(0)
+    }
+
+    /// Changes of attributes that it has kept.
+    fn kept_changes(&self) -> u64 {
+        self.clients[0].1.kept_stats().setattrs
     }
 
     /// Blocks that are free by the word of all OSTs.
@@ -135,4 +176,247 @@ fn an_append_comes_behind_what_another_handle_keeps() {
         Ok(client.getattr(&Ctx::root(), fid, None).await?.size)
     });
     assert_eq!(size, 6_003);
+}
+
+fn mode(mode: u32) -> SetAttr {
+    SetAttr { mode: Some(mode), ..SetAttr::default() }
+}
+
+fn mtime(sec: i64) -> SetAttr {
+    SetAttr { mtime: Some(SetTime::At(Timespec::new(sec, 0))), ..SetAttr::default() }
+}
+
+#[test]
+fn attributes_of_a_new_file_are_set_with_one_request() {
+    let world = World::new();
+    let file = world.make(b"copied", 0);
+    let (fid, own, before) = (file.fid(), file.clone(), world.changes());
+    world.run(0, async move |_| own.write(0, Bytes::from_static(b"bytes")).await);
+    let owner = SetAttr { uid: Some(0), gid: Some(0), kill_suid: true, ..SetAttr::default() };
+    for set in [mtime(77), owner, mode(0o640)] {
+        world.set(&file, set);
+    }
+    assert_eq!((world.kept_changes(), world.changes()), (3, before));
+    world.run(0, async move |_| file.close().await);
+    assert_eq!(world.changes(), before + 1);
+    assert_eq!(world.look(1, fid), (0o640, Timespec::new(77, 0), 5));
+}
+
+#[test]
+fn kept_attributes_are_sent_before_anybody_looks_at_them() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mode(0o600));
+    assert_eq!(world.look(0, fid).0, 0o600, "its own question waits");
+    world.set(&file, mode(0o640));
+    let found = world.run(0, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!(found.mode & 0o7777, 0o640, "by name, too");
+    world.set(&file, mode(0o604));
+    assert_eq!(world.kept_changes(), 3);
+    assert_eq!(world.look(1, fid).0, 0o604, "what another client asks for is called back");
+    world.set(&file, mode(0o666));
+    assert_eq!(world.kept_changes(), 3, "and no more is kept");
+    assert_eq!(world.look(1, fid).0, 0o666);
+}
+
+#[test]
+fn kept_attributes_are_sent_when_nothing_needs_them() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let before = world.changes();
+    world.set(&file, mode(0o600));
+    world.cluster.sim.run_for(Span::millis(50));
+    assert_eq!(world.changes(), before);
+    world.cluster.sim.run_for(Span::millis(100));
+    assert_eq!(world.changes(), before + 1);
+}
+
+#[test]
+fn a_change_by_another_client_comes_after_what_was_kept() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mode(0o600));
+    assert_eq!(world.kept_changes(), 1);
+    world.run(1, async move |client| {
+        client.setattr(&Ctx::root(), fid, &mode(0o644), None).await.map(drop)
+    });
+    world.run(0, async move |_| file.close().await);
+    assert_eq!(world.look(0, fid).0, 0o644);
+}
+
+#[test]
+fn a_write_after_a_kept_time_is_newer() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let fid = file.fid();
+    world.set(&file, mtime(77));
+    world.run(0, async move |_| {
+        file.write(0, Bytes::from_static(b"newer")).await?;
+        file.close().await
+    });
+    assert_eq!(world.kept_changes(), 1);
+    assert!(world.look(1, fid).1 > Timespec::new(77, 0));
+}
+
+/// Seeds of runs with faults, and files of each.
+const SEEDS: u64 = 12;
+const FILES: u32 = 12;
+/// First and last mode of a file.
+const MODES: (u32, u32) = (0o600, 0o610);
+
+/// Modes of the file that is being written.
+#[derive(Default)]
+struct Modes {
+    file: Cell<Option<Fid>>,
+    /// Set, by the word of its writer.
+    answered: Cell<u32>,
+    /// About to be set.
+    begun: Cell<u32>,
+    is_over: Cell<bool>,
+    has_looked: Cell<bool>,
+}
+
+/// Makes files and sets their modes, each higher than the one before.
+async fn set_modes(env: Env, client: Client, modes: Rc<Modes>) -> client::Result<()> {
+    let (ctx, flags) = (Ctx::root(), flags::O_RDWR | flags::O_EXCL);
+    for number in 0..FILES {
+        modes.file.set(None);
+        let name = format!("file{number}");
+        let made = client.create(&ctx, Fid::ROOT, name.as_bytes(), MODES.0, flags, None);
+        let file = made.await?.1;
+        file.write(0, Bytes::from_static(b"bytes")).await?;
+        modes.answered.set(MODES.0);
+        modes.begun.set(MODES.0);
+        modes.file.set(Some(file.fid()));
+        for next in MODES.0 + 1..=MODES.1 {
+            modes.begun.set(next);
+            client.setattr_glance(&ctx, file.fid(), &mode(next), Some(&file)).await?;
+            modes.answered.set(next);
+            env.sleep(Span::millis(env.random() % 40)).await;
+        }
+        file.close().await?;
+    }
+    modes.is_over.set(true);
+    Ok(())
+}
+
+/// No look sees a mode that was replaced before it began.
+async fn look_at_modes(env: Env, client: Client, modes: Rc<Modes>) -> client::Result<()> {
+    while !modes.is_over.get() {
+        env.sleep(Span::millis(env.random() % 200)).await;
+        let (Some(fid), floor) = (modes.file.get(), modes.answered.get()) else { continue };
+        let found = client.getattr(&Ctx::root(), fid, None).await?.mode & 0o7777;
+        let newest = modes.begun.get();
+        let is_right = modes.file.get() != Some(fid) || (floor..=newest).contains(&found);
+        assert!(is_right, "{found:o} is seen, and not {floor:o} to {newest:o}");
+    }
+    modes.has_looked.set(true);
+    Ok(())
+}
+
+#[test]
+fn kept_attributes_are_seen_through_losses_and_restarts_of_the_mdt() {
+    let mut kept = 0;
+    for seed in 0..SEEDS {
+        let (world, modes) = (World::of_seed(seed), Rc::<Modes>::default());
+        let [(writing, writer), (looking, looker)] = &world.clients;
+        let set = set_modes(writing.env(), writer.clone(), modes.clone());
+        let look = look_at_modes(looking.env(), looker.clone(), modes.clone());
+        writing.env().spawn("sets modes", async move { set.await.expect("they are set") });
+        looking.env().spawn("looks", async move { look.await.expect("it looks") });
+        if seed % 2 == 0 {
+            world.cluster.sim.set_faults(Faults::stormy());
+        }
+        world.cluster.sim.run_for(Span::millis(500 + 50 * seed));
+        if seed % 3 != 0 {
+            world.cluster.restart_mdt(0);
+        }
+        world.cluster.sim.run_for(Span::secs(3));
+        world.cluster.sim.set_faults(Faults::default());
+        let is_over = world.cluster.sim.run_until(Span::secs(300), || modes.has_looked.get());
+        assert!(is_over, "seed {seed}: a call is never answered");
+        kept += world.kept_changes();
+    }
+    assert!(kept > SEEDS, "{kept} changes were kept");
+}
+
+/// Clients that fill an OST together, and what it has room for.
+const WRITERS: u32 = 8;
+const ROOM: u64 = 32 << 20;
+/// A client goes on until so many of its writes were refused, so that all others are refused too.
+const REFUSED: u32 = 20;
+
+/// Writes until the OST is full. Returns the file, and where what was acknowledged ends.
+async fn fill(env: Env, client: Client, number: u8) -> client::Result<(Fid, u64)> {
+    let (ctx, name) = (Ctx::root(), [b'f', number]);
+    let (attr, file) = client.create(&ctx, Fid::ROOT, &name, 0o644, flags::O_RDWR, None).await?;
+    let (mut end, mut refused) = (0, 0);
+    while refused < REFUSED {
+        let len = 1 + (env.random() % 60_000) as usize;
+        match file.write(end, Bytes::from(vec![number; len])).await {
+            Ok(written) => end += written as u64,
+            Err(error) if error.errno() == Errno::ENOSPC => refused += 1,
+            Err(error) => return Err(error),
+        }
+    }
+    file.fsync(false).await?;
+    file.close().await?;
+    Ok((attr.fid(), end))
+}
+
+/// What is at the start of a file, which may be longer.
+async fn start_of(client: &Client, fid: Fid, len: u64) -> client::Result<Vec<u8>> {
+    let file = client.open(&Ctx::root(), fid, flags::O_RDONLY).await?;
+    let mut found = Vec::new();
+    while (found.len() as u64) < len {
+        let piece = file.read(found.len() as u64, LARGE).await?;
+        if piece.is_empty() {
+            break;
+        }
+        found.extend_from_slice(&piece);
+    }
+    found.truncate(len as usize);
+    file.close().await?;
+    Ok(found)
+}
+
+#[test]
+fn nothing_that_was_acknowledged_meets_a_full_ost() {
+    let scenario = Scenario { granted: Granted::Recall, osts: 1, ..Scenario::calm() };
+    let cluster = Cluster::new(1, &scenario);
+    cluster.boot();
+    cluster.limit_osts(ROOM);
+    let clients: Vec<_> = (0..=WRITERS)
+        .map(|index| {
+            let node = cluster.client_node(&format!("c{index}"), index);
+            let client = cluster.mount(&node);
+            (node, client)
+        })
+        .collect();
+    let (reader, writers) = clients.split_first().expect("there are some");
+    cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+    let filled = Rc::new(RefCell::new(Vec::new()));
+    for ((node, client), number) in writers.iter().zip(1..) {
+        let (env, client, filled) = (node.env(), client.clone(), filled.clone());
+        node.env().spawn("fill", async move {
+            let (fid, end) = fill(env, client, number).await.expect("nothing is lost");
+            filled.borrow_mut().push((number, fid, end));
+        });
+    }
+    let is_full = || filled.borrow().len() == writers.len();
+    assert!(cluster.sim.run_until(Span::secs(300), is_full), "a write is never answered");
+    for (_, client) in writers {
+        let kept = client.kept_stats();
+        assert!(kept.writes > 0 && kept.no_room > 0, "{kept:?}");
+    }
+    let mut whole = 0;
+    for (number, fid, end) in filled.take() {
+        let found = cluster.run(reader, async move |client| start_of(client, fid, end).await);
+        assert_eq!(found.len() as u64, end, "file {number} is shorter");
+        assert!(found.iter().all(|byte| *byte == number), "file {number} has other bytes");
+        whole += end;
+    }
+    assert!(whole > ROOM / 2, "an OST of {ROOM} bytes was full with {whole}");
 }

@@ -18,7 +18,7 @@ use wire::body::{CloseFlags, CloseReq, OstAttr};
 use wire::{Opcode, SizeState};
 
 use super::glimpse::Question;
-use super::keep::flush;
+use super::keep::{Pause, flush_whole};
 use crate::client::{Inner, mdt_of};
 use crate::file::Open;
 use crate::grants::Scope;
@@ -27,20 +27,21 @@ use crate::{Ctx, Error, Result, flags, limits, size};
 
 /// Closes the handle. Runs to its end once begun.
 pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
-    if flags::can_write(open.flags) {
-        flush(&open.inner, &open.inode).await;
+    let writes = flags::can_write(open.flags);
+    // the MDT may take the right away with the close
+    let pause = writes.then(|| Pause::begin(&open.inode));
+    if writes {
+        flush_whole(&open.inner, &open.inode).await;
     }
     let done = tell(open).await;
+    drop(pause);
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
         open.inner.losses.closed(open.inode.fid);
         open.inner.grants.of(open.inode.fid).forget_bytes(open.inode.fid);
     }
     let stat = done?;
-    if flags::can_write(open.flags)
-        && stat.attr.size_state() == SizeState::Dirty
-        && !open.inode.has_writers()
-    {
+    if writes && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
         open.inner.settle_later(&open.ctx, open.inode.fid);
     }
     heard
@@ -53,7 +54,9 @@ async fn tell(open: &Rc<Open>) -> Result<Stat> {
         return tell_now(open).await;
     }
     let later = open.clone();
+    let pause = Pause::begin(&open.inode);
     open.inner.env.spawn("close", async move {
+        let _pause = pause;
         later.inode.under_way.settled().await;
         if let Err(error) = tell_now(&later).await {
             tracing::debug!("a handle was closed late: {error}");

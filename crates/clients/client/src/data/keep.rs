@@ -13,6 +13,7 @@
 //! - Runs of a file that overlap are executed in the order in which they were kept.
 //! - What cannot be sent is lost, and its handles hear of it ([`crate::lost`]).
 
+mod attrs;
 mod room;
 mod run;
 
@@ -28,6 +29,8 @@ use types::{Errno, Extent, Fid, Instant, TargetId};
 use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
 use wire::{Opcode, encode_body};
 
+use self::attrs::{KeptAttrs, Unsettled};
+pub(crate) use self::attrs::{flush_attrs, send_attrs};
 use self::room::{Question, Room};
 use self::run::Run;
 use super::set_id::drop_set_id;
@@ -70,6 +73,8 @@ pub(crate) struct Keeping {
     /// Recalls among them, by their numbers.
     recalled: RefCell<BTreeSet<u64>>,
     has_timer: Cell<bool>,
+    /// Changes of attributes.
+    pub(crate) attrs: KeptAttrs,
 }
 
 /// The end of a file as of some recalls: after another one, another client may have moved it.
@@ -147,6 +152,7 @@ pub(crate) struct Keeper {
     bytes: Cell<usize>,
     rooms: RefCell<BTreeMap<TargetId, Room>>,
     stats: Cell<KeptStats>,
+    unsettled: Unsettled,
 }
 
 /// Writes that were acknowledged before they were sent.
@@ -160,6 +166,8 @@ pub struct KeptStats {
     pub runs: u64,
     /// Small writes that found no room reserved.
     pub no_room: u64,
+    /// Changes of attributes that were kept.
+    pub setattrs: u64,
 }
 
 impl Keeper {
@@ -204,11 +212,15 @@ fn costs(layout: &FileLayout, extent: Extent) -> Costs {
     let mut costs = Costs::new();
     for piece in layout.pieces(extent) {
         let (_, ost) = place(layout, piece.stripe);
-        let (start, end) = (piece.object_offset, piece.object_offset + piece.len);
-        let units = end.div_ceil(ROOM_UNIT) - start / ROOM_UNIT;
-        *costs.entry(ost).or_default() += units * ROOM_UNIT + ROOM_OF_RUN;
+        *costs.entry(ost).or_default() += room_of(piece.object_offset, piece.len);
     }
     costs
+}
+
+/// Room that bytes of an object take.
+pub(super) fn room_of(object_offset: u64, len: u64) -> u64 {
+    let units = (object_offset + len).div_ceil(ROOM_UNIT) - object_offset / ROOM_UNIT;
+    units * ROOM_UNIT + ROOM_OF_RUN
 }
 
 /// What is missing of that.
@@ -444,7 +456,34 @@ pub(crate) async fn flush(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     }
 }
 
+/// Begins to send all that is kept of a file.
+pub(crate) fn begin_all(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    send_attrs(inner, inode);
+    send_off(inner, inode);
+}
+
+/// Returns when neither bytes nor attributes of a file are kept that were until now.
+pub(crate) async fn flush_whole(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    begin_all(inner, inode);
+    flush(inner, inode).await;
+    flush_attrs(inner, inode).await;
+}
+
 impl Inner {
+    /// Sends all that is kept of a file that may be open here.
+    pub(crate) async fn flush_whole_file(self: &Rc<Self>, fid: Fid) {
+        if let Some(inode) = self.inodes.get(fid) {
+            flush_whole(self, &inode).await;
+        }
+    }
+
+    /// Whether anything of a file is kept, or being sent.
+    pub(crate) fn has_unsent(&self, fid: Fid) -> bool {
+        let keeping =
+            |inode: Rc<Inode>| !inode.keeping.is_clean() || !inode.keeping.attrs.is_clean();
+        self.inodes.get(fid).is_some_and(keeping)
+    }
+
     /// Sends what is kept of a file that may be open here.
     pub(crate) async fn flush_file(self: &Rc<Self>, fid: Fid) {
         if let Some(inode) = self.inodes.get(fid) {
@@ -455,9 +494,9 @@ impl Inner {
     /// Sends what is kept of all files.
     pub(crate) async fn flush_all(self: &Rc<Self>) {
         let inodes = self.inodes.all();
-        inodes.iter().for_each(|inode| send_off(self, inode));
+        inodes.iter().for_each(|inode| begin_all(self, inode));
         for inode in inodes {
-            flush(self, &inode).await;
+            flush_whole(self, &inode).await;
         }
     }
 
@@ -491,7 +530,7 @@ impl Inner {
         }
         planted::reached("client: kept writes were called back");
         let _pause = Pause::begin(&inode);
-        flush(self, &inode).await;
+        flush_whole(self, &inode).await;
         give_up();
         inode.keeping.recalled.borrow_mut().remove(&number);
     }
@@ -503,6 +542,7 @@ impl Inner {
 
     /// Files whose handles the MDT has taken away lose what is kept of them.
     pub(crate) fn lose_kept_of(self: &Rc<Self>, mdt: u32) {
+        self.lose_attrs_at(mdt);
         for inode in self.inodes.all().into_iter().filter(|inode| inode.fid.mdt_index() == mdt) {
             let Some(Kept { run, costs, .. }) = inode.keeping.kept.take() else { continue };
             self.keeper.give_back(&costs);

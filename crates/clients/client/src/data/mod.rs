@@ -36,7 +36,9 @@ pub(crate) use close::close;
 pub(crate) use copy::copy;
 pub(crate) use glimpse::{Objects as Told, Question, settle};
 pub use keep::KeptStats;
-pub(crate) use keep::{Keeper, Keeping, flush, is_made, keep_append, send_off};
+pub(crate) use keep::{
+    Keeper, Keeping, Pause, begin_all, flush, flush_attrs, is_made, keep_append, send_off,
+};
 pub use migrate::Migration;
 pub use on_open::OnOpenStats;
 pub(crate) use on_open::{FILE_BYTES_MAX, OnOpen};

@@ -39,7 +39,7 @@ pub(super) struct Sending {
     pub(super) extent: Extent,
     pub(super) data: Bytes,
     pub(super) mtime: Timespec,
-    /// Room that it takes at each OST. The first request to an OST says it.
+    /// Room that it takes at each OST, until it is sent.
     pub(super) room: RefCell<BTreeMap<TargetId, u64>>,
 }
 
@@ -176,11 +176,14 @@ impl Write<'_> {
     async fn send(&self) -> Result<usize> {
         let config = &self.open.inner.config;
         let runs = runs(self.layout, self.extent, u64::from(config.rpc_bytes));
+        let room = self.room.map(|room| room.take());
+        let rooms =
+            room.map_or_else(|| vec![0; runs.len()], |room| shares(self.layout, &runs, room));
         let results = if let [run] = &runs[..] {
-            vec![self.send_run(run).await]
+            vec![self.send_run(run, rooms[0]).await]
         } else {
-            let writes = runs.iter().map(|run| {
-                let write: LocalFuture<'_, Result<()>> = Box::pin(self.send_run(run));
+            let writes = runs.iter().zip(rooms).map(|(run, room)| {
+                let write: LocalFuture<'_, Result<()>> = Box::pin(self.send_run(run, room));
                 write
             });
             join_bounded(writes.collect(), config.data_rpcs_in_flight.max(1) as usize).await
@@ -188,8 +191,8 @@ impl Write<'_> {
         outcome(self.extent, &runs, results).map_err(|error| error.about(self.open.inode.fid))
     }
 
-    async fn send_run(&self, run: &Run) -> Result<()> {
-        let Write { change, open, layout, flags, extent, data, mtime, room } = *self;
+    async fn send_run(&self, run: &Run, room: u64) -> Result<()> {
+        let Write { change, open, layout, flags, extent, data, mtime, room: reserved } = *self;
         let (object, ost) = place(layout, run.stripe);
         let slice = |offset: u64, len: u64| {
             data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize)
@@ -206,8 +209,8 @@ impl Write<'_> {
             length: run.len as u32, // at most rpc_bytes
             flags: IoFlags::SYNC.when(durable)
                 | IoFlags::DIRECT.when(direct)
-                | IoFlags::RESERVED.when(room.is_some()),
-            room: room.and_then(|room| room.borrow_mut().remove(&ost)).unwrap_or(0),
+                | IoFlags::RESERVED.when(reserved.is_some()),
+            room,
             mtime: mtime.sec,
             mtime_nsec: mtime.nsec,
             layout_version: layout.generation(),
@@ -222,6 +225,22 @@ impl Write<'_> {
         watch.answered(run.stripe, answer.reply.body());
         Ok(())
     }
+}
+
+/// The room that each request says: what its own bytes need, as they come in any order. The first
+/// one to an OST says what is left.
+fn shares(layout: &FileLayout, runs: &[Run], mut room: BTreeMap<TargetId, u64>) -> Vec<u64> {
+    let share = |run: &Run| {
+        let left = room.entry(place(layout, run.stripe).1).or_default();
+        let own = keep::room_of(run.object_offset, run.len).min(*left);
+        *left -= own;
+        own
+    };
+    let mut shares: Vec<u64> = runs.iter().map(share).collect();
+    for (run, share) in runs.iter().zip(&mut shares) {
+        *share += room.remove(&place(layout, run.stripe).1).unwrap_or(0);
+    }
+    shares
 }
 
 /// Bytes before the first that was not written; the error itself where there are none.
@@ -275,7 +294,25 @@ impl Drop for Watch<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::ROOM_OF_RUN;
     use crate::testing::layout;
+
+    #[test]
+    fn each_request_says_the_room_of_its_own_bytes() {
+        const UNIT: u64 = crate::limits::ROOM_UNIT;
+        const MIB: u64 = 1 << 20;
+        let layout = layout(1);
+        let runs = runs(&layout, Extent::new(100, MIB + 100).expect("not empty"), MIB);
+        let ost = place(&layout, 0).1;
+        let room = |bytes| BTreeMap::from([(ost, bytes)]);
+        let (first, second) = (keep::room_of(100, MIB - 100), keep::room_of(MIB, 100));
+        assert_eq!((first, second), (MIB + ROOM_OF_RUN, UNIT + ROOM_OF_RUN));
+        let all = first + second;
+        assert_eq!(shares(&layout, &runs, room(all)), [first, second]);
+        assert_eq!(shares(&layout, &runs, room(all + 7)), [first + 7, second]);
+        assert_eq!(shares(&layout, &runs, room(first + 1)), [first, 1]);
+        assert_eq!(shares(&layout, &runs, BTreeMap::new()), [0, 0]);
+    }
 
     #[test]
     fn a_full_target_makes_a_short_write_not_an_error() {

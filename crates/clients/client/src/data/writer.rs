@@ -43,6 +43,9 @@ impl Inner {
         if !inode.under_way.is_empty() || self.has_kept(fid) {
             return None;
         }
+        if inode.keeping.attrs.was_kept() {
+            return None; // who asks may have older attributes, and asks again then
+        }
         let known = inode.with_view(|view| {
             let is_whole = view.is_whole(&layout);
             is_whole.then(|| (view.complete(&layout, &BTreeMap::new()), view.epoch()))

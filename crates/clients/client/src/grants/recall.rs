@@ -188,7 +188,7 @@ impl Inner {
         };
         planted::reached("client: a grant was called back");
         let is_flushed_first = |word: &GrantWord| {
-            word.bits.contains(GrantBits::WRITE) && self.has_kept(word.fid.into())
+            word.bits.contains(GrantBits::WRITE) && self.has_unsent(word.fid.into())
         };
         let (kept, words): (Vec<_>, Vec<_>) = words.into_iter().partition(is_flushed_first);
         for word in kept {
@@ -253,7 +253,7 @@ impl Inner {
             return;
         }
         let is_kept = |word: &&GrantWord| {
-            word.bits.contains(GrantBits::WRITE) && self.has_kept(word.fid.into())
+            word.bits.contains(GrantBits::WRITE) && self.has_unsent(word.fid.into())
         };
         let kept: Vec<Fid> = shed.iter().filter(is_kept).map(|word| word.fid.into()).collect();
         let inner = self.clone();
@@ -262,7 +262,7 @@ impl Inner {
         }
         self.env.spawn("kept writes given back", async move {
             for fid in kept {
-                inner.flush_file(fid).await;
+                inner.flush_whole_file(fid).await;
             }
             inner.tell(TargetId::mdt(mdt), Opcode::MdtShed, &shed);
         });

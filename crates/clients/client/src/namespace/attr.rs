@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 use types::{Fid, Timespec};
+use wire::attr::S_IFMT;
 use wire::body::{SetattrFlags, SetattrReq};
 use wire::{Attr, Opcode};
 
 use crate::client::{Client, Inner, mdt_of};
+use crate::data::Pause;
 use crate::file::File;
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -56,6 +58,41 @@ impl AttrChange {
         }
         change
     }
+
+    /// Both, one after the other.
+    pub(crate) fn then(mut self, later: &Change) -> Change {
+        later.put_into(&mut self.attr);
+        self.valid |= later.valid;
+        self.handle = later.handle;
+        self
+    }
+
+    /// What becomes of attributes by it, but for the change time.
+    pub(crate) fn show(&self, attr: &mut Attr) {
+        let before = *attr;
+        self.put_into(attr);
+        attr.mode = before.mode & S_IFMT | attr.mode & !S_IFMT;
+    }
+
+    /// Mode, owner and times that it sets.
+    fn put_into(&self, attr: &mut Attr) {
+        let has = |flag| self.valid.contains(flag);
+        if has(SetattrFlags::MODE) {
+            attr.mode = self.attr.mode;
+        }
+        if has(SetattrFlags::UID) {
+            attr.uid = self.attr.uid;
+        }
+        if has(SetattrFlags::GID) {
+            attr.gid = self.attr.gid;
+        }
+        if has(SetattrFlags::ATIME) {
+            attr.set_atime(self.attr.atime());
+        }
+        if has(SetattrFlags::MTIME) {
+            attr.set_mtime(self.attr.mtime());
+        }
+    }
 }
 
 fn put<T>(value: Option<T>, flag: SetattrFlags, valid: &mut SetattrFlags, field: &mut T) {
@@ -85,7 +122,8 @@ impl Client {
         Ok(self.0.was_set(set, &mut stat))
     }
 
-    /// The same by the MDT's word alone, unless a size is set, and how long that holds.
+    /// The same by the MDT's word alone, unless a size is set, and how long that holds. Of a new
+    /// file that this client alone writes, the change may be acknowledged before it is sent.
     ///
     /// # Errors
     /// As [`Client::setattr`].
@@ -96,6 +134,10 @@ impl Client {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<Glance> {
+        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
+        if let Some(attr) = self.0.keep_attrs(ctx, fid, &change).await {
+            return Ok(Glance { attr, lease: Lease::default(), size_known: false });
+        }
         let (mut stat, lease, size_known) = self.0.set(ctx, fid, set, file).await?;
         let attr = self.0.was_set(set, &mut stat);
         Ok(Glance { attr, lease, size_known })
@@ -126,6 +168,9 @@ impl Inner {
         file: Option<&File>,
     ) -> Result<(Stat, Lease, bool)> {
         let change = AttrChange::new(set, file.map_or(0, |file| file.0.handle));
+        // what is kept meanwhile might be refused once the file has another owner
+        let _pause = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
+        self.settle_attrs(mdt_of(fid)).await;
         if set.size.is_none() {
             let (mut stat, mut lease) = self.setattr_leased(ctx, fid, change).await?;
             self.complete(ctx, &mut stat, &mut lease).await?;

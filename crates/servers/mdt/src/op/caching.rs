@@ -12,9 +12,9 @@
 //! | one client, which writes | it, until its last handle for writing is closed |
 //! | any other | no client |
 //!
-//! WRITE is called back before another client opens or cuts the file, and before a getattr that
-//! wants an exact size is answered. A restarted MDT takes it that a client has WRITE that replays
-//! such an open and asked for it.
+//! WRITE is called back before another client opens or cuts the file or changes its attributes, and
+//! before a getattr that wants an exact size is answered. A restarted MDT takes it that a client has
+//! WRITE that replays such an open and asked for it.
 //!
 //! Data of a CLEAN file changes only after an open for writing or a truncate, which make the file
 //! DIRTY. Both call CACHE back from all other clients before they are executed, also where the file
@@ -49,10 +49,13 @@ pub(crate) enum Data {
     Sizes(fn(&Request) -> bool),
     /// It opens the file that its answer tells of, where this says how.
     Opens(fn(&Request) -> Option<Opened>),
-    /// It changes the size of this file, if any: its client cuts the objects.
+    /// It changes attributes of its file and, where this names the file, its size: then its client
+    /// cuts the objects.
     Cuts(fn(&Request) -> Option<Fid>),
-    /// It changes where the data of its file is, where this says so.
+    /// It changes extended attributes of its file and, where this says so, where its data is.
     Moves(fn(&Request) -> bool),
+    /// It changes extended attributes of its file.
+    Attributes,
 }
 
 impl Data {
@@ -78,7 +81,8 @@ pub(crate) struct Opened {
 pub(crate) fn opened(request: &Request) -> Option<Opened> {
     match Data::of(request) {
         Data::Opens(opened) => opened(request),
-        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Cuts(_) | Data::Moves(_) => None,
+        Data::None | Data::Size(_) | Data::Sizes(_) => None,
+        Data::Cuts(_) | Data::Moves(_) | Data::Attributes => None,
     }
 }
 
@@ -254,9 +258,15 @@ pub(super) fn add_wants(request: &Request, told: Option<Fid>, taken: Taken, want
                 add(told, of_open(opened.flags), wants);
             }
         }
-        Data::Cuts(cut) if cut(request).is_some() => add_to_all(data | writes, wants),
-        Data::Moves(moves) if moves(request) => add_to_all(data | writes, wants),
-        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Cuts(_) | Data::Moves(_) => {}
+        Data::Cuts(cut) => {
+            let kept = if cut(request).is_some() { data | writes } else { writes };
+            add_to_all(kept, wants);
+        }
+        Data::Moves(moves) => {
+            add_to_all(if moves(request) { data | writes } else { writes }, wants);
+        }
+        Data::Attributes => add_to_all(writes, wants),
+        Data::None | Data::Size(_) | Data::Sizes(_) => {}
     }
 }
 
@@ -265,7 +275,8 @@ pub(crate) fn opened_or_cut(request: &Request, told: Option<Fid>) -> Option<Fid>
     match Data::of(request) {
         Data::Opens(opened) => told.filter(|_| opened(request).is_some()),
         Data::Cuts(cut) => cut(request),
-        Data::None | Data::Size(_) | Data::Sizes(_) | Data::Moves(_) => None,
+        Data::None | Data::Size(_) | Data::Sizes(_) => None,
+        Data::Moves(_) | Data::Attributes => None,
     }
 }
 

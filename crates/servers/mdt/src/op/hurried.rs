@@ -3,7 +3,8 @@
 //!
 //! - **Recalls.** A change waits until a client gives up what it caches. That client's kernel
 //!   forgets a name only under the lock of the name's directory. A caller there keeps this lock
-//!   until its own request in the directory is answered.
+//!   until its own request in the directory is answered. A client that has kept a change of
+//!   attributes gives the file up when the change is executed.
 //! - **The file's own lock.** A client holds it for one append, truncate or migration. It gives the
 //!   lock back once its requests about the file are answered. Applications hold the other kinds of
 //!   locks for as long as they like, so these hurry no request.
@@ -12,6 +13,7 @@ use ldlm::grants::HolderId;
 use types::Fid;
 use wire::Request;
 
+use super::caching::Data;
 use crate::locks::Wanted;
 use crate::target::Mdt;
 
@@ -37,7 +39,7 @@ impl Holds {
 pub(crate) fn is_awaited(mdt: &Mdt, session: u64, request: &Request) -> bool {
     let state = mdt.engine.state.borrow();
     let is_hurried = |fid: Fid| state.grants.called.is_hurried(HolderId(session), fid);
-    directories(request).into_iter().flatten().any(is_hurried)
+    directories(request).into_iter().flatten().chain(changed(request)).any(is_hurried)
         || file(request).is_some_and(|fid| mdt.locks.is_awaited(session, fid))
 }
 
@@ -63,6 +65,11 @@ fn directories(request: &Request) -> [Option<Fid>; 2] {
         }
         Holds::Nothing | Holds::File(_) => [None, None],
     }
+}
+
+/// The file whose attributes a request changes.
+fn changed(request: &Request) -> Option<Fid> {
+    matches!(Data::of(request), Data::Cuts(_)).then(|| file(request)).flatten()
 }
 
 /// The file of a request that a client may send while it holds the file's own lock.
@@ -127,6 +134,8 @@ mod tests {
         ] {
             assert_eq!(file(&request), Some(X), "{:?}", request.opcode());
             assert_eq!(directories(&request), [None, None]);
+            let is_change = request.opcode() == Opcode::MdtSetattr;
+            assert_eq!(changed(&request), is_change.then_some(X));
         }
         assert_eq!(file(&request(Opcode::MdtSync, &look)), None);
     }

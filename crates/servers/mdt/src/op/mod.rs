@@ -422,7 +422,7 @@ operations! {
     MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain,
         Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None;
     MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept,
-        Several, Small, Holds::Nothing, Data::None;
+        Several, Small, Holds::Nothing, Data::Attributes;
     MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain,
         Here, Small, Holds::Nothing, Data::None;
     MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain,

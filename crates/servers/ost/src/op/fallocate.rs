@@ -35,9 +35,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     let end = body.offset.checked_add(body.length).ok_or(Errno::EFBIG)?;
     let extent = Extent::new(body.offset, end).ok_or(Errno::EINVAL)?;
 
-    if matches!(what, Allocate::Reserve { .. }) {
-        ost.check_room(incoming, body.length).await?;
-    }
+    let _taking = match what {
+        Allocate::Reserve { .. } => ost.take_room(incoming, body.length).await?,
+        Allocate::Punch | Allocate::Zero { .. } => None,
+    };
     let told = Told {
         object,
         extent,

@@ -11,13 +11,14 @@ use crate::target::Ost;
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let body: OstReserveReq = incoming.request.body();
     let session = incoming.session.id;
+    let done = ost.reserved.borrow().done();
     let space = ost.objects.space().await?;
     if incoming.session.is_ended() {
         return Err(Errno::ESTALE); // nobody would give back what it gets
     }
     let total = {
         let mut reserved = ost.reserved.borrow_mut();
-        reserved.saw(space.bytes, space.bytes_free, ost.env.now());
+        reserved.saw(space.bytes, space.bytes_free, done, ost.env.now());
         if body.flags.contains(ReserveFlags::RESTATE) && ost.exports.is_recovering() {
             reserved.restate(session, body.number, body.total)
         } else if body.flags.contains(ReserveFlags::RELEASE) {

@@ -30,9 +30,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     }
     let session = incoming.session.id;
     let has_room = body.flags.contains(IoFlags::RESERVED) && ost.reserved.borrow().has(session);
-    if !has_room {
-        ost.check_room(incoming, u64::from(body.length)).await?;
-    }
+    let taking = match has_room {
+        true => None,
+        false => ost.take_room(incoming, u64::from(body.length)).await?,
+    };
     ost.transfer(device::Kind::Write, object, extent).await;
     let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
 
@@ -50,6 +51,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         Ok(Some(attr))
     };
     let reply = ost.change(incoming, &told, write).await?;
+    drop(taking);
     if has_room && !incoming.is_replay() {
         ost.reserved.borrow_mut().used(session, body.room);
     }

@@ -226,8 +226,9 @@ fn writeback(params: &ParamTree, client: &Client, llite: &str) {
     params.register(format!("{llite}.writeback_bytes"), move || of.kept_bytes().to_string());
     let of = client.clone();
     params.register(format!("{llite}.writeback_stats"), move || {
-        let KeptStats { writes, bytes, runs, no_room } = of.kept_stats();
-        format!("writes: {writes}\nbytes: {bytes}\nruns: {runs}\nno_room: {no_room}")
+        let KeptStats { writes, bytes, runs, no_room, setattrs } = of.kept_stats();
+        let sent = format!("writes: {writes}\nbytes: {bytes}\nruns: {runs}\nno_room: {no_room}");
+        format!("{sent}\nsetattrs: {setattrs}")
     });
 }
 

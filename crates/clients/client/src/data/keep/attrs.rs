@@ -1,0 +1,330 @@
+//! Changes of attributes that are acknowledged before they are sent: of a new file that this client
+//! writes, under the WRITE bit.
+//!
+//! ```text
+//! chmod, utimes --bit held, cannot fail--> acknowledged, joined to those before --> one request:
+//!                            at the close, after KEPT_IDLE, or before anything else at its MDT
+//! ```
+//! Invariants
+//! - A change is kept only while no other client can believe anything of the file's attributes: the
+//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them.
+//! - This client asks an MDT nothing that shows or uses names and attributes before what is kept of
+//!   its files is executed ([`Inner::settle_attrs`]). So its calls take effect in their order.
+//! - Only what no MDT refuses is kept, and what means the same later: times that are told, and a
+//!   mode without set-user-id, set-group-id and sticky bits, set by the owner or the superuser.
+//! - A file has at most one such request under way, and nothing of it is kept meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tokio::sync::Notify;
+use types::{Creds, Errno, Fid, TargetId, TargetKind};
+use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR};
+use wire::body::SetattrFlags;
+use wire::{Attr, Opcode};
+
+use crate::client::Inner;
+use crate::inode::Inode;
+use crate::limits::KEPT_IDLE;
+use crate::namespace::Change;
+use crate::{Ctx, Error};
+
+/// What may be kept. An owner is set to the one that it is: `cp` and `tar` do that.
+const KEPT: SetattrFlags = SetattrFlags::MODE
+    .union(SetattrFlags::UID)
+    .union(SetattrFlags::GID)
+    .union(SetattrFlags::ATIME)
+    .union(SetattrFlags::MTIME)
+    .union(SetattrFlags::KILL_SUID);
+
+/// Set-user-id, set-group-id and sticky bit: writes and other owners change what they mean.
+const SPECIAL: u32 = 0o7000;
+
+/// Of one file.
+#[derive(Default)]
+pub(crate) struct KeptAttrs {
+    kept: RefCell<Option<(Ctx, Change)>>,
+    is_sending: Cell<bool>,
+    landed: Notify,
+    /// Something was kept since the file was opened here.
+    was_kept: Cell<bool>,
+}
+
+impl KeptAttrs {
+    /// Whether something was acknowledged that the MDT may not have executed.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.kept.borrow().is_none() && !self.is_sending.get()
+    }
+
+    /// Whether what the MDT has said of the attributes may be from before a change that was
+    /// acknowledged then.
+    pub(crate) fn was_kept(&self) -> bool {
+        self.was_kept.get()
+    }
+
+    /// Whether a change of this caller's may join what is kept.
+    fn takes(&self, creds: &Creds) -> bool {
+        let kept = self.kept.borrow();
+        !self.is_sending.get() && kept.as_ref().is_none_or(|(ctx, _)| ctx.creds == *creds)
+    }
+
+    /// Puts what is kept into what the MDT said.
+    fn show(&self, attr: &mut Attr) {
+        if let Some((_, change)) = &*self.kept.borrow() {
+            change.show(attr);
+        }
+    }
+
+    /// Says whether nothing was kept before.
+    fn put(&self, ctx: &Ctx, change: &Change) -> bool {
+        self.was_kept.set(true);
+        let mut kept = self.kept.borrow_mut();
+        let is_new = kept.is_none();
+        let before = kept.take().map(|(_, before)| before).unwrap_or_default();
+        *kept = Some((ctx.clone(), before.then(change)));
+        is_new
+    }
+}
+
+/// Files of which something is kept or being sent.
+#[derive(Default)]
+pub(crate) struct Unsettled(RefCell<BTreeMap<Fid, Rc<Inode>>>);
+
+impl Unsettled {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    fn at(&self, mdt: u32) -> Vec<Rc<Inode>> {
+        let files = self.0.borrow();
+        files.values().filter(|inode| inode.fid.mdt_index() == mdt).cloned().collect()
+    }
+
+    fn settled(&self, inode: &Inode) {
+        if inode.keeping.attrs.is_clean() {
+            self.0.borrow_mut().remove(&inode.fid);
+        }
+    }
+}
+
+/// Whether an MDT refuses no such change of a file by this caller, and it means the same later.
+fn is_certain(attr: &Attr, caller: &Creds, change: &Change) -> bool {
+    let has = |flag| change.valid.contains(flag);
+    let is_plain = |mode: u32| mode & SPECIAL == 0;
+    KEPT.contains(change.valid)
+        && !change.valid.is_empty()
+        && attr.flags & (ATTR_HAS_XATTR | ATTR_HAS_CAPABILITY) == 0
+        && is_plain(attr.mode)
+        && (caller.uid == 0 || caller.uid == attr.uid)
+        && (!has(SetattrFlags::MODE) || is_plain(change.attr.mode))
+        && (!has(SetattrFlags::UID) || change.attr.uid == attr.uid)
+        && (!has(SetattrFlags::GID) || change.attr.gid == attr.gid)
+}
+
+/// Begins to send what is kept of a file's attributes.
+pub(crate) fn send_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    let attrs = &inode.keeping.attrs;
+    if attrs.is_sending.get() {
+        return;
+    }
+    let Some((ctx, change)) = attrs.kept.take() else { return };
+    attrs.is_sending.set(true);
+    let (inner, inode) = (inner.clone(), inode.clone());
+    inner.env.clone().spawn("sending kept attributes", async move {
+        match inner.setattr(&ctx, inode.fid, change).await {
+            Ok(stat) => inode.learn(&stat),
+            Err(error) => inner.lose_attrs(&inode, &error),
+        }
+        let attrs = &inode.keeping.attrs;
+        attrs.is_sending.set(false);
+        inner.keeper.unsettled.settled(&inode);
+        attrs.landed.notify_waiters();
+    });
+}
+
+/// Returns when the MDT has executed what was kept of a file's attributes until now, or it is lost.
+pub(crate) async fn flush_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    send_attrs(inner, inode);
+    let attrs = &inode.keeping.attrs;
+    loop {
+        let landed = attrs.landed.notified();
+        if !attrs.is_sending.get() {
+            return;
+        }
+        landed.await;
+    }
+}
+
+/// Whether the answer to a request, or what it does, has to do with attributes of files that it may
+/// not name.
+fn uses_attrs(opcode: Opcode) -> bool {
+    matches!(
+        opcode,
+        Opcode::MdtGetattr
+            | Opcode::MdtLookup
+            | Opcode::MdtCreate
+            | Opcode::MdtOpen
+            | Opcode::MdtLink
+            | Opcode::MdtUnlink
+            | Opcode::MdtRename
+            | Opcode::MdtReaddir
+            | Opcode::MdtGetattrs
+            | Opcode::MdtGetxattr
+            | Opcode::MdtSetxattr
+            | Opcode::MdtListxattr
+            | Opcode::MdtRemovexattr
+            | Opcode::MdtSync
+    )
+}
+
+impl Inner {
+    fn may_keep_attrs(&self, inode: &Inode, ctx: &Ctx, change: &Change) -> bool {
+        inode.with_view(|view| view.is_fresh()) == Some(true)
+            && self.writeback.get()
+            && !inode.is_lost()
+            && inode.keeping.pauses.get() == 0
+            && inode.layout().is_some()
+            && self.grants.of(inode.fid).may_write(inode.fid)
+            && is_certain(&inode.attr(), &ctx.creds, change)
+    }
+
+    /// Keeps a change of attributes, if it may be kept. Returns what its caller is told then.
+    pub(crate) async fn keep_attrs(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: &Change,
+    ) -> Option<Attr> {
+        let inode = self.inodes.get(fid)?;
+        if !self.may_keep_attrs(&inode, ctx, change) {
+            return None;
+        }
+        let attrs = &inode.keeping.attrs;
+        if !attrs.takes(&ctx.creds) {
+            flush_attrs(self, &inode).await;
+        }
+        if !attrs.takes(&ctx.creds) || !self.may_keep_attrs(&inode, ctx, change) {
+            return None;
+        }
+        if attrs.put(ctx, change) {
+            self.keeper.unsettled.0.borrow_mut().insert(fid, inode.clone());
+            self.send_attrs_later(&inode);
+        }
+        self.keeper.count(|stats| stats.setattrs += 1);
+        if change.valid.contains(SetattrFlags::ATIME) {
+            inode.access.borrow_mut().was_set();
+        }
+        let mut attr = inode.attr();
+        attrs.show(&mut attr);
+        attr.set_ctime(attr.ctime().max(self.env.wall()));
+        Some(attr)
+    }
+
+    fn send_attrs_later(self: &Rc<Self>, inode: &Rc<Inode>) {
+        let (inner, inode) = (self.clone(), inode.clone());
+        self.env.spawn("kept attributes", async move {
+            inner.env.sleep(KEPT_IDLE).await;
+            send_attrs(&inner, &inode);
+        });
+    }
+
+    /// Returns when all files of this MDT have the attributes that callers were told.
+    pub(crate) async fn settle_attrs(self: &Rc<Self>, mdt: TargetId) {
+        let files = self.keeper.unsettled.at(mdt.index);
+        files.iter().for_each(|inode| send_attrs(self, inode));
+        for inode in files {
+            flush_attrs(self, &inode).await;
+        }
+    }
+
+    /// Whether a request to this target has to wait for that.
+    pub(crate) fn must_settle_attrs(&self, target: TargetId, opcode: Opcode) -> bool {
+        target.kind == TargetKind::Mdt && !self.keeper.unsettled.is_empty() && uses_attrs(opcode)
+    }
+
+    fn lose_attrs(self: &Rc<Self>, inode: &Inode, error: &Error) {
+        tracing::warn!(fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
+        self.lose_file(inode.fid);
+    }
+
+    /// Files whose handles the MDT has taken away lose what is kept of them.
+    pub(crate) fn lose_attrs_at(self: &Rc<Self>, mdt: u32) {
+        for inode in self.keeper.unsettled.at(mdt) {
+            if inode.keeping.attrs.kept.take().is_some() {
+                let error = Error::local(Errno::EIO, "setattr").about(inode.fid);
+                self.lose_attrs(&inode, &error);
+            }
+            self.keeper.unsettled.settled(&inode);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Timespec;
+    use wire::attr::S_IFREG;
+
+    fn file() -> Attr {
+        Attr { mode: S_IFREG | 0o600, uid: 7, gid: 8, ..Attr::default() }
+    }
+
+    fn caller(uid: u32) -> Creds {
+        Creds { uid, gid: 8, ..Creds::default() }
+    }
+
+    fn change(valid: SetattrFlags, attr: Attr) -> Change {
+        Change { valid, attr, ..Change::default() }
+    }
+
+    fn chmod(mode: u32) -> Change {
+        change(SetattrFlags::MODE, Attr { mode, ..Attr::default() })
+    }
+
+    #[test]
+    fn only_what_no_mdt_refuses_is_kept() {
+        let (owner, root, other) = (caller(7), caller(0), caller(9));
+        let times = change(SetattrFlags::ATIME | SetattrFlags::MTIME, Attr::default());
+        for sure in [chmod(0o644), times] {
+            assert!(is_certain(&file(), &owner, &sure) && is_certain(&file(), &root, &sure));
+            assert!(!is_certain(&file(), &other, &sure), "it may not");
+        }
+        for mode in [0o4755, 0o2755, 0o1755] {
+            assert!(!is_certain(&file(), &owner, &chmod(mode)));
+            assert!(!is_certain(&Attr { mode, ..file() }, &owner, &chmod(0o644)));
+        }
+        for flags in [ATTR_HAS_XATTR, ATTR_HAS_CAPABILITY] {
+            assert!(!is_certain(&Attr { flags, ..file() }, &root, &times));
+        }
+        for valid in [SetattrFlags::MTIME_NOW, SetattrFlags::SIZE, SetattrFlags::empty()] {
+            assert!(!is_certain(&file(), &root, &change(valid, Attr::default())));
+        }
+    }
+
+    #[test]
+    fn an_owner_is_kept_only_where_it_stays() {
+        let owner = SetattrFlags::UID | SetattrFlags::GID | SetattrFlags::KILL_SUID;
+        let chown = |uid, gid| change(owner, Attr { uid, gid, ..Attr::default() });
+        assert!(is_certain(&file(), &caller(0), &chown(7, 8)));
+        assert!(!is_certain(&file(), &caller(0), &chown(9, 8)));
+        assert!(!is_certain(&file(), &caller(0), &chown(7, 9)));
+    }
+
+    #[test]
+    fn changes_become_one() {
+        let (attrs, ctx) = (KeptAttrs::default(), Ctx::user(7, 8));
+        let mut times = Attr::default();
+        times.set_mtime(Timespec::new(50, 1));
+        assert!(attrs.put(&ctx, &chmod(0o640)));
+        assert!(!attrs.put(&ctx, &change(SetattrFlags::MTIME, times)));
+        assert!(!attrs.put(&ctx, &chmod(0o604)));
+        let mut shown = file();
+        attrs.show(&mut shown);
+        assert_eq!((shown.mode, shown.mtime()), (S_IFREG | 0o604, Timespec::new(50, 1)));
+        assert!(attrs.takes(&caller(7)) && !attrs.takes(&caller(0)), "another caller's is apart");
+        let (_, sent) = attrs.kept.take().expect("it is kept");
+        assert_eq!(sent.valid, SetattrFlags::MODE | SetattrFlags::MTIME);
+        assert!(attrs.is_clean() && attrs.was_kept());
+    }
+}
