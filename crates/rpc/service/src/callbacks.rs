@@ -21,9 +21,6 @@ use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::{Exports, Session};
 
-/// Who waits for the answer to a callback.
-pub(crate) type Caller = oneshot::Sender<Reply>;
-
 /// Why a callback has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
