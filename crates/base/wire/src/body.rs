@@ -55,7 +55,8 @@ pub use self::many::{BODIES as MANY_BODIES, GetattrsRep, GetattrsReq};
 use crate::Attr;
 pub use crate::flags::{
     BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GetattrsFlags, GrantBits,
-    GrantsFlags, IoFlags, LockFlags, PunchFlags, ReserveFlags, SetattrFlags, StatfsState,
+    GrantsFlags, IoFlags, LockFlags, PunchFlags, ReaddirFlags, ReaddirState, ReserveFlags,
+    SetattrFlags, StatfsState,
 };
 pub use crate::values::{cancel, connect, fallocate, lock};
 
@@ -296,8 +297,8 @@ bodies! {
         bytes_max: u32,
         /// Entries wanted at most.
         entries_max: u32,
-        /// 1: without attributes. 2: attributes and names with leases.
-        flags: u32,
+        /// What its entries carry.
+        flags: ReaddirFlags,
         /// Zero.
         reserved: u32,
     }
@@ -305,9 +306,8 @@ bodies! {
     ReaddirRep (40) {
         /// Entries in buffer 1.
         count: u32,
-        /// 1: nothing behind them. 2: names of the directory move between shards. 4: it is
-        /// striped, and its names are in its shards.
-        at_end: u32,
+        /// What is behind the entries, and where else the directory has names.
+        at_end: ReaddirState,
         /// Parent of the directory, for "..".
         parent: WireFid,
         /// Milliseconds, from when it was asked, for which nobody else changes the entries that

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ldlm::grants::{Bits, Session, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CloseReq, Disposition, WireFid};
+use wire::body::{CloseReq, Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
@@ -93,7 +93,7 @@ pub(crate) fn plan(
     if caller.replay || caller.recovering {
         return plan;
     }
-    if matches!(answer, Answer::Page(page) if page.striping & super::readdir::MOVES != 0) {
+    if matches!(answer, Answer::Page(page) if page.state.contains(ReaddirState::NAMES_MOVE)) {
         return plan;
     }
     let subject = Subject::of(scope, caller.request);
