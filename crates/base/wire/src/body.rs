@@ -335,7 +335,7 @@ bodies! {
     SwapReq (48) {
         /// The file without a name.
         other: WireFid,
-        /// Its handle.
+        /// Under which the caller has it open.
         handle: u64,
         /// Generation of the file's layout, else EAGAIN.
         generation: u32,
@@ -350,7 +350,7 @@ bodies! {
     }
     /// Space; reply to MdtStatfs and OstStatfs.
     StatfsRep (64) {
-        /// Bytes of a block.
+        /// Unit of the counts of blocks below.
         block_bytes: u64,
         /// Blocks of the whole target.
         blocks: u64,
@@ -659,7 +659,7 @@ bodies! {
         parent: WireFid,
         /// As [`Claim::store`]; zero where the record does not say it.
         store: u64,
-        /// Its size.
+        /// Where its last byte ends.
         size: u64,
     }
     /// Objects of a file (buffer 1, as in a destroy) are used under a layout version from this one

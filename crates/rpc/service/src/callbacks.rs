@@ -30,7 +30,7 @@ pub enum CallbackError {
     /// The caller's patience ended.
     #[error("the client has not answered in time")]
     TimedOut,
-    /// The session ended.
+    /// The client was evicted or has disconnected.
     #[error("the session has ended")]
     SessionEnded,
     /// The client has too many without an answer.

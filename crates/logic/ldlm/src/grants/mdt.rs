@@ -102,7 +102,6 @@ pub enum Output {
     Expelled {
         /// This one.
         session: Session,
-        /// Whether to fence it.
         fence: bool,
     },
 }
