@@ -2,10 +2,10 @@
 //!
 //! The text is made from the parameter tree, as that exporter makes it from `/proc`. So the output
 //! of `lctl get_param` and of a scrape cannot differ. Numbers, counters and states are read as
-//! values ([`ParamTree::typed`]). A parameter's own text is printed from the same value, and no text
-//! is parsed here. Tasks of the
-//! daemon's executor serve the text over plain HTTP/1.1. A scrape makes its text in one turn (well
-//! below a millisecond for a server of ten targets) and never waits for a server or a disk.
+//! values ([`ParamTree::typed`]). A parameter's own text is printed from the same value, and no
+//! text is parsed here. Tasks of the daemon's executor serve the text over plain HTTP/1.1. A scrape
+//! makes its text in one turn (well below a millisecond for a server of ten targets) and never
+//! waits for a server or a disk.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series. Peers and jobs have bounds of their own: the
 //! peers with the fewest credits and the jobs with the most operations are kept. Jobs come last, so
