@@ -17,8 +17,8 @@ use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::{NOW, Plan};
 use crate::{
-    Form, Head, HeadKind, HeadStats, Listed, Mode, Part, Policy, PolicyState, PolicyStats, Refusal,
-    Request, ServiceStats, Start, Tunable,
+    Form, Head, HeadKind, HeadStats, Listed, Mode, NrsStats, Part, Policy, PolicyState,
+    PolicyStats, Refusal, Request, Start, Tunable,
 };
 
 /// Both heads of every partition of a service, partitions in order.
@@ -290,13 +290,13 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
     /// What `nrs_stats` shows: the counters of each policy over all partitions, and what it tells
     /// of itself in each of them.
     #[must_use]
-    pub fn stats(&mut self) -> ServiceStats {
+    pub fn stats(&mut self) -> NrsStats {
         let kinds = [HeadKind::Reg, HeadKind::Hp].into_iter();
         let heads = kinds.filter_map(|kind| {
             let heads = self.heads(kind);
             (!heads.is_empty()).then(|| HeadStats { kind, policies: policies(heads) })
         });
-        ServiceStats(heads.collect())
+        NrsStats(heads.collect())
     }
 }
 

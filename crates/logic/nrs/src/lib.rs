@@ -51,7 +51,7 @@ pub use policy::{
 pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
-pub use stats::{HeadStats, PolicyStats, ServiceStats};
+pub use stats::{HeadStats, NrsStats, PolicyStats};
 pub use tbf::{TbfNode, TbfParam, check_tbf_rule, parse_tbf_rule};
 pub use trr::trr;
 

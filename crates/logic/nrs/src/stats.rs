@@ -7,7 +7,7 @@ use crate::{Counters, HeadKind, Part};
 
 /// The policies of a service over all partitions. Prints the text of `nrs_stats`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServiceStats(pub Vec<HeadStats>);
+pub struct NrsStats(pub Vec<HeadStats>);
 
 /// The policies of one kind of head.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct PolicyStats {
     pub parts: Vec<(Part, Vec<String>)>,
 }
 
-impl fmt::Display for ServiceStats {
+impl fmt::Display for NrsStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|head| {
             f.write_str(head_title(head.kind))?;

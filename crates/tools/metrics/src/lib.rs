@@ -101,7 +101,7 @@ fn values<T: 'static>(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String
 
 #[cfg(test)]
 mod tests {
-    use nrs::{Counters, HeadKind, HeadStats, PolicyStats, ServiceStats};
+    use nrs::{Counters, HeadKind, HeadStats, NrsStats, PolicyStats};
     use params::{Fields, Lines};
     use ptlrpc::{Progress, RecoveryPhase, RecoveryStatus};
     use types::{Counter, Detail, Span, Timespec, Transno};
@@ -218,7 +218,7 @@ mod tests {
         }
     }
 
-    fn scheduled() -> ServiceStats {
+    fn scheduled() -> NrsStats {
         let counters = Counters {
             queued: 2,
             active: 1,
@@ -229,7 +229,7 @@ mod tests {
             ..Counters::default()
         };
         let policies = vec![PolicyStats { name: "fifo", counters, parts: Vec::new() }];
-        ServiceStats(vec![HeadStats { kind: HeadKind::Reg, policies }])
+        NrsStats(vec![HeadStats { kind: HeadKind::Reg, policies }])
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Services: requests by operation with their times, waits, the queues of NRS policies, and CPU
 //! partitions.
 
-use nrs::{HeadKind, HeadStats, ServiceStats};
+use nrs::{HeadKind, HeadStats, NrsStats};
 use params::ParamTree;
 use types::{Counter, CounterTable, Detail};
 
@@ -20,7 +20,7 @@ pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
         for (service, table) in values::<CounterTable>(params, base, "stats") {
             statistics(out, &service, &table);
         }
-        for (service, stats) in values::<ServiceStats>(params, base, "nrs_stats") {
+        for (service, stats) in values::<NrsStats>(params, base, "nrs_stats") {
             scheduler(out, &service, &stats);
         }
         for (service, table) in values::<CounterTable>(params, base, "requests_by_cpt") {
@@ -62,7 +62,7 @@ fn statistics(out: &mut Exposition, service: &str, table: &CounterTable) {
 }
 
 /// The counters of policies. A policy that never had a request has no series.
-fn scheduler(out: &mut Exposition, service: &str, stats: &ServiceStats) {
+fn scheduler(out: &mut Exposition, service: &str, stats: &NrsStats) {
     for HeadStats { kind, policies } in &stats.0 {
         let head = match kind {
             HeadKind::Reg => "regular",
@@ -111,7 +111,7 @@ mod tests {
             parts: Vec::new(),
         };
         let regular = vec![policy("fifo", 0, 0), policy("tbf", 3, 9)];
-        let stats = ServiceStats(vec![
+        let stats = NrsStats(vec![
             HeadStats { kind: HeadKind::Reg, policies: regular },
             HeadStats { kind: HeadKind::Hp, policies: vec![policy("fifo", 0, 8)] },
         ]);
