@@ -106,7 +106,7 @@ pub struct Lov {
 /// One stripe of a [`Lov`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripe {
-    /// Its object.
+    /// The file that holds it on the OST; zero in a list of OSTs.
     pub object: Fid,
     /// Index of the OST.
     pub ost: u32,

@@ -8,9 +8,11 @@
 
 pub mod glob;
 mod pattern;
+mod shown;
 mod tree;
 
 pub use pattern::{Pattern, PatternError};
+pub use shown::{Fields, Lines, Verdict};
 pub use tree::{
     PARAM_VALUE_BYTES_MAX, PARAMS_MAX, Param, ParamError, ParamName, ParamRefusal, ParamTree,
     parse_within,

@@ -1,11 +1,16 @@
 //! The parameter tree. A value is computed when a caller asks for it.
 //!
+//! A parameter may be registered with a value of any type that can be printed. Its text is printed
+//! from that value, and code of the same process takes the value itself ([`ParamTree::typed`]).
+//!
 //! Patterns have one shell glob for each part of the name: `*`, `?`, `[a-z]`, `[!x]` and `{a,b}`;
 //! `/` is accepted for `.`. **A writer that refuses a value changes nothing** and gives the reason;
 //! the error names the parameter and the value.
 
+use std::any::Any;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -24,7 +29,7 @@ pub const PARAMS_MAX: usize = 1 << 18;
 const VALUE_CHARS_SHOWN: usize = 80;
 
 type Read = Rc<dyn Fn() -> Result<String, ParamRefusal>>;
-type ReadTable = Rc<dyn Fn() -> Result<CounterTable, ParamRefusal>>;
+type ReadTyped = Rc<dyn Fn() -> Option<Box<dyn Any>>>;
 type WriteNow = dyn Fn(&str) -> Result<(), ParamRefusal>;
 type Written = Pin<Box<dyn Future<Output = Result<(), ParamRefusal>>>>;
 type WriteWaits = dyn Fn(String) -> Written;
@@ -39,13 +44,27 @@ enum Write {
 struct Leaf {
     read: Read,
     write: Option<Write>,
-    /// Its value before it is printed, where that is a table of counters.
-    table: Option<ReadTable>,
+    /// Its value before it is printed, where it was registered with one.
+    typed: Option<ReadTyped>,
 }
 
 impl Leaf {
     fn new(read: Read, write: Option<Write>) -> Leaf {
-        Leaf { read, write, table: None }
+        Leaf { read, write, typed: None }
+    }
+
+    /// Its text is printed from what `read` gives, and empty where that is nothing.
+    fn typed<T: Display + 'static>(
+        read: impl Fn() -> Result<Option<T>, ParamRefusal> + 'static,
+        write: Option<Write>,
+    ) -> Leaf {
+        let read = Rc::new(read);
+        let prints = Rc::clone(&read);
+        let text = move || -> Result<String, ParamRefusal> {
+            Ok(prints()?.map_or_else(String::new, |value| value.to_string()))
+        };
+        let typed = move || -> Option<Box<dyn Any>> { Some(Box::new(read().ok()??)) };
+        Leaf { typed: Some(Rc::new(typed)), ..Leaf::new(Rc::new(text), write) }
     }
 }
 
@@ -209,6 +228,31 @@ impl ParamTree {
         self.insert(name.as_ref(), Leaf::new(Rc::new(read), Some(Write::Waits(Rc::new(write)))));
     }
 
+    /// Adds a parameter that can only be read and whose text is printed from a value. Where there
+    /// is none now, the text is empty.
+    pub fn register_typed<T: Display + 'static>(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<Option<T>, ParamRefusal> + 'static,
+    ) {
+        self.insert(name.as_ref(), Leaf::typed(read, None));
+    }
+
+    /// The same, and it can be set.
+    pub fn register_typed_rw<T: Display + 'static>(
+        &self,
+        name: impl AsRef<str>,
+        read: impl Fn() -> Result<Option<T>, ParamRefusal> + 'static,
+        write: impl Fn(&str) -> Result<(), ParamRefusal> + 'static,
+    ) {
+        self.insert(name.as_ref(), Leaf::typed(read, Some(Write::Now(Rc::new(write)))));
+    }
+
+    /// Adds a number that can only be read.
+    pub fn register_number(&self, name: impl AsRef<str>, read: impl Fn() -> u64 + 'static) {
+        self.register_typed(name, move || Ok(Some(read())));
+    }
+
     /// Adds a parameter that shows counters; writing anything calls `clear`, where there is one.
     /// Its text is the table's.
     pub fn register_table(
@@ -217,11 +261,8 @@ impl ParamTree {
         read: impl Fn() -> Result<CounterTable, ParamRefusal> + 'static,
         clear: Option<Rc<dyn Fn() -> Result<(), ParamRefusal>>>,
     ) {
-        let table: ReadTable = Rc::new(read);
-        let prints = Rc::clone(&table);
         let clears = clear.map(|clear| Write::Now(Rc::new(move |_: &str| clear())));
-        let text = Rc::new(move || Ok(prints()?.to_string()));
-        self.insert(name.as_ref(), Leaf { table: Some(table), ..Leaf::new(text, clears) });
+        self.insert(name.as_ref(), Leaf::typed(move || Ok(Some(read()?)), clears));
     }
 
     /// Removes `prefix` and everything below it: a target or mount is gone.
@@ -240,11 +281,13 @@ impl ParamTree {
         read_all(self.leaves(pattern, true)?)
     }
 
-    /// Tables of all leaves that match, show counters and can be read now, by name.
+    /// Values of all leaves that match, were registered with a value of this type and have one now,
+    /// by name.
     #[must_use]
-    pub fn tables(&self, pattern: &str) -> Vec<(String, CounterTable)> {
+    pub fn typed<T: 'static>(&self, pattern: &str) -> Vec<(String, T)> {
         let leaves = self.leaves(pattern, false).unwrap_or_default().into_iter();
-        leaves.filter_map(|(name, leaf)| Some((name, (leaf.table?)().ok()?))).collect()
+        let value = |leaf: Leaf| (leaf.typed?)()?.downcast::<T>().ok();
+        leaves.filter_map(|(name, leaf)| Some((name, *value(leaf)?))).collect()
     }
 
     /// Names that match: leaves and the levels above them; with `recursive` also all below them.
@@ -385,6 +428,7 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::Lines;
 
     fn tree() -> (ParamTree, Rc<Cell<u32>>) {
         let tree = ParamTree::new();
@@ -546,13 +590,41 @@ mod tests {
         );
         tree.register("ost.c.stats", || "5 7".to_owned());
         let numbers = |numbers: &[u64]| CounterTable::Numbers(numbers.to_vec());
-        assert_eq!(tree.tables("ost.*.stats"), [("ost.a.stats".to_owned(), numbers(&[5, 7]))]);
+        let tables = |pattern| tree.typed::<CounterTable>(pattern);
+        assert_eq!(tables("ost.*.stats"), [("ost.a.stats".to_owned(), numbers(&[5, 7]))]);
         assert_eq!(tree.get("ost.a.stats").expect("it is there")[0].value, "5 7");
         let answers = tree.set_now("ost.a.stats", "0").expect("it is there");
         assert!(answers[0].is_ok());
-        assert_eq!(tree.tables("ost.a.stats"), [("ost.a.stats".to_owned(), numbers(&[]))]);
-        assert!(tree.tables("nothing.*").is_empty());
+        assert_eq!(tables("ost.a.stats"), [("ost.a.stats".to_owned(), numbers(&[]))]);
+        assert!(tables("nothing.*").is_empty());
         let refused = tree.set_now("ost.b.stats", "0").expect("it is there");
         assert!(matches!(refused[0], Err(ParamError::ReadOnly { .. })));
+    }
+
+    #[test]
+    fn a_typed_value_is_read_as_it_is_and_as_text() {
+        let (tree, bytes) = (ParamTree::new(), Rc::new(Cell::new(4_096_u64)));
+        let (reads, sets) = (Rc::clone(&bytes), Rc::clone(&bytes));
+        tree.register_typed_rw(
+            "a.bytes",
+            move || Ok(Some(reads.get())),
+            move |value| {
+                sets.set(parse_within(value, 1, 8_192)?);
+                Ok(())
+            },
+        );
+        tree.register_number("b.bytes", || 7);
+        tree.register_typed("c.bytes", || Ok(None::<u64>));
+        tree.register_typed("d.bytes", || Ok(Some(Lines(vec!["9".to_owned()]))));
+        tree.register("e.bytes", || "11".to_owned());
+        let numbers = || tree.typed::<u64>("*.bytes");
+        assert_eq!(numbers(), [("a.bytes".to_owned(), 4_096), ("b.bytes".to_owned(), 7)]);
+        assert_eq!(
+            names(tree.get("*.bytes")),
+            "a.bytes=4096 b.bytes=7 c.bytes= d.bytes=9 e.bytes=11"
+        );
+        assert!(tree.set_now("a.bytes", "5").expect("it is there")[0].is_ok());
+        assert!(tree.set_now("a.bytes", "0").expect("it is there")[0].is_err());
+        assert_eq!((numbers()[0].1, bytes.get()), (5, 5));
     }
 }

@@ -35,7 +35,7 @@ pub enum NidListError {
     /// Longer than [`NID_LIST_BYTES_MAX`].
     #[error("a NID list of {0} bytes; at most {NID_LIST_BYTES_MAX} are allowed")]
     TooLong(usize),
-    /// No `@NET`.
+    /// An item without an `@`.
     #[error("'{0}' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp")]
     NoNet(String),
     /// The text behind `@` names no known network.

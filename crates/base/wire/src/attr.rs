@@ -3,6 +3,8 @@
 use types::{Fid, Timespec};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub use crate::flags::AttrFlags;
+
 /// What the MDT knows of a file's size. Inode records and close requests carry it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
@@ -76,23 +78,13 @@ pub struct Attr {
     pub layout_version: u32,
     /// Project id.
     pub projid: u32,
-    /// `ATTR_*`.
-    pub flags: u32,
+    /// What is not in any other field.
+    pub flags: AttrFlags,
     /// Transno of the last change (version-based recovery).
     pub version: u64,
 }
 
 const _: () = assert!(size_of::<Attr>() == 128);
-
-/// Bit of [`Attr::flags`]: the file has extended attributes.
-pub const ATTR_HAS_XATTR: u32 = 1;
-/// Bit of [`Attr::flags`]: `security.capability` is among them; a change of the content takes it
-/// away.
-pub const ATTR_HAS_CAPABILITY: u32 = 2;
-/// Bit of [`Attr::flags`]: a directory whose names are spread over shards. `lustre.lmv` names them.
-pub const ATTR_STRIPED: u32 = 4;
-/// Bit of [`Attr::flags`]: a shard of such a directory, which has no name of its own.
-pub const ATTR_SHARD: u32 = 8;
 
 impl Attr {
     /// The FID of its three parts.

@@ -55,7 +55,8 @@ pub use self::many::{BODIES as MANY_BODIES, GetattrsRep, GetattrsReq};
 use crate::Attr;
 pub use crate::flags::{
     BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GetattrsFlags, GrantBits,
-    GrantsFlags, IoFlags, LockFlags, PunchFlags, ReserveFlags, SetattrFlags, StatfsState,
+    GrantsFlags, IoFlags, LockFlags, PunchFlags, ReaddirFlags, ReaddirState, ReserveFlags,
+    SetattrFlags, StatfsState,
 };
 pub use crate::values::{cancel, connect, fallocate, lock};
 
@@ -296,8 +297,8 @@ bodies! {
         bytes_max: u32,
         /// Entries wanted at most.
         entries_max: u32,
-        /// 1: without attributes. 2: attributes and names with leases.
-        flags: u32,
+        /// What its entries carry.
+        flags: ReaddirFlags,
         /// Zero.
         reserved: u32,
     }
@@ -305,9 +306,8 @@ bodies! {
     ReaddirRep (40) {
         /// Entries in buffer 1.
         count: u32,
-        /// 1: nothing behind them. 2: names of the directory move between shards. 4: it is
-        /// striped, and its names are in its shards.
-        at_end: u32,
+        /// What is behind the entries, and where else the directory has names.
+        at_end: ReaddirState,
         /// Parent of the directory, for "..".
         parent: WireFid,
         /// Milliseconds, from when it was asked, for which nobody else changes the entries that
@@ -335,7 +335,7 @@ bodies! {
     SwapReq (48) {
         /// The file without a name.
         other: WireFid,
-        /// Its handle.
+        /// Under which the caller has it open.
         handle: u64,
         /// Generation of the file's layout, else EAGAIN.
         generation: u32,
@@ -350,7 +350,7 @@ bodies! {
     }
     /// Space; reply to MdtStatfs and OstStatfs.
     StatfsRep (64) {
-        /// Bytes of a block.
+        /// Unit of the counts of blocks below.
         block_bytes: u64,
         /// Blocks of the whole target.
         blocks: u64,
@@ -659,7 +659,7 @@ bodies! {
         parent: WireFid,
         /// As [`Claim::store`]; zero where the record does not say it.
         store: u64,
-        /// Its size.
+        /// Where its last byte ends.
         size: u64,
     }
     /// Objects of a file (buffer 1, as in a destroy) are used under a layout version from this one

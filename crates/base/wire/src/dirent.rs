@@ -8,6 +8,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::Attr;
+pub use crate::flags::DirentFlags;
 
 /// Fixed part of an entry.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -21,18 +22,11 @@ pub struct DirentHeader {
     pub name_len: u16,
     /// Zero.
     pub reserved: u16,
-    /// Bit 0: attributes are complete. Bit 1: they are leased.
-    pub flags: u32,
+    /// How much of the attributes holds.
+    pub flags: DirentFlags,
 }
 
 const _: () = assert!(size_of::<DirentHeader>() == 144);
-
-/// Bit of [`DirentHeader::flags`]: `attr` is complete.
-pub const HAS_ATTR: u32 = 1;
-
-/// Bit of [`DirentHeader::flags`]: nobody else changes the file for the time that
-/// [`crate::body::ReaddirRep::lease_ms`] says.
-pub const LEASED: u32 = 2;
 
 /// An entry, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +61,7 @@ pub fn push(out: &mut Vec<u8>, entry: &Dirent) {
         attr,
         name_len: name.len() as u16,
         reserved: 0,
-        flags: if has_attr { HAS_ATTR } else { 0 } | if leased { LEASED } else { 0 },
+        flags: DirentFlags::HAS_ATTR.when(has_attr) | DirentFlags::LEASED.when(leased),
     };
     out.extend_from_slice(header.as_bytes());
     out.extend_from_slice(name);
@@ -89,8 +83,8 @@ pub fn decode(mut page: &[u8]) -> Option<Vec<Dirent>> {
         entries.push(Dirent {
             cookie: header.cookie,
             attr: header.attr,
-            has_attr: header.flags & HAS_ATTR != 0,
-            leased: header.flags & LEASED != 0,
+            has_attr: header.flags.contains(DirentFlags::HAS_ATTR),
+            leased: header.flags.contains(DirentFlags::LEASED),
             name,
         });
     }

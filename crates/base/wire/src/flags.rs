@@ -172,6 +172,46 @@ flags! {
         READ_AT = 8192,
     }
 
+    /// What [`Attr`](crate::Attr) says of a file beside its fields. Inode records carry it too.
+    AttrFlags: u32 {
+        /// The file has extended attributes.
+        HAS_XATTR = 1,
+        /// `security.capability` is among them; a change of the content takes it away.
+        HAS_CAPABILITY = 2,
+        /// A directory whose names are spread over shards. `lustre.lmv` names them.
+        STRIPED = 4,
+        /// A shard of such a directory, which has no name of its own.
+        SHARD = 8,
+    }
+
+    /// Flags of [`ReaddirReq`](crate::body::ReaddirReq).
+    ReaddirFlags: u32 {
+        /// Entries have no attributes.
+        BARE = 1,
+        /// Attributes and names come with leases.
+        LEASES = 2,
+    }
+
+    /// What [`ReaddirRep`](crate::body::ReaddirRep) says of the directory.
+    ReaddirState: u32 {
+        /// No entry is behind those of the page.
+        AT_END = 1,
+        /// Names move between the shards of the directory. Nothing is granted then, because a name
+        /// that is not listed may be in another shard.
+        NAMES_MOVE = 2,
+        /// It is striped, and its names are in its shards.
+        STRIPED = 4,
+    }
+
+    /// Flags of a [`DirentHeader`](crate::dirent::DirentHeader).
+    DirentFlags: u32 {
+        /// The attributes are complete.
+        HAS_ATTR = 1,
+        /// Nobody else changes the file for the time that
+        /// [`ReaddirRep::lease_ms`](crate::body::ReaddirRep::lease_ms) says.
+        LEASED = 2,
+    }
+
     /// Flags of [`LockReq`](crate::body::LockReq).
     LockFlags: u32 {
         /// Only return whether it could be granted (F_GETLK).

@@ -63,7 +63,7 @@ pub struct Place {
     /// The directory, or the shard that holds the name.
     #[serde(with = "fid")]
     pub dir: Fid,
-    /// The name.
+    /// One part of a path, 1 to 255 bytes.
     pub name: Vec<u8>,
 }
 
@@ -195,7 +195,7 @@ pub struct Own {
 /// A file that comes to be, as its MDT stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Made {
-    /// Its FID.
+    /// Drawn by its MDT for it.
     #[serde(with = "fid")]
     pub fid: Fid,
     /// Inode record.
@@ -312,7 +312,7 @@ impl Record {
 pub enum Key {
     /// An inode: that it exists, and its attributes.
     Inode(#[serde(with = "fid")] Fid),
-    /// A name.
+    /// A name: whether it exists, and the file that it leads to.
     Name(Place),
     /// That a directory has no names.
     Empty(#[serde(with = "fid")] Fid),
@@ -335,7 +335,7 @@ impl Key {
 /// A key that an operation needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Want {
-    /// The key.
+    /// What must stay as it is until the operation has ended.
     pub key: Key,
     /// The operation changes it. Otherwise it must only stay as it is.
     pub changes: bool,
@@ -346,7 +346,7 @@ pub struct Want {
 pub enum Fact {
     /// There is no such file or name.
     Absent,
-    /// A file.
+    /// A file that exists.
     Inode {
         /// Inode record.
         record: Vec<u8>,
@@ -355,7 +355,7 @@ pub enum Fact {
         /// Striping of a directory, empty if none.
         stripes: Vec<u8>,
     },
-    /// A name.
+    /// A name that exists.
     Name {
         /// The file that it leads to.
         #[serde(with = "fid")]

@@ -43,7 +43,7 @@ pub struct SetAttr {
     pub kill_suid: bool,
 }
 
-/// A time to set.
+/// What an access or modification time becomes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// Now, by the server's clock.
@@ -76,7 +76,7 @@ pub struct DirPage {
 /// Space and inodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statfs {
-    /// Bytes of a block.
+    /// Unit of the counts of blocks below.
     pub block_bytes: u64,
     /// Blocks of all OSTs that answered.
     pub blocks: u64,

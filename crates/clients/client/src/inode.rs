@@ -8,7 +8,7 @@ use bytes::Bytes;
 use layout::{FileLayout, Striping};
 use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
-use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID};
+use wire::attr::{AttrFlags, S_ISGID, S_ISUID};
 use wire::body::{AttrRep, DirRep, Disposition, OstAttr, WireFid};
 use wire::{Attr, Opcode, PROJID_NONE, Reply, decode_body};
 
@@ -115,7 +115,7 @@ impl Inode {
         self.gid.set(stat.attr.gid);
         self.projid.set(stat.attr.projid);
         self.access.borrow_mut().learn(&stat.attr);
-        self.capable.set(stat.attr.flags & ATTR_HAS_CAPABILITY != 0);
+        self.capable.set(stat.attr.flags.contains(AttrFlags::HAS_CAPABILITY));
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
         self.stripes.set(stat.stripes);
         // an answer that was overtaken knows fewer objects

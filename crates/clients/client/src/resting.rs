@@ -129,7 +129,7 @@ impl Client {
         self.0.at_rest.age.get()
     }
 
-    /// Sets that.
+    /// Of handles that are closed from now on, and of those that rest already.
     pub fn set_open_cache_age(&self, age: Span) {
         self.0.at_rest.age.set(age);
     }

@@ -30,7 +30,7 @@ pub struct Unconfirmed {
     pub files: u64,
     /// Bytes written.
     pub bytes: u64,
-    /// Changes.
+    /// Requests that were answered.
     pub changes: u64,
 }
 

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! - The kernel caches names and attributes only under grants of the MDT. A grant ends by time, or
-//!   the MDT calls it back. It caches data of files that no client has open for writing (`pages`).
-//!   A change by another client waits until the grants that it affects have ended. So the next call
-//!   on any client sees a completed change.
+//!   the MDT calls it back. It caches data of files that no client has open for writing
+//!   (`page_cache`). A change by another client waits until the grants that it affects have ended.
+//!   So the next call on any client sees a completed change.
 //! - Permissions are checked twice: by the kernel (`default_permissions`, ACLs) and, bindingly, by
 //!   the servers.
 //! - No request blocks another: each is a future on the one thread.
@@ -29,7 +29,9 @@ mod dirs;
 mod error;
 mod fresh;
 mod fs;
+mod guard;
 mod handles;
+mod handling;
 mod jobid;
 mod limits;
 mod mounted;
@@ -37,12 +39,14 @@ mod names;
 mod news;
 mod nodes;
 mod op;
+mod page_cache;
 mod pages;
 mod recall;
 mod tally;
 mod tell;
 #[cfg(test)]
 mod waits;
+mod xattrs;
 
 planted::bugs! {
     /// Switches that break a promise on purpose: the simulation must find each one.

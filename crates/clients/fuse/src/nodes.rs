@@ -25,9 +25,9 @@ use client::Attr;
 use fusedev::abi::ROOT_ID;
 use types::{Fid, Instant, Timespec};
 
+use crate::guard::Guard;
 use crate::limits::BELIEF_MAX;
 use crate::names::Names;
-use crate::tell::Guard;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -271,7 +271,7 @@ mod tests {
 
     use super::*;
     use crate::fs::Setup;
-    use crate::tell::Guard;
+    use crate::guard::Guard;
 
     const DIR: u64 = 1;
     const FILE: u64 = 7;

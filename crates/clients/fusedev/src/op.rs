@@ -74,9 +74,9 @@ pub enum Op {
     Link { oldnodeid: u64, newname: Bytes },
     /// Open a file.
     Open(abi::OpenIn),
-    /// Read.
+    /// Bytes of an open file.
     Read(abi::ReadIn),
-    /// Write.
+    /// Bytes for an open file.
     Write { args: abi::WriteIn, data: Bytes },
     /// File system statistics.
     Statfs,
@@ -122,7 +122,7 @@ pub enum Op {
     Destroy,
     /// Device control.
     Ioctl { args: abi::IoctlIn, data: Bytes },
-    /// Poll.
+    /// Whether an open file is ready.
     Poll(abi::PollIn),
     /// Allocate or punch.
     Fallocate(abi::FallocateIn),

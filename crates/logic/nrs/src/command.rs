@@ -158,26 +158,6 @@ fn print_policy(out: &mut String, policy: &Listed) {
     );
 }
 
-/// The line of a policy's counters in `nrs_stats`, times in microseconds.
-pub(crate) fn print_counters(out: &mut String, policy: &Listed) {
-    let c = policy.counters;
-    let _ = writeln!(
-        out,
-        "  - {{ name: {}, queued: {}, active: {}, started: {}, declined: {}, removed: {}, promoted: {}, forced: {}, \
-         waited_us: {}, waited_us_max: {} }}",
-        policy.name,
-        c.queued,
-        c.active,
-        c.started,
-        c.declined,
-        c.removed,
-        c.promoted,
-        c.forced,
-        c.waited.0 / 1_000,
-        c.waited_max.0 / 1_000
-    );
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,18 +10,15 @@
 //!                 '-- give_up after DRAIN_WAIT --> EBUSY; the policy goes on draining and is not started again
 //! ```
 
-use std::fmt::Write;
-
 use types::{Errno, Instant};
 
-use crate::command::{
-    Command, WhichHeads, head_title, print_counters, split_labelled, split_words,
-};
+use crate::command::{Command, WhichHeads, head_title, split_labelled, split_words};
 use crate::limits::VALUE_BYTES_MAX;
 use crate::policy::RESET;
 use crate::state::{NOW, Plan};
 use crate::{
-    Form, Head, HeadKind, Listed, Mode, Part, Policy, PolicyState, Refusal, Request, Start, Tunable,
+    Form, Head, HeadKind, HeadStats, Listed, Mode, NrsStats, Part, Policy, PolicyState,
+    PolicyStats, Refusal, Request, Start, Tunable,
 };
 
 /// Both heads of every partition of a service, partitions in order.
@@ -293,28 +290,27 @@ impl<'a, R: Request> ServiceHeads<'a, R> {
     /// What `nrs_stats` shows: the counters of each policy over all partitions, and what it tells
     /// of itself in each of them.
     #[must_use]
-    pub fn stats(&mut self) -> String {
-        let mut out = String::new();
-        for kind in [HeadKind::Reg, HeadKind::Hp] {
+    pub fn stats(&mut self) -> NrsStats {
+        let kinds = [HeadKind::Reg, HeadKind::Hp].into_iter();
+        let heads = kinds.filter_map(|kind| {
             let heads = self.heads(kind);
-            if heads.is_empty() {
-                continue;
-            }
-            out.push_str(head_title(kind));
-            for policy in sum(heads) {
-                print_counters(&mut out, &policy);
-                for head in heads.iter_mut() {
-                    let Some(lines) = head.policy_stats(policy.name) else { continue };
-                    let pairs: Vec<&str> = lines.lines().map(str::trim).collect();
-                    if pairs.is_empty() {
-                        continue;
-                    }
-                    let _ = writeln!(out, "    {}: {{ {} }}", head.partition, pairs.join(", "));
-                }
-            }
-        }
-        out
+            (!heads.is_empty()).then(|| HeadStats { kind, policies: policies(heads) })
+        });
+        NrsStats(heads.collect())
     }
+}
+
+fn policies<R: Request>(heads: &mut [&mut Head<R>]) -> Vec<PolicyStats> {
+    let all = sum(heads).into_iter();
+    all.map(|Listed { name, counters, .. }| {
+        let parts = heads.iter_mut().filter_map(|head| {
+            let lines = head.policy_stats(name)?;
+            let pairs: Vec<String> = lines.lines().map(|line| line.trim().to_owned()).collect();
+            (!pairs.is_empty()).then_some((head.partition, pairs))
+        });
+        PolicyStats { name, counters, parts: parts.collect() }
+    })
+    .collect()
 }
 
 fn make_for<R: Request>(

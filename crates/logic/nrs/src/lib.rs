@@ -22,6 +22,7 @@ mod queue;
 mod request;
 mod rounds;
 mod state;
+mod stats;
 mod sweep;
 mod tbf;
 #[cfg(test)]
@@ -50,6 +51,7 @@ pub use policy::{
 pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
+pub use stats::{HeadStats, NrsStats, PolicyStats};
 pub use tbf::{TbfNode, TbfParam, check_tbf_rule, parse_tbf_rule};
 pub use trr::trr;
 

@@ -71,7 +71,7 @@ pub struct Listed {
     /// Its argument, empty if none.
     pub arg: String,
     pub state: PolicyState,
-    /// Whether it is the fallback.
+    /// It takes what the policy that is selected declines.
     pub fallback: bool,
     pub counters: Counters,
 }

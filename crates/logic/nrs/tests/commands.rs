@@ -333,7 +333,7 @@ fn statistics_show_what_a_policy_tells_of_itself_in_each_partition() {
     for client in 1..=3 {
         service.reg[1].enqueue(Req::new(client, client), NOW.now);
     }
-    let stats = service.all().stats();
+    let stats = service.all().stats().to_string();
     let (regular, hp) = stats.split_once("high_priority_requests:\n").expect("both heads");
     let (_, tbf) = regular.split_once("name: tbf, queued: 3, active: 0").expect(regular);
     let mut lines = tbf.lines().skip(1).map(str::trim);

@@ -23,7 +23,9 @@ pub use import::{
 };
 pub use kept::Keep;
 pub use lane::{Crowded, Lane};
-pub use recovery::{Awaited, Known, Progress, Recovery, RecoveryConfig, Replay};
+pub use recovery::{
+    Awaited, Known, Progress, Recovery, RecoveryConfig, RecoveryPhase, RecoveryStatus, Replay,
+};
 
 /// What a peer did that no correct peer does. Its link is dropped; nobody else notices.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

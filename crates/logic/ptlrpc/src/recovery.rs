@@ -15,11 +15,15 @@
 //!   at once or is down itself. A client that was silent before the target ended has
 //!   `limits::SILENT_RETURN`.
 
+mod status;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{ClientId, Instant, Span, Transno, Xid};
 
 use crate::limits;
+
+pub use self::status::{RecoveryPhase, RecoveryStatus};
 
 /// Settings of a [`Recovery`].
 #[derive(Clone, Copy, Debug)]
@@ -467,23 +471,22 @@ impl<R> Recovery<R> {
         (self.active && self.started.is_some()).then(|| self.window - now)
     }
 
-    /// As `recovery_status` prints it.
+    /// How it stands, for `recovery_status`.
     #[must_use]
-    pub fn status(&self, now: Instant) -> String {
-        let Progress { connected, completed, clients: total } = self.progress();
-        let status = match (self.active, self.started) {
-            (false, _) => "COMPLETE",
-            (true, None) => "WAITING",
-            (true, Some(_)) => "RECOVERING",
-        };
-        let remaining = self.left(now).map_or(0, |left| left.as_millis() / 1_000);
-        format!(
-            "status: {status}\ntime_remaining: {remaining}\nconnected_clients: {connected}/{total}\n\
-             completed_clients: {completed}/{total}\nreplayed_requests: {}\nqueued_requests: {}\nnext_transno: {}\n",
-            self.replayed,
-            self.queue.len(),
-            self.executed.next().0,
-        )
+    pub fn status(&self, now: Instant) -> RecoveryStatus {
+        RecoveryStatus {
+            phase: match (self.active, self.started) {
+                (false, _) => RecoveryPhase::Complete,
+                (true, None) => RecoveryPhase::Waiting,
+                (true, Some(_)) => RecoveryPhase::Recovering,
+            },
+            remaining_secs: self.left(now).map_or(0, |left| left.as_millis() / 1_000),
+            progress: self.progress(),
+            replayed: self.replayed,
+            queued: self.queue.len(),
+            next: self.executed.next(),
+            waits_for: String::new(),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub(crate) const CREDITS: u32 = 32 * PEER_CREDITS;
 /// Links of a process, where it may have descriptors enough: 20,000 clients three times over.
 pub(crate) const LINKS_MAX: usize = 65_536;
 
-/// Descriptors of a link.
+/// A socket for requests, and one for each direction of bulk data.
 pub(crate) const LINK_DESCRIPTORS: usize = 3;
 
 /// One of so many places is kept for addresses with few links.

@@ -57,3 +57,12 @@ pub(crate) struct BulkState {
     /// Held until the request is forgotten.
     pub(crate) _unstable: Option<Unstable>,
 }
+
+/// One buffer from parts.
+pub(crate) fn concat(parts: &[Bytes]) -> Bytes {
+    match parts {
+        [] => Bytes::new(),
+        [one] => one.clone(),
+        many => many.concat().into(),
+    }
+}

@@ -13,14 +13,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use env::{LinkTx, LocalFuture};
+use env::{Env, LinkTx, LocalFuture};
 use ptlrpc::limits::CALLBACK_SLOTS;
 use types::Errno;
 use wire::body::{GrantAck, GrantSize};
 use wire::grants::{self, Callback};
 use wire::{MessageError, Reply, ReplyFlags, Request, RequestHeader};
-
-use crate::Remote;
 
 /// What a client tells its target at once; whatever takes longer it tells with requests of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,38 +37,32 @@ pub type OnCallback = Rc<dyn Fn(Callback) -> LocalFuture<'static, Result<Callbac
 pub(crate) struct Callbacks {
     handler: RefCell<Option<OnCallback>>,
     /// Being handled: session and number, and where the answer goes.
-    handled: RefCell<BTreeMap<(u64, u64), LinkTx>>,
+    handled: Rc<RefCell<BTreeMap<(u64, u64), LinkTx>>>,
 }
 
-impl Remote {
-    /// Called with each callback of the target, in the turn of the link's reader; what it answers
-    /// with is awaited in a task of its own. It must not wait for what the target does only once
-    /// the callback is answered. Without it callbacks are refused.
-    pub fn on_callback(&self, handler: OnCallback) {
-        *self.callbacks.handler.borrow_mut() = Some(handler);
+impl Callbacks {
+    /// Without a handler callbacks are refused.
+    pub(crate) fn set_handler(&self, handler: OnCallback) {
+        *self.handler.borrow_mut() = Some(handler);
     }
 
-    /// Whether a callback with this header, from the link of this number, is in this session.
-    pub(crate) fn is_called_by(&self, serial: u64, header: &RequestHeader) -> bool {
-        let ours = self.link.borrow().as_ref().is_some_and(|link| link.serial == serial);
-        ours && header.target == self.target.to_u32() && self.import.borrow().is_called_by(header)
-    }
-
-    pub(crate) fn handle_callback(
-        self: &Rc<Self>,
+    /// A callback of the present session, in the turn of the link's reader.
+    pub(crate) fn handle(
+        &self,
+        env: &Env,
         link: &LinkTx,
         request: Box<Request>,
     ) -> Result<(), MessageError> {
         let callback = Callback::decode(&request)?;
         let header = request.header;
-        let handler = self.callbacks.handler.borrow().clone();
+        let handler = self.handler.borrow().clone();
         let Some(handler) = handler else {
             refuse(link, &header, Errno::EOPNOTSUPP, ReplyFlags::empty());
             return Ok(());
         };
         let key = (header.session, header.xid);
         {
-            let mut handled = self.callbacks.handled.borrow_mut();
+            let mut handled = self.handled.borrow_mut();
             if !handled.contains_key(&key) && handled.len() >= CALLBACK_SLOTS {
                 refuse(link, &header, Errno::EAGAIN, ReplyFlags::BUSY);
                 return Ok(());
@@ -79,10 +71,10 @@ impl Remote {
                 return Ok(()); // it is being handled
             }
         }
-        let (remote, handling) = (Rc::clone(self), handler(callback));
-        self.core.env.spawn("endpoint.callback", async move {
+        let (handled, handling) = (Rc::clone(&self.handled), handler(callback));
+        env.spawn("endpoint.callback", async move {
             let told = handling.await;
-            let link = remote.callbacks.handled.borrow_mut().remove(&key);
+            let link = handled.borrow_mut().remove(&key);
             let Some(link) = link else { return };
             match told {
                 Ok(CallbackAnswer::Acks(acks)) => send(&link, &grants::answer(&header, &acks)),

@@ -15,6 +15,8 @@ pub mod limits;
 mod outage;
 mod promise;
 mod remote;
+mod shared;
+mod waiter;
 
 pub use call::{Answer, Bulk, Call, CallError, Hold, Keep};
 pub use callbacks::{CallbackAnswer, OnCallback};

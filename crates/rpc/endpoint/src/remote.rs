@@ -8,21 +8,21 @@ use std::io::ErrorKind::PermissionDenied;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
-use env::LocalFuture;
+use env::{LinkTx, LocalFuture};
 use ptlrpc::{
     Event, Handled, Import, Lease, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource,
 };
-use types::{Errno, Instance, Instant, Span, TargetId, Transno, Xid};
+use types::{Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::body::Claim;
-use wire::{BUFS_MAX, BULK_BYTES_MAX, Reply, ReplyFlags, Request, RequestFlags};
+use wire::{BULK_BYTES_MAX, MessageError, Reply, Request, RequestFlags, RequestHeader};
 
-use crate::bulk::{BulkState, Gauge, Unstable};
+use crate::bulk::{BulkState, Gauge, Unstable, concat};
 use crate::callbacks::Callbacks;
-use crate::calling::{Calling, Outcome, Sent, Waiter};
-use crate::endpoint::{Core, SharedLink, concat};
 use crate::outage::{Outage, Told};
 use crate::promise::{Awaited, Promise, promise};
-use crate::{Answer, Bulk, Call, CallError};
+use crate::shared::{Core, SharedLink};
+use crate::waiter::{Outcome, Waiter};
+use crate::{Bulk, Call, CallError, OnCallback};
 
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
@@ -36,13 +36,13 @@ pub struct Remote {
     pub(crate) core: Rc<Core>,
     pub(crate) target: TargetId,
     pub(crate) import: RefCell<Import<BulkState, Waiter>>,
-    pub(crate) link: RefCell<Option<Rc<SharedLink>>>,
-    pub(crate) callbacks: Callbacks,
+    link: RefCell<Option<Rc<SharedLink>>>,
+    callbacks: Callbacks,
     /// Who waits for the answer to Connect or Disconnect.
     control: RefCell<Option<(Xid, Promise<Box<Reply>>)>>,
     wake: Rc<tokio::sync::Notify>,
     driven: Cell<bool>,
-    active: Cell<bool>,
+    pub(crate) active: Cell<bool>,
     on_evicted: RefCell<Option<Rc<dyn Fn()>>>,
     on_voided: RefCell<Option<Rc<dyn Fn()>>>,
     on_recovery: RefCell<Option<Restate>>,
@@ -50,9 +50,9 @@ pub struct Remote {
     /// How often it was asked for.
     restates: Cell<u64>,
     on_undone: RefCell<Option<OnUndone>>,
-    gauge: Rc<Gauge>,
-    commit_call: RefCell<Option<Call>>,
-    committing: Cell<bool>,
+    pub(crate) gauge: Rc<Gauge>,
+    pub(crate) commit_call: RefCell<Option<Call>>,
+    pub(crate) committing: Cell<bool>,
     attempts: Cell<usize>,
     outage: RefCell<Outage>,
     /// Why the last attempt found no way to the target, where its machine said so.
@@ -166,6 +166,27 @@ impl Remote {
         look(&mut self.import.borrow().unconfirmed())
     }
 
+    /// Called with each callback of the target, in the turn of the link's reader; what it answers
+    /// with is awaited in a task of its own. It must not wait for what the target does only once
+    /// the callback is answered. Without it callbacks are refused.
+    pub fn on_callback(&self, handler: OnCallback) {
+        self.callbacks.set_handler(handler);
+    }
+
+    /// Whether a callback with this header, from the link of this number, is in this session.
+    pub(crate) fn is_called_by(&self, serial: u64, header: &RequestHeader) -> bool {
+        let ours = self.link.borrow().as_ref().is_some_and(|link| link.serial == serial);
+        ours && header.target == self.target.to_u32() && self.import.borrow().is_called_by(header)
+    }
+
+    pub(crate) fn handle_callback(
+        &self,
+        link: &LinkTx,
+        request: Box<Request>,
+    ) -> Result<(), MessageError> {
+        self.callbacks.handle(&self.core.env, link, request)
+    }
+
     /// Called when the session was lost with everything in it.
     pub fn on_evicted(&self, hook: Rc<dyn Fn()>) {
         *self.on_evicted.borrow_mut() = Some(hook);
@@ -224,138 +245,8 @@ impl Remote {
         Some(format!("{} ({doing} for {secs} s)", self.target))
     }
 
-    /// Asks the target: the answer comes through restarts and recovery. A call that waits for
-    /// nothing here is on its way when this returns; any other starts when its answer is first
-    /// waited for.
-    pub fn call(self: &Rc<Self>, call: Call) -> Calling {
-        if call.bulk.is_none() && call.patience.is_none() {
-            return match self.check(&call) {
-                Ok(()) => Calling::sent(self.submit(call)),
-                Err(refused) => Calling::refused(refused),
-            };
-        }
-        let (remote, patience) = (Rc::clone(self), call.patience);
-        Calling::long(Box::pin(async move {
-            // pinned here: a large future that does not move
-            let answer = std::pin::pin!(remote.exchange(call));
-            match patience {
-                None => answer.await,
-                Some(patience) => remote
-                    .core
-                    .env
-                    .timeout(patience, answer)
-                    .await
-                    .unwrap_or(Err(CallError::TimedOut)),
-            }
-        }))
-    }
-
-    /// A call with data, from the wait for room to the last byte pushed.
-    async fn exchange(self: &Rc<Self>, mut call: Call) -> Result<Answer, CallError> {
-        self.check(&call)?;
-        if let Bulk::Source(_) = &call.bulk {
-            self.room(call.bulk.len() as u64).await?;
-        }
-        loop {
-            // pushed data may be lost after its reply arrived: then a read is simply asked for
-            // again
-            let sink = matches!(call.bulk, Bulk::Sink(_));
-            let again = sink.then(|| call.clone());
-            let mut sent = self.submit(call);
-            let (reply, ticket) = (&mut sent).await?;
-            let (Some(repeat), true) = (again, reply.has(ReplyFlags::BULK)) else {
-                let data = if sink { reply.buf(1) } else { Bytes::new() };
-                return Ok(Answer { reply, data, xid: sent.xid() });
-            };
-            let data = match ticket {
-                Some(ticket) => {
-                    self.core.env.timeout(self.core.config.import.attempt, ticket).await.flatten()
-                }
-                None => None,
-            };
-            if let Some(data) = data {
-                return Ok(Answer { reply, data, xid: sent.xid() });
-            }
-            call = repeat;
-        }
-    }
-
-    /// Gives the request to the import, and sends it if the import lets it go.
-    fn submit(self: &Rc<Self>, call: Call) -> Sent {
-        let (submit, outcome) = self.prepare(call);
-        let now = self.core.env.now();
-        let xid = self.import.borrow_mut().submit(submit, now);
-        self.drive();
-        self.pump_at(now);
-        if self.import.borrow().replay_bytes() > self.core.config.replay_bytes_max {
-            self.ask_for_commit();
-        }
-        Sent::new(Rc::clone(self), xid, outcome)
-    }
-
-    /// Forgets or takes back a request whose caller went away.
-    pub(crate) fn abandon(self: &Rc<Self>, xid: Xid) {
-        let forgotten = self.import.borrow_mut().abandon(xid);
-        drop(forgotten); // not while the import is borrowed: what it holds may ask it
-        self.pump();
-    }
-
-    fn check(&self, call: &Call) -> Result<(), CallError> {
-        if self.core.stopped.get() {
-            return Err(CallError::Shutdown);
-        }
-        if !self.active.get() {
-            return Err(CallError::Inactive);
-        }
-        if self.import.borrow().is_full() {
-            return Err(CallError::Errno(Errno::EBUSY));
-        }
-        let sink_of_change = call.modifies && matches!(call.bulk, Bulk::Sink(_));
-        assert!(!sink_of_change, "a change takes no bulk data back: it could not be resent");
-        if call.bulk.len() > BULK_BYTES_MAX as usize || call.bufs.len() > BUFS_MAX {
-            return Err(CallError::Errno(Errno::EMSGSIZE));
-        }
-        Ok(())
-    }
-
-    /// Waits until `bytes` more may be unstable.
-    async fn room(self: &Rc<Self>, bytes: u64) -> Result<(), CallError> {
-        let max = self.core.config.unstable_bytes_max;
-        loop {
-            let held = self.gauge.bytes();
-            if held + bytes > max / 2 {
-                self.ask_for_commit();
-            }
-            if held == 0 || held + bytes <= max {
-                return Ok(());
-            }
-            self.gauge.fell.notified().await;
-            if !self.active.get() {
-                return Err(CallError::Inactive);
-            }
-            if self.core.stopped.get() {
-                return Err(CallError::Shutdown);
-            }
-        }
-    }
-
-    fn ask_for_commit(self: &Rc<Self>) {
-        if self.committing.get() {
-            return;
-        }
-        let Some(call) = self.commit_call.borrow().clone() else { return };
-        self.committing.set(true);
-        let remote = Rc::clone(self);
-        self.core.env.spawn("endpoint.commit", async move {
-            if let Err(error) = remote.call(call).await {
-                tracing::warn!(target_id = %remote.target, %error, "the target did not commit when asked to");
-            }
-            remote.committing.set(false);
-            remote.gauge.fell.notify_waiters();
-        });
-    }
-
-    fn prepare(&self, mut call: Call) -> (Submit<BulkState, Waiter>, Awaited<Outcome>) {
+    /// A request as its import takes it.
+    pub(crate) fn prepare(&self, mut call: Call) -> (Submit<BulkState, Waiter>, Awaited<Outcome>) {
         let (waiter, outcome) = Waiter::new(&mut call);
         assert!(call.bulk.len() <= BULK_BYTES_MAX as usize, "checked before a request is made");
         let inline = self.core.config.inline_bytes as usize;
@@ -389,9 +280,6 @@ impl Remote {
         request.groups = call.creds.groups;
         (Submit { request, bulk, waiter, keep: call.keep }, outcome)
     }
-
-    // ---- driving
-    // --------------------------------------------------------------------------------------------
 
     /// The data that a server pulls.
     pub(crate) fn source(&self, xid: Xid) -> Option<Vec<Bytes>> {
@@ -538,7 +426,7 @@ impl Remote {
         link: &SharedLink,
         xid: &Xid,
         bulk: &mut BulkState,
-        header: &mut wire::RequestHeader,
+        header: &mut RequestHeader,
     ) {
         assert!(bulk.source_len == 0 || bulk.sink == 0, "data goes one way");
         if bulk.source_len > 0 {
@@ -567,7 +455,7 @@ impl Remote {
     }
 
     /// Starts the task that connects, keeps time and pings.
-    fn drive(self: &Rc<Self>) {
+    pub(crate) fn drive(self: &Rc<Self>) {
         if self.driven.replace(true) {
             if !self.import.borrow().is_connected() {
                 self.wake.notify_one();

@@ -21,9 +21,6 @@ use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::{Exports, Session};
 
-/// Who waits for the answer to a callback.
-pub(crate) type Caller = oneshot::Sender<Reply>;
-
 /// Why a callback has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallbackError {
@@ -33,7 +30,7 @@ pub enum CallbackError {
     /// The caller's patience ended.
     #[error("the client has not answered in time")]
     TimedOut,
-    /// The session ended.
+    /// The client was evicted or has disconnected.
     #[error("the session has ended")]
     SessionEnded,
     /// The client has too many without an answer.

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use nrs::{Moment, Refusal, Selected};
+use nrs::{Moment, NrsStats, Refusal, Selected};
 use tokio::sync::oneshot;
 use types::{ClientId, Errno, TargetId};
 use wire::Request;
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// What `nrs_stats` shows.
-    pub fn nrs_stats(&self, spec: &'static ServiceSpec) -> String {
+    pub fn nrs_stats(&self, spec: &'static ServiceSpec) -> NrsStats {
         self.service(spec).with_heads(|heads| heads.stats())
     }
 

@@ -6,7 +6,7 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use env::Env;
-use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig};
+use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig, RecoveryStatus};
 use tokio::sync::Notify;
 use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
@@ -314,14 +314,10 @@ impl Exports {
         !self.open.get()
     }
 
-    /// As `recovery_status` prints it.
-    pub fn recovery_status(&self) -> String {
-        let mut status = self.recovery.borrow().status(self.env.now());
-        let awaited = self.awaited();
-        if !awaited.is_empty() {
-            status.push_str(&format!("waiting_for: {awaited}\n"));
-        }
-        status
+    /// What `recovery_status` shows.
+    pub fn recovery_status(&self) -> RecoveryStatus {
+        let status = self.recovery.borrow().status(self.env.now());
+        RecoveryStatus { waits_for: self.awaited(), ..status }
     }
 
     /// How long recovery has taken so far, and for whom it waits; none before the first client has

@@ -163,7 +163,7 @@ impl Node {
         self.portal_rotor.set(mode);
     }
 
-    /// CPTs of a service.
+    /// CPTs whose workers serve a service: all, where the settings name none.
     pub fn service_cpts(&self, service: &ServiceSpec) -> Vec<CptIndex> {
         match self.config.service_cpts.get(service.name) {
             _ if !service.has_affinity() => vec![CptIndex(0)],

@@ -112,10 +112,10 @@ impl Params<'_> {
         self.tree.register_fallible_rw(self.name(name), self.reader(read), write);
     }
 
-    fn reader(
+    fn reader<T: 'static>(
         &self,
-        read: impl Fn(&Rc<Node>, &Rc<Service>) -> Shown + 'static,
-    ) -> impl Fn() -> Shown + 'static {
+        read: impl Fn(&Rc<Node>, &Rc<Service>) -> Result<T, ParamRefusal> + 'static,
+    ) -> impl Fn() -> Result<T, ParamRefusal> + 'static {
         let (node, spec) = (self.node.clone(), self.spec);
         move || {
             let node = node.upgrade().ok_or_else(gone)?;
@@ -224,7 +224,8 @@ impl Params<'_> {
             self.reader(move |node, _| Ok(node.nrs_policies(spec))),
             write,
         );
-        self.shown("nrs_stats", move |node, _| Ok(node.nrs_stats(spec)));
+        let stats = self.reader(move |node, _| Ok(Some(node.nrs_stats(spec))));
+        self.tree.register_typed(self.name("nrs_stats"), stats);
         self.set(
             "nrs_log",
             |_, service| Ok(if service.log.get() { "on" } else { "off" }.to_owned()),
@@ -330,7 +331,7 @@ fn register_times(node: &Rc<Node>, tree: &ParamTree) {
 /// `req_bytes_max`, and what is held of it.
 fn register_memory(node: &Rc<Node>, tree: &ParamTree) {
     let (shown, set, held) = (Rc::downgrade(node), Rc::downgrade(node), Rc::downgrade(node));
-    let read = move || shown.upgrade().map_or(0, |node| node.req_bytes_max.get()).to_string();
+    let read = move || Ok(Some(shown.upgrade().map_or(0, |node| node.req_bytes_max.get())));
     let write = move |value: &str| {
         let bytes = parse_within(value, limits::REQ_BYTES_MIN, limits::REQ_BYTES_MAX)?;
         if let Some(node) = set.upgrade() {
@@ -338,9 +339,8 @@ fn register_memory(node: &Rc<Node>, tree: &ParamTree) {
         }
         Ok(())
     };
-    tree.register_rw("req_bytes_max", read, write);
-    let held = move || held.upgrade().map_or(0, |node| node.memory.total()).to_string();
-    tree.register("req_bytes", held);
+    tree.register_typed_rw("req_bytes_max", read, write);
+    tree.register_number("req_bytes", move || held.upgrade().map_or(0, |node| node.memory.total()));
 }
 
 fn register_unhealthy(node: &Rc<Node>, tree: &ParamTree) {

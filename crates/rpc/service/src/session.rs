@@ -4,10 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use ptlrpc::{Export, Known, Lane};
+use tokio::sync::oneshot;
 use types::{ClientId, Instance, Instant, Nid, TargetId, Transno};
 use wire::{Reply, ReplyFlags};
 
-use crate::callbacks::Caller;
 use crate::in_flight::InFlight;
 use crate::limits;
 use crate::memory::Memory;
@@ -69,6 +69,9 @@ impl ClientRecord {
         Some(ClientRecord { client, session, name, is_server, silent })
     }
 }
+
+/// Who waits for the answer to a callback.
+pub(crate) type Caller = oneshot::Sender<Reply>;
 
 /// What all sessions of a target share in their replies.
 pub(crate) struct Shared {

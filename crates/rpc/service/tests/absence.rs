@@ -13,6 +13,7 @@ use common::{
 };
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
+use ptlrpc::RecoveryPhase;
 use service::{Node, spec};
 use types::Span;
 use wire::Opcode;
@@ -237,12 +238,13 @@ fn a_recovery_that_was_cut_short_tells_the_next_who_was_missing() {
     dead.kill_as(false); // with the server, which does not see it
     world.restart();
     world.sim.run_for(Span::secs(8));
-    let status = world.toy().exports.recovery_status();
-    assert!(status.contains("waiting_for: client1 (2"), "it has the window: {status}");
+    let awaited = world.toy().exports.recovery_status().waits_for;
+    assert!(awaited.starts_with("client1 (2"), "it has the window: {awaited}");
     world.restart();
     world.sim.run_for(Span::secs(3));
-    let status = world.toy().exports.recovery_status();
-    assert!(status.contains("client1 (") && status.contains(" s, was silent before)"), "{status}");
+    let awaited = world.toy().exports.recovery_status().waits_for;
+    assert!(awaited.contains("client1 ("), "{awaited}");
+    assert!(awaited.contains(" s, was silent before)"), "{awaited}");
     let took = world.recovers_for();
     assert!(took < Span::secs(4), "{took:?}");
 }
@@ -328,13 +330,12 @@ fn a_client_that_returns_during_the_sweep_is_served() {
     world.server.kill_as(false);
     *world.up.borrow_mut() = None;
     world.start_with(Rules { sweep: Span::secs(3), ..Rules::default() });
-    let sweeps = || {
-        world
-            .up
-            .borrow()
-            .as_ref()
-            .is_some_and(|(_, toy)| toy.exports.recovery_status().contains("COMPLETE"))
-    };
+    let sweeps =
+        || {
+            world.up.borrow().as_ref().is_some_and(|(_, toy)| {
+                toy.exports.recovery_status().phase == RecoveryPhase::Complete
+            })
+        };
     assert!(world.sim.run_until(Span::secs(3), sweeps));
     assert!(world.toy().exports.is_recovering());
     world.sim.reset_links(&handle, &world.server);
@@ -375,12 +376,10 @@ fn a_replay_whose_data_cannot_be_had_is_not_overtaken() {
     world.server.kill_as(false);
     *world.up.borrow_mut() = None;
     world.start();
-    let pulls =
-        || {
-            world.up.borrow().as_ref().is_some_and(|(_, toy)| {
-                toy.exports.recovery_status().contains("queued_requests: 1")
-            })
-        };
+    let pulls = || {
+        let up = world.up.borrow();
+        up.as_ref().is_some_and(|(_, toy)| toy.exports.recovery_status().queued == 1)
+    };
     assert!(world.sim.run_until(Span::secs(3), pulls));
     world.sim.partition(&handle, &world.server, Cut::BothWays);
     world.sim.run_for(Span::millis(2_500));

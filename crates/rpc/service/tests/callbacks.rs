@@ -186,7 +186,10 @@ fn what_a_recall_waits_for_passes_what_came_before() {
         world.env.sleep(Span::millis(2)).await;
         world.toy.awaited.borrow_mut().insert(10);
         let recalled = world.toy.exports.call_back(&session, &recall(), PATIENCE);
-        assert!(world.up.nrs_stats(&spec::MDT).contains("promoted: 1"), "what waits moves");
+        assert!(
+            world.up.nrs_stats(&spec::MDT).to_string().contains("promoted: 1"),
+            "what waits moves"
+        );
         send(10); // what comes later goes there at once
         let _refused = recalled.await;
         world.env.sleep(Span::millis(50)).await;
@@ -194,7 +197,10 @@ fn what_a_recall_waits_for_passes_what_came_before() {
         assert_eq!(order.iter().filter(|number| **number == 10).count(), 2, "{order:?}");
         let last = order.iter().rposition(|number| *number == 10).expect("counted");
         assert!(last < 15, "{order:?}");
-        assert!(world.up.nrs_stats(&spec::MDT).contains("promoted: 1"), "nothing else moved");
+        assert!(
+            world.up.nrs_stats(&spec::MDT).to_string().contains("promoted: 1"),
+            "nothing else moved"
+        );
     });
 }
 

@@ -199,7 +199,7 @@ fn a_request_under_a_called_back_lock_goes_first() {
         world.env.sleep(Span::millis(50)).await;
         let place = order.borrow().iter().position(|number| *number == 10).expect("answered");
         assert!(place < 5, "{:?}", order.borrow());
-        assert!(world.up.nrs_stats(&spec::MDT).contains("promoted: 1"));
+        assert!(world.up.nrs_stats(&spec::MDT).to_string().contains("promoted: 1"));
     });
 }
 

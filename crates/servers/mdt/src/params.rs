@@ -65,7 +65,7 @@ impl Mdt {
             ("grants_expelled", |counts| counts.grants_expelled),
         ];
         for (name, of) in counts {
-            leaves.read(name, move |mdt| of(&mdt.counts()).to_string());
+            leaves.number(name, move |mdt| of(&mdt.counts()));
         }
         // Whether clients may cache attributes and names for a moment.
         leaves.set(

@@ -4,7 +4,7 @@
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Creds, Errno};
-use wire::attr::{ATTR_HAS_CAPABILITY, S_ISGID, S_ISUID, S_ISVTX};
+use wire::attr::{AttrFlags, S_ISGID, S_ISUID, S_ISVTX};
 
 use crate::acl::Acl;
 use crate::keys;
@@ -88,9 +88,9 @@ impl Op<'_, '_> {
     /// The content or the owner of `inode` changes: what its program may do beyond its user does
     /// not outlive that.
     pub(crate) fn drop_capability(&mut self, inode: &mut Inode) {
-        if inode.attr.flags & ATTR_HAS_CAPABILITY != 0 {
+        if inode.attr.flags.contains(AttrFlags::HAS_CAPABILITY) {
             self.tx.set.delete(Table::Xattrs, keys::xattr(inode.fid(), CAPABILITY));
-            inode.attr.flags &= !ATTR_HAS_CAPABILITY;
+            inode.attr.flags &= !AttrFlags::HAS_CAPABILITY;
         }
     }
 

@@ -34,7 +34,7 @@ impl Ost {
             },
         );
         target::register_marks(&leaves, &MARKS, |ost| &ost.marks);
-        leaves.read("dirty_data_bytes", |ost| ost.dirty_data.get().to_string());
+        leaves.number("dirty_data_bytes", |ost| ost.dirty_data.get());
         let clears = |clear: fn(&Tally)| move |ost: &Ost| clear(&ost.tally);
         let stats = |ost: &Ost| ost.tally.all(ost.env.wall());
         leaves.table("stats", stats, clears(Tally::clear_all));

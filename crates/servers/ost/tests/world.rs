@@ -180,7 +180,8 @@ impl World {
     }
 
     fn status(&self) -> String {
-        self.ost.borrow().as_ref().map_or_else(String::new, |ost| ost.exports().recovery_status())
+        let ost = self.ost.borrow();
+        ost.as_ref().map_or_else(String::new, |ost| ost.exports().recovery_status().to_string())
     }
 
     fn attr(&self, remote: &Rc<Remote>, call: Call) -> Result<OstAttr, CallError> {

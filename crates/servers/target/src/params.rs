@@ -1,6 +1,7 @@
 //! Parameters that every target has, under Lustre's names, and the way in which a target adds its
 //! own.
 
+use std::fmt::Display;
 use std::rc::{Rc, Weak};
 
 use device::Model;
@@ -55,6 +56,23 @@ impl<'a, T: 'static> Leaves<'a, T> {
         self.tree.register(format!("{}.{name}", self.base), read);
     }
 
+    /// Adds one whose text is printed from a value that code of this process can take as it is.
+    /// Where there is none now, the text is empty.
+    pub fn typed<V: Display + 'static>(
+        &self,
+        name: &str,
+        read: impl Fn(&T) -> Option<V> + 'static,
+    ) {
+        let of = self.of.clone();
+        let read = move || Ok(of.upgrade().and_then(|of| read(&of)));
+        self.tree.register_typed(format!("{}.{name}", self.base), read);
+    }
+
+    /// Adds a number that can be read.
+    pub fn number(&self, name: &str, read: impl Fn(&T) -> u64 + 'static) {
+        self.typed(name, move |of| Some(read(of)));
+    }
+
     /// Adds one that can be set too. `write` says what is wrong with a value, and changes nothing
     /// then.
     pub fn set(
@@ -97,13 +115,13 @@ pub fn register_params(tree: &ParamTree, place: &Place, exports: &Rc<Exports>) {
     let (uuid, dir) = (format!("{}_UUID", place.name), place.dir.clone());
     leaves.read("uuid", move |_| uuid.clone());
     leaves.read("mntdev", move |_| dir.clone());
-    leaves.read("recovery_status", |exports| exports.recovery_status());
-    leaves.read("num_exports", |exports| exports.sessions().len().to_string());
+    leaves.typed("recovery_status", |exports| Some(exports.recovery_status()));
+    leaves.number("num_exports", |exports| exports.sessions().len() as u64);
     leaves.read("exports", |exports| exports.sessions().iter().map(line).collect());
-    leaves.read("evictions", |exports| exports.evicted().to_string());
-    leaves.read("callback_timeouts", |exports| exports.callback_timeouts().to_string());
+    leaves.number("evictions", |exports| exports.evicted());
+    leaves.number("callback_timeouts", |exports| exports.callback_timeouts());
     leaves.read("instance", |exports| exports.instance().0.to_string());
-    leaves.read("last_committed", |exports| exports.last_committed().0.to_string());
+    leaves.number("last_committed", |exports| exports.last_committed().0);
     const SHOWN: [(&str, Shown); 5] = [
         ("kbytestotal", |space| space.bytes >> 10),
         ("kbytesfree", |space| space.bytes_free >> 10),
@@ -113,8 +131,7 @@ pub fn register_params(tree: &ParamTree, place: &Place, exports: &Rc<Exports>) {
     ];
     for (name, of) in SHOWN {
         let space = place.space.clone();
-        leaves
-            .read(name, move |_| space().map_or_else(String::new, |space| of(&space).to_string()));
+        leaves.typed(name, move |_| space().map(|space| of(&space)));
     }
 }
 
@@ -240,12 +257,15 @@ mod tests {
         let clear = |of: &Cell<u32>| of.set(0);
         let numbers = |of: &Cell<u32>| CounterTable::Numbers(vec![u64::from(of.get())]);
         leaves.table("stats", numbers, clear);
-        let stats = || tree.tables("mdt.*.stats").pop().map(|(_, table)| table);
+        let stats = || tree.typed::<CounterTable>("mdt.*.stats").pop().map(|(_, table)| table);
         assert_eq!(stats(), Some(CounterTable::Numbers(vec![9])));
         assert!(tree.set_now("mdt.*.stats", "").is_ok());
         assert_eq!(stats(), Some(CounterTable::Numbers(vec![0])));
+        leaves.number("number", |of| u64::from(of.get()));
+        let number = || tree.typed::<u64>("mdt.*.number").pop().map(|(_, number)| number);
+        assert_eq!(number(), Some(0));
         drop(of);
-        assert_eq!(stats(), Some(CounterTable::default()));
+        assert_eq!((number(), stats()), (None, Some(CounterTable::default())));
         assert_eq!(value(), Ok(String::new()));
         assert!(set("x"), "it does nothing");
     }

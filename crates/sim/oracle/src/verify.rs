@@ -114,7 +114,7 @@ pub async fn read_summary(
         };
         let mut xattrs = Vec::new();
         for name in 0..=u8::MAX {
-            if attr.flags & wire::attr::ATTR_HAS_XATTR == 0 || name > 3 {
+            if !attr.flags.contains(wire::attr::AttrFlags::HAS_XATTR) || name > 3 {
                 break;
             }
             if let Ok(value) = client.getxattr(&ctx, fid, xattr_name(name).as_bytes()).await {

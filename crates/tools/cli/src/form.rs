@@ -38,7 +38,7 @@ impl Form {
         if self.yaml { yaml(&value) } else { format!("{value:#}\n") }
     }
 
-    /// Prints it.
+    /// Prints to stdout what [`Form::render`] gives.
     pub(crate) fn print<T: Serialize + ?Sized>(self, value: &T, text: impl FnOnce() -> String) {
         crate::out::print(&self.render(value, text));
     }

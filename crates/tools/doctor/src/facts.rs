@@ -82,7 +82,7 @@ pub struct Port {
     pub first_unprivileged: u16,
 }
 
-/// The clock.
+/// The machine's time of day.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     /// Seconds since 1970.

@@ -1,10 +1,11 @@
 //! Prometheus: a daemon's parameters as metrics, under `lustre_exporter`'s names where it has them.
 //!
 //! The text is made from the parameter tree, as that exporter makes it from `/proc`. So the output
-//! of `lctl get_param` and of a scrape cannot differ. Counters come as tables
-//! ([`ParamTree::tables`]); the parameter's own text is printed from the same tables. Tasks of the
-//! daemon's executor serve the text over plain HTTP/1.1. A scrape makes its text in one turn (well
-//! below a millisecond for a server of ten targets) and never waits for a server or a disk.
+//! of `lctl get_param` and of a scrape cannot differ. Numbers, counters and states are read as
+//! values ([`ParamTree::typed`]). A parameter's own text is printed from the same value, and no
+//! text is parsed here. Tasks of the daemon's executor serve the text over plain HTTP/1.1. A scrape
+//! makes its text in one turn (well below a millisecond for a server of ten targets) and never
+//! waits for a server or a disk.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series. Peers and jobs have bounds of their own: the
 //! peers with the fewest credits and the jobs with the most operations are kept. Jobs come last, so
@@ -24,7 +25,7 @@ use std::net::SocketAddr;
 
 use env::Env;
 use env_os::Lnet;
-use params::ParamTree;
+use params::{ParamTree, Verdict};
 use types::{CounterTable, Row};
 
 pub use http::Endpoint;
@@ -65,18 +66,17 @@ fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
 
 /// Version, health and memory.
 fn daemon(out: &mut Exposition, params: &ParamTree) {
-    let value = |name: &str| Some(params.get(name).ok()?.into_iter().next()?.value);
-    if let Some(version) = value("version") {
-        out.add(families::BUILD, &[("version", version.trim())], 1.0);
+    for version in params.get("version").unwrap_or_default() {
+        out.add(families::BUILD, &[("version", version.value.trim())], 1.0);
     }
-    let is_healthy = value("health_check").is_some_and(|text| text.trim() == "healthy");
+    let is_healthy = params.typed::<Verdict>("health_check").iter().any(|(_, now)| now.is_well);
     let labels = [("component", "health"), ("target", "lustre")];
     out.add(families::HEALTH, &labels, f64::from(is_healthy));
     for (name, family) in
         [("req_bytes", families::REQUEST_MEMORY), ("req_bytes_max", families::REQUEST_MEMORY_MAX)]
     {
-        if let Some(bytes) = value(name).and_then(|text| text.trim().parse().ok()) {
-            out.add(family, &[], bytes);
+        for (_, bytes) in params.typed::<u64>(name) {
+            out.add(family, &[], bytes as f64);
         }
     }
 }
@@ -93,51 +93,67 @@ fn lines(table: &CounterTable) -> impl Iterator<Item = &Row> {
 }
 
 /// Values of `BASE.*.LEAF`, each with the part of its name that `*` is.
-fn values(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String, String)> {
-    let found = params.get(&format!("{base}.*.{leaf}")).unwrap_or_default();
+fn values<T: 'static>(params: &ParamTree, base: &str, leaf: &str) -> Vec<(String, T)> {
     let depth = base.split('.').count();
-    found.into_iter().map(|param| (part(&param.name, depth).to_owned(), param.value)).collect()
+    let found = params.typed::<T>(&format!("{base}.*.{leaf}")).into_iter();
+    found.map(|(name, value)| (part(&name, depth).to_owned(), value)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use types::{Counter, Detail, Timespec};
+    use nrs::{Counters, HeadKind, HeadStats, NrsStats, PolicyStats};
+    use params::{Fields, Lines};
+    use ptlrpc::{Progress, RecoveryPhase, RecoveryStatus};
+    use types::{Counter, Detail, Span, Timespec, Transno};
 
     use super::*;
 
     /// Parameters for each family, as the daemons have them.
     fn tree() -> ParamTree {
         let params = ParamTree::new();
+        params.register("version", || "0.1.0".to_owned());
+        params.register_typed("health_check", || Ok(Some(Verdict::health(""))));
         for (name, value) in [
-            ("version", "0.1.0"),
-            ("health_check", "healthy"),
-            ("req_bytes", "4096"),
-            ("req_bytes_max", "2147483648"),
-            ("mgs.MGS.num_exports", "3"),
-            ("llite.testfs-9a80.lost", "1"),
-            ("llite.testfs-9a80.waiting_on", "OST0000: lost\nOST0001: lost"),
-            ("llite.testfs-9a80.writeback_bytes", "65536"),
-            ("llite.testfs-9a80.writeback_stats", "writes: 40\nbytes: 4000\nruns: 2\nno_room: 3"),
-            ("llite.testfs-9a80.opencache_stats", "opens: 50\ncloses: 60\nresting: 6"),
-            ("llite.testfs-9a80.statahead_stats", AHEAD),
-            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.lock_count", "7"),
-            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.grant_hits", "70"),
-            ("obdfilter.testfs-OST0001.kbytesavail", "4096"),
-            ("obdfilter.testfs-OST0001.kbytesfree", ""),
-            ("obdfilter.testfs-OST0001.dirty_data_bytes", "512"),
-            ("obdfilter.testfs-OST0001.scrub_status", "status: damaged\npages_checked: 7\n"),
+            ("req_bytes", 4_096),
+            ("req_bytes_max", 2_147_483_648),
+            ("mgs.MGS.num_exports", 3),
+            ("llite.testfs-9a80.lost", 1),
+            ("llite.testfs-9a80.writeback_bytes", 65_536),
+            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.lock_count", 7),
+            ("ldlm.namespaces.testfs-MDT0000-mdc-9a80.grant_hits", 70),
+            ("obdfilter.testfs-OST0001.kbytesavail", 4_096),
+            ("obdfilter.testfs-OST0001.dirty_data_bytes", 512),
         ] {
-            params.register(name, move || value.to_owned());
+            params.register_number(name, move || value);
         }
-        for (index, name) in OF_MDT.iter().enumerate() {
-            let value = (index + 1).to_string();
-            params.register(format!("mdt.testfs-MDT0000.{name}"), move || value.clone());
+        params.register_typed("obdfilter.testfs-OST0001.kbytesfree", || Ok(None::<u64>));
+        let written = vec![("writes", 40), ("bytes", 4_000), ("runs", 2), ("no_room", 3)];
+        let opened = vec![("opens", 50), ("closes", 60), ("resting", 6)];
+        for (name, fields) in [
+            ("writeback_stats", written),
+            ("opencache_stats", opened),
+            ("statahead_stats", AHEAD.to_vec()),
+        ] {
+            let name = format!("llite.testfs-9a80.{name}");
+            params.register_typed(name, move || Ok(Some(Fields(fields.clone()))));
         }
-        params.register("mdt.testfs-MDT0000.recovery_status", || RECOVERY.to_owned());
-        params.register("mdt.testfs-MDT0000.som_status", || {
-            "queued: 18\nrepaired: 17\nwritten: 1\nscrub: waiting\n".to_owned()
+        params.register_typed("llite.testfs-9a80.waiting_on", || {
+            let lines = ["OST0000: lost", "OST0001: lost"].map(str::to_owned);
+            Ok(Some(Lines(lines.to_vec())))
         });
-        params.register("ost.OSS.ost_io.nrs_stats", || NRS.to_owned());
+        params.register_typed("obdfilter.testfs-OST0001.scrub_status", || {
+            Ok(Some(Verdict { is_well: false, text: "status: damaged\n".to_owned() }))
+        });
+        for (index, name) in OF_MDT.iter().enumerate() {
+            let value = index as u64 + 1;
+            params.register_number(format!("mdt.testfs-MDT0000.{name}"), move || value);
+        }
+        params.register_typed("mdt.testfs-MDT0000.recovery_status", || Ok(Some(recovering())));
+        let sizes = vec![("queued", 18), ("repaired", 17), ("written", 1)];
+        params.register_typed("mdt.testfs-MDT0000.som_status", move || {
+            Ok(Some(Fields(sizes.clone())))
+        });
+        params.register_typed("ost.OSS.ost_io.nrs_stats", || Ok(Some(scheduled())));
         let show = |name: &str, table: CounterTable| {
             params.register_table(name, move || Ok(table.clone()), None);
         };
@@ -185,16 +201,40 @@ mod tests {
         "grants_expelled",
     ];
 
-    const RECOVERY: &str = "status: RECOVERING\ntime_remaining: 9\nconnected_clients: 2/3\n\
-                            completed_clients: 1/3\nreplayed_requests: 40\n\
-                            queued_requests: 5\nnext_transno: 77\n";
+    const AHEAD: &[(&str, u64)] = &[
+        ("statahead total", 5),
+        ("statahead wrong", 1),
+        ("agl total", 30),
+        ("fname_total", 900),
+        ("hit_total", 800),
+        ("miss_total", 20),
+    ];
 
-    const AHEAD: &str = "statahead total: 5\nstatahead wrong: 1\nagl total: 30\n\
-                         fname_total: 900\nhit_total: 800\nmiss_total: 20";
+    fn recovering() -> RecoveryStatus {
+        RecoveryStatus {
+            phase: RecoveryPhase::Recovering,
+            remaining_secs: 9,
+            progress: Progress { connected: 2, completed: 1, clients: 3 },
+            replayed: 40,
+            queued: 5,
+            next: Transno(77),
+            waits_for: String::new(),
+        }
+    }
 
-    const NRS: &str = "regular_requests:\n  - { name: fifo, queued: 2, active: 1, started: 8, \
-                       declined: 0, removed: 0, promoted: 0, forced: 3, waited_us: 1500000, \
-                       waited_us_max: 1000000 }\n";
+    fn scheduled() -> NrsStats {
+        let counters = Counters {
+            queued: 2,
+            active: 1,
+            started: 8,
+            forced: 3,
+            waited: Span::millis(1_500),
+            waited_max: Span::secs(1),
+            ..Counters::default()
+        };
+        let policies = vec![PolicyStats { name: "fifo", counters, parts: Vec::new() }];
+        NrsStats(vec![HeadStats { kind: HeadKind::Reg, policies }])
+    }
 
     #[test]
     fn parameters_become_metrics_under_the_names_of_the_exporter() {

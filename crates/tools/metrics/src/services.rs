@@ -1,12 +1,13 @@
 //! Services: requests by operation with their times, waits, the queues of NRS policies, and CPU
 //! partitions.
 
+use nrs::{HeadKind, HeadStats, NrsStats};
 use params::ParamTree;
 use types::{Counter, CounterTable, Detail};
 
 use crate::families;
 use crate::text::Exposition;
-use crate::{lines, part, values};
+use crate::{lines, values};
 
 /// Where services have their parameters.
 const SERVICES: &[&str] = &["ost.OSS", "mds.MDS", "mgs.MGS", "ldlm.services"];
@@ -16,16 +17,16 @@ const WAITS: &str = "req_waittime";
 
 pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
     for base in SERVICES {
-        for (name, table) in params.tables(&format!("{base}.*.stats")) {
-            statistics(out, part(&name, 2), &table);
+        for (service, table) in values::<CounterTable>(params, base, "stats") {
+            statistics(out, &service, &table);
         }
-        for (service, text) in values(params, base, "nrs_stats") {
-            nrs(out, &service, &text);
+        for (service, stats) in values::<NrsStats>(params, base, "nrs_stats") {
+            scheduler(out, &service, &stats);
         }
-        for (name, table) in params.tables(&format!("{base}.*.requests_by_cpt")) {
+        for (service, table) in values::<CounterTable>(params, base, "requests_by_cpt") {
             let CounterTable::Numbers(counts) = table else { continue };
             for (cpt, count) in counts.into_iter().enumerate() {
-                let labels = [("service", part(&name, 2)), ("cpt", &cpt.to_string())];
+                let labels = [("service", service.as_str()), ("cpt", &cpt.to_string())];
                 out.add(families::BY_CPT, &labels, count as f64);
             }
         }
@@ -60,63 +61,62 @@ fn statistics(out: &mut Exposition, service: &str, table: &CounterTable) {
     }
 }
 
-/// The counters of policies in `nrs_stats`: a title for each kind of head, then a line `- { name:
-/// POLICY, COUNTER: VALUE, ... }` for each policy. A policy that never had a request has no series.
-fn nrs(out: &mut Exposition, service: &str, text: &str) {
-    let mut head = "";
-    for line in text.lines() {
-        if let Some(title) = line.strip_suffix("_requests:") {
-            head = title;
-            continue;
-        }
-        let pairs = line.trim().strip_prefix("- { ").and_then(|rest| rest.strip_suffix(" }"));
-        let field = |name: &str| {
-            pairs?.split(", ").find_map(|pair| pair.strip_prefix(name)?.strip_prefix(": "))
+/// The counters of policies. A policy that never had a request has no series.
+fn scheduler(out: &mut Exposition, service: &str, stats: &NrsStats) {
+    for HeadStats { kind, policies } in &stats.0 {
+        let head = match kind {
+            HeadKind::Reg => "regular",
+            HeadKind::Hp => "high_priority",
         };
-        let Some(policy) = field("name") else { continue };
-        let number = |name: &str| field(name).and_then(|text| text.parse::<u64>().ok());
-        let [queued, active, started, forced, waited, longest] =
-            ["queued", "active", "started", "forced", "waited_us", "waited_us_max"]
-                .map(|name| number(name).unwrap_or_default());
-        if queued + started == 0 {
-            continue;
-        }
-        let labels = [("service", service), ("head", head), ("policy", policy)];
-        for (family, value) in [
-            (families::NRS_QUEUED, queued as f64),
-            (families::NRS_ACTIVE, active as f64),
-            (families::NRS_STARTED, started as f64),
-            (families::NRS_FORCED, forced as f64),
-            (families::NRS_WAIT, seconds(waited)),
-            (families::NRS_WAIT_MAX, seconds(longest)),
-        ] {
-            out.add(family, &labels, value);
+        for policy in policies {
+            let counters = policy.counters;
+            if counters.queued + counters.started == 0 {
+                continue;
+            }
+            let labels = [("service", service), ("head", head), ("policy", policy.name)];
+            for (family, value) in [
+                (families::NRS_QUEUED, counters.queued as f64),
+                (families::NRS_ACTIVE, counters.active as f64),
+                (families::NRS_STARTED, counters.started as f64),
+                (families::NRS_FORCED, counters.forced as f64),
+                (families::NRS_WAIT, seconds(counters.waited.0 / 1_000)),
+                (families::NRS_WAIT_MAX, seconds(counters.waited_max.0 / 1_000)),
+            ] {
+                out.add(family, &labels, value);
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nrs::{Counters, PolicyStats};
+    use types::Span;
+
     use super::*;
 
     #[test]
     fn policies_are_told_apart_by_head_and_unused_ones_are_left_out() {
-        let policy = |name: &str, queued: u32, started: u32| {
-            format!(
-                "  - {{ name: {name}, queued: {queued}, active: 1, started: {started}, \
-                 declined: 0, removed: 0, promoted: 0, forced: 4, waited_us: 2500000, \
-                 waited_us_max: 500000 }}\n"
-            )
+        let policy = |name, queued, started| PolicyStats {
+            name,
+            counters: Counters {
+                queued,
+                active: 1,
+                started,
+                forced: 4,
+                waited: Span::millis(2_500),
+                waited_max: Span::millis(500),
+                ..Counters::default()
+            },
+            parts: Vec::new(),
         };
-        let text = format!(
-            "regular_requests:\n{}{}    cpt0: {{ classes: 7, rules: 2 }}\n\
-             high_priority_requests:\n{}nonsense\n  - {{ queued: 5 }}\n",
-            policy("fifo", 0, 0),
-            policy("tbf", 3, 9),
-            policy("fifo", 0, 8),
-        );
+        let regular = vec![policy("fifo", 0, 0), policy("tbf", 3, 9)];
+        let stats = NrsStats(vec![
+            HeadStats { kind: HeadKind::Reg, policies: regular },
+            HeadStats { kind: HeadKind::Hp, policies: vec![policy("fifo", 0, 8)] },
+        ]);
         let mut out = Exposition::default();
-        nrs(&mut out, "ost_io", &text);
+        scheduler(&mut out, "ost_io", &stats);
         let text = out.finish();
         let labels = |head: &str, policy: &str| {
             format!("{{service=\"ost_io\",head=\"{head}\",policy=\"{policy}\"}}")

@@ -1,12 +1,13 @@
 //! Targets and mounts: parameters that are one number, recovery, the scrub, and statistics in
 //! Lustre's form.
 
-use params::ParamTree;
+use params::{Fields, Lines, ParamTree, Verdict};
+use ptlrpc::{Progress, RecoveryPhase, RecoveryStatus};
 use types::{Counter, CounterTable, Detail};
 
 use crate::families::{self, Family};
 use crate::text::Exposition;
-use crate::{jobs, lines, part, values};
+use crate::{jobs, lines, values};
 
 /// Parameters that are one number each: last part of the name (the part before is the target).
 const NUMBERS: &[(&str, &Family)] = &[
@@ -35,9 +36,8 @@ const NUMBERS: &[(&str, &Family)] = &[
     ("writeback_bytes", families::KEPT_BYTES),
 ];
 
-/// Lines `NAME: NUMBER` of parameters that have several: last part of the parameter's name, the
-/// line's name.
-const LINES: &[(&str, &str, &Family)] = &[
+/// Parameters that are several numbers: last part of the parameter's name, the number's name.
+const FIELDS: &[(&str, &str, &Family)] = &[
     ("writeback_stats", "writes", families::KEPT_WRITES),
     ("writeback_stats", "bytes", families::KEPT_WRITTEN),
     ("writeback_stats", "runs", families::KEPT_RUNS),
@@ -64,107 +64,85 @@ const COMPONENTS: &[(&str, &str)] = &[
     ("ldlm.namespaces", "ldlm"),
 ];
 
-/// Statistics files in Lustre's form: pattern, component.
-const STATS: &[(&str, &str)] = &[
-    ("obdfilter.*.stats", "ost"),
-    ("mdt.*.md_stats", "mdt"),
-    ("mdt_data.*.stats", "mdt_data"),
-    ("llite.*.stats", "client"),
-    ("llite.*.md_stats", "client"),
+/// Statistics files in Lustre's form: base, leaf, component.
+const STATS: &[(&str, &str, &str)] = &[
+    ("obdfilter", "stats", "ost"),
+    ("mdt", "md_stats", "mdt"),
+    ("mdt_data", "stats", "mdt_data"),
+    ("llite", "stats", "client"),
+    ("llite", "md_stats", "client"),
 ];
 
-/// The same for what each job did.
-const JOBS: &[(&str, &str)] = &[
-    ("obdfilter.*.job_stats", "ost"),
-    ("mdt.*.job_stats", "mdt"),
-    ("mdt_data.*.job_stats", "mdt_data"),
-];
+/// What each job did (`job_stats`): base, component.
+const JOBS: &[(&str, &str)] = &[("obdfilter", "ost"), ("mdt", "mdt"), ("mdt_data", "mdt_data")];
 
 /// All but the jobs.
 pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
     for (base, component) in COMPONENTS {
-        for (leaf, family) in NUMBERS {
-            for (target, value) in values(params, base, leaf) {
-                if let Ok(value) = value.trim().parse() {
-                    out.add(family, &[("component", component), ("target", &target)], value);
-                }
-            }
-        }
-        for (leaf, line, family) in LINES {
-            for (target, text) in values(params, base, leaf) {
-                if let Some(value) = field(&text, line).and_then(|value| value.parse().ok()) {
-                    out.add(family, &[("component", component), ("target", &target)], value);
-                }
-            }
-        }
-        for (target, status) in values(params, base, "recovery_status") {
+        numbers(out, params, base, component);
+        for (target, status) in values::<RecoveryStatus>(params, base, "recovery_status") {
             recovery(out, component, &target, &status);
         }
-        for (target, status) in values(params, base, "scrub_status") {
-            let is_damaged = field(&status, "status") == Some("damaged");
+        for (target, scrub) in values::<Verdict>(params, base, "scrub_status") {
             let labels = [("component", *component), ("target", &target)];
-            out.add(families::DAMAGED, &labels, f64::from(is_damaged));
+            out.add(families::DAMAGED, &labels, f64::from(!scrub.is_well));
         }
-        for (target, servers) in values(params, base, "waiting_on") {
-            let count = servers.lines().filter(|line| !line.trim().is_empty()).count();
+        for (target, servers) in values::<Lines>(params, base, "waiting_on") {
             let labels = [("component", *component), ("target", &target)];
-            out.add(families::AWAITED, &labels, count as f64);
+            out.add(families::AWAITED, &labels, servers.0.len() as f64);
         }
     }
-    for (pattern, component) in STATS {
-        for (name, table) in params.tables(pattern) {
-            statistics(out, component, part(&name, 1), &table);
+    for (base, leaf, component) in STATS {
+        for (target, table) in values::<CounterTable>(params, base, leaf) {
+            statistics(out, component, &target, &table);
+        }
+    }
+}
+
+/// Parameters that are numbers.
+fn numbers(out: &mut Exposition, params: &ParamTree, base: &str, component: &str) {
+    for (leaf, family) in NUMBERS {
+        for (target, value) in values::<u64>(params, base, leaf) {
+            out.add(family, &[("component", component), ("target", &target)], value as f64);
+        }
+    }
+    for (leaf, field, family) in FIELDS {
+        for (target, fields) in values::<Fields>(params, base, leaf) {
+            if let Some(value) = fields.get(field) {
+                out.add(family, &[("component", component), ("target", &target)], value as f64);
+            }
         }
     }
 }
 
 /// Statistics of each job.
 pub(crate) fn add_jobs(out: &mut Exposition, params: &ParamTree) {
-    for (pattern, component) in JOBS {
-        for (name, table) in params.tables(pattern) {
-            jobs::add(out, component, part(&name, 1), &table);
+    for (base, component) in JOBS {
+        for (target, table) in values::<CounterTable>(params, base, "job_stats") {
+            jobs::add(out, component, &target, &table);
         }
     }
 }
 
-/// The value of a line `NAME: VALUE`.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(": "))
-}
-
-/// The lines of `recovery_status`. A target that is gone has none.
-fn recovery(out: &mut Exposition, component: &str, target: &str, status: &str) {
+fn recovery(out: &mut Exposition, component: &str, target: &str, status: &RecoveryStatus) {
     let labels = [("component", component), ("target", target)];
-    let state = match field(status, "status") {
-        Some("COMPLETE") => 0.0,
-        Some("WAITING") => 1.0,
-        Some("RECOVERING") => 2.0,
-        _ => return,
+    let state = match status.phase {
+        RecoveryPhase::Complete => 0.0,
+        RecoveryPhase::Waiting => 1.0,
+        RecoveryPhase::Recovering => 2.0,
     };
-    out.add(families::RECOVERY, &labels, state);
-    for (name, family) in [
-        ("time_remaining", families::RECOVERY_REMAINING),
-        ("queued_requests", families::RECOVERY_QUEUED),
-        ("replayed_requests", families::RECOVERY_REPLAYED),
+    for (family, value) in [
+        (families::RECOVERY, state),
+        (families::RECOVERY_REMAINING, status.remaining_secs as f64),
+        (families::RECOVERY_QUEUED, status.queued as f64),
+        (families::RECOVERY_REPLAYED, status.replayed as f64),
     ] {
-        if let Some(value) = field(status, name).and_then(|text| text.parse().ok()) {
-            out.add(family, &labels, value);
-        }
+        out.add(family, &labels, value);
     }
-    let pair = |name| {
-        let (some, all) = field(status, name)?.split_once('/')?;
-        Some((some.parse::<f64>().ok()?, all.parse::<f64>().ok()?))
-    };
-    let mut clients = |state, count| {
+    let Progress { connected, completed, clients } = status.progress;
+    for (state, count) in [("known", clients), ("connected", connected), ("completed", completed)] {
         let labels = [labels[0], labels[1], ("state", state)];
-        out.add(families::RECOVERY_CLIENTS, &labels, count);
-    };
-    if let Some((connected, known)) = pair("connected_clients") {
-        clients("known", known);
-        clients("connected", connected);
-    }
-    if let Some((completed, _)) = pair("completed_clients") {
-        clients("completed", completed);
+        out.add(families::RECOVERY_CLIENTS, &labels, count as f64);
     }
 }
 
@@ -200,13 +178,24 @@ fn statistics(out: &mut Exposition, component: &str, target: &str, table: &Count
 
 #[cfg(test)]
 mod tests {
+    use types::Transno;
+
     use super::*;
 
     #[test]
     fn the_states_of_a_recovery_are_numbers() {
-        let scraped = |status: &str| {
+        let scraped = |phase| {
+            let status = RecoveryStatus {
+                phase,
+                remaining_secs: 7,
+                progress: Progress { connected: 3, completed: 1, clients: 4 },
+                replayed: 0,
+                queued: 0,
+                next: Transno(1),
+                waits_for: "a, b".to_owned(),
+            };
             let mut out = Exposition::default();
-            recovery(&mut out, "mdt", "fs-MDT0000", status);
+            recovery(&mut out, "mdt", "fs-MDT0000", &status);
             let text = out.finish();
             let line = |name: &str| {
                 text.lines()
@@ -221,13 +210,22 @@ mod tests {
             [state, clients("known"), clients("connected"), clients("completed")]
         };
         let some = |values: [&str; 4]| values.map(|value| Some(value.to_owned()));
-        let clients = "connected_clients: 3/4\ncompleted_clients: 1/4\n";
-        for (word, state) in [("COMPLETE", "0"), ("WAITING", "1"), ("RECOVERING", "2")] {
-            let status = format!("status: {word}\ntime_remaining: 7\n{clients}waiting_for: a, b\n");
-            assert_eq!(scraped(&status), some([state, "4", "3", "1"]), "{word}");
+        for (phase, state) in [
+            (RecoveryPhase::Complete, "0"),
+            (RecoveryPhase::Waiting, "1"),
+            (RecoveryPhase::Recovering, "2"),
+        ] {
+            assert_eq!(scraped(phase), some([state, "4", "3", "1"]), "{phase:?}");
         }
-        assert_eq!(scraped(""), [None, None, None, None], "its target is gone");
-        let text = "status: RECOVERING\nconnected_clients: x/y\ncompleted_clients: 2\n";
-        assert_eq!(scraped(text), [Some("2".to_owned()), None, None, None]);
+    }
+
+    #[test]
+    fn a_target_that_is_gone_has_no_series() {
+        let params = ParamTree::new();
+        params.register_typed("mdt.fs-MDT0000.recovery_status", || Ok(None::<RecoveryStatus>));
+        params.register_typed("mdt.fs-MDT0000.num_exports", || Ok(None::<u64>));
+        let mut out = Exposition::default();
+        add(&mut out, &params);
+        assert!(!out.finish().contains("fs-MDT0000"));
     }
 }

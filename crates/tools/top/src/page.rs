@@ -10,7 +10,7 @@ use crate::rates::{Order, Rates, Row, ServiceRow, Slow, sorted};
 /// Rows of each table on the start page.
 const START_ROWS: usize = 4;
 
-/// A page.
+/// What the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Page {
     #[default]

@@ -7,7 +7,7 @@ use env_sim::{Sim, SimConfig};
 use ldlm::grants::{ChangeId, Recall};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
-use wire::attr::{ATTR_HAS_XATTR, S_IFDIR, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
 use wire::dirent::Dirent;
 
 use super::*;
@@ -185,7 +185,7 @@ fn absent_xattrs_are_known_until_one_is_set_here() {
     let mut known = Known::default();
     hear(&mut known, &stat(file(1), 1), 0);
     assert!(known.has_no_xattrs(FILE, at(49)) && !known.has_no_xattrs(FILE, at(50)));
-    hear(&mut known, &stat(Attr { flags: ATTR_HAS_XATTR, ..file(2) }, 2), 0);
+    hear(&mut known, &stat(Attr { flags: AttrFlags::HAS_XATTR, ..file(2) }, 2), 0);
     assert!(!known.has_no_xattrs(FILE, at(1)), "it has some");
     hear(&mut known, &stat(file(3), 3), 0);
     let change = begin(&mut known, Scope::attrs(FILE));

@@ -4,7 +4,7 @@ use ldlm::grants::Bits;
 use queues::FixedMap;
 use types::Fid;
 use wire::Attr;
-use wire::attr::ATTR_HAS_XATTR;
+use wire::attr::AttrFlags;
 
 use super::ATTRS;
 
@@ -34,7 +34,7 @@ impl Values {
             return; // it would be of two times
         }
         let is_bare = if newer.contains(Bits::XATTR) {
-            attr.flags & ATTR_HAS_XATTR == 0
+            !attr.flags.contains(AttrFlags::HAS_XATTR)
         } else {
             known.is_some_and(|known| known.is_bare)
         };

@@ -60,7 +60,7 @@ impl AttrChange {
     }
 
     /// Both, one after the other.
-    pub(crate) fn then(mut self, later: &Change) -> Change {
+    pub(crate) fn then(mut self, later: &AttrChange) -> AttrChange {
         later.put_into(&mut self.attr);
         self.valid |= later.valid;
         self.handle = later.handle;
@@ -134,7 +134,7 @@ impl Client {
         set: &SetAttr,
         file: Option<&File>,
     ) -> Result<Glance> {
-        let change = Change::new(set, file.map_or(0, |file| file.0.handle));
+        let change = AttrChange::new(set, file.map_or(0, |file| file.0.handle));
         if let Some(attr) = self.0.keep_attrs(ctx, fid, &change).await {
             return Ok(Glance { attr, lease: Lease::default(), size_known: false });
         }

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use ldlm::grants::Number;
 use types::{Errno, Fid, Transno};
-use wire::attr::ATTR_STRIPED;
-use wire::body::{FidReq, ReaddirRep, ReaddirReq};
+use wire::attr::AttrFlags;
+use wire::body::{FidReq, ReaddirFlags, ReaddirRep, ReaddirReq, ReaddirState};
 use wire::{Opcode, dirent};
 
 use super::listing::Listing;
@@ -14,27 +14,20 @@ use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
-/// Bit of the request: attributes and names with leases.
-const WITH_LEASES: u32 = 2;
-/// Bit of the reply: nothing is behind the entries.
-const AT_END: u32 = 1;
-/// Bit of the reply: names move between shards of the directory.
-const NAMES_MOVE: u32 = 2;
-
 /// A page of one place.
 struct Found {
     page: DirPage,
     lease: Lease,
-    /// Bits of the reply about the directory's striping: zero if the place has all names that it
+    /// What the reply says of the directory's striping: nothing if the place has all names that it
     /// ever had.
-    striping: u32,
+    striping: ReaddirState,
 }
 
 impl Found {
     /// Of a place that is no more: its names are in other ones.
     fn gone() -> Found {
         let page = DirPage { at_end: true, ..DirPage::default() };
-        Found { page, lease: Lease::default(), striping: NAMES_MOVE }
+        Found { page, lease: Lease::default(), striping: ReaddirState::NAMES_MOVE }
     }
 }
 
@@ -148,7 +141,7 @@ impl Client {
                 Err(error) if is_gone(&error) => Found::gone(),
                 Err(error) => return Err(error),
             };
-            if striping != 0 && page.at_end {
+            if !striping.is_empty() && page.at_end {
                 self.0.refresh(ctx, dir).await?;
                 let stripes = self.0.stripes(ctx, dir).await?;
                 let plain = || vec![dir];
@@ -190,15 +183,17 @@ impl Client {
         if is_leased && !self.0.is_moving(dir) {
             return self.list_leased(ctx, place, cookie, bytes_max).await;
         }
-        let (page, head, _) = self.list(ctx, place, cookie, bytes_max, 0).await?;
-        Ok(Found { page, lease: Lease::default(), striping: head.at_end & !AT_END })
+        let flags = ReaddirFlags::empty();
+        let (page, head, _) = self.list(ctx, place, cookie, bytes_max, flags).await?;
+        let striping = head.at_end & !ReaddirState::AT_END;
+        Ok(Found { page, lease: Lease::default(), striping })
     }
 
     /// Attributes of striped directories are not those that their MDT has.
     fn show(&self, page: &mut DirPage) {
         for entry in page.entries.iter_mut().filter(|entry| entry.has_attr) {
             self.0.note(&entry.attr);
-            if entry.attr.flags & ATTR_STRIPED != 0 {
+            if entry.attr.flags.contains(AttrFlags::STRIPED) {
                 (entry.has_attr, entry.leased) = (false, false);
             }
         }
@@ -211,13 +206,15 @@ impl Client {
         let grants = self.0.grants.of(dir);
         if let Some((mut page, lease)) = grants.listed(dir, (cookie, bytes_max), &is_open) {
             self.show(&mut page);
-            return Ok(Found { page, lease, striping: 0 });
+            return Ok(Found { page, lease, striping: ReaddirState::empty() });
         }
         let reading = grants.reading(dir, cookie);
         let asking = grants.asking();
-        let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, WITH_LEASES).await?;
-        let striping = head.at_end & !AT_END;
-        if striping & NAMES_MOVE != 0 || (striping != 0 && !self.0.is_striped(dir)) {
+        let flags = ReaddirFlags::LEASES;
+        let (mut page, head, as_of) = self.list(ctx, dir, cookie, bytes_max, flags).await?;
+        let striping = head.at_end & !ReaddirState::AT_END;
+        let moves = striping.contains(ReaddirState::NAMES_MOVE);
+        if moves || (!striping.is_empty() && !self.0.is_striped(dir)) {
             page.entries.iter_mut().for_each(|entry| entry.leased = false);
             return Ok(Found { page, lease: Lease::default(), striping });
         }
@@ -246,7 +243,7 @@ impl Client {
         dir: Fid,
         cookie: u64,
         bytes_max: u32,
-        flags: u32,
+        flags: ReaddirFlags,
     ) -> Result<(DirPage, ReaddirRep, Transno)> {
         let body = ReaddirReq {
             fid: dir.into(),
@@ -261,8 +258,8 @@ impl Client {
         let head: ReaddirRep = reply.body();
         let entries = dirent::decode(&reply.buf(1))
             .ok_or_else(|| Error::local(Errno::EPROTO, "mds_readpage").about(dir))?;
-        let page =
-            DirPage { entries, at_end: head.at_end & AT_END != 0, parent: head.parent.into() };
+        let at_end = head.at_end.contains(ReaddirState::AT_END);
+        let page = DirPage { entries, at_end, parent: head.parent.into() };
         Ok((page, head, Transno(reply.header.as_of)))
     }
 

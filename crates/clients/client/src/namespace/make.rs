@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use layout::{Asked, dir};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
-use wire::attr::{ATTR_STRIPED, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use wire::body::{CreateFlags, CreateReq, Disposition, LinkReq};
 use wire::{Attr, Opcode};
 
@@ -240,7 +240,7 @@ impl Client {
             self.0.change(scope, mdt_of(parent), call).await
         });
         let (stat, mut lease) = made.await?;
-        if stat.attr.flags & ATTR_STRIPED != 0 {
+        if stat.attr.flags.contains(AttrFlags::STRIPED) {
             lease = lease.without_attrs(); // its shards have a part in them
         }
         Ok(Glance { attr: stat.attr, lease, size_known: true })

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use endpoint::CallError;
 use env::LocalFuture;
 use types::{Errno, Fid, TargetId, Transno};
-use wire::attr::ATTR_STRIPED;
+use wire::attr::AttrFlags;
 use wire::body::{GetattrsFlags, GetattrsRep, GetattrsReq, WireFid};
 use wire::stats::{self, StatRecord};
 use wire::{Attr, Opcode};
@@ -299,7 +299,7 @@ impl Inner {
             };
             let is_settled = self.settle_known(&mut stat);
             found.push(Some(stat.attr));
-            if stat.attr.flags & ATTR_STRIPED != 0 {
+            if stat.attr.flags.contains(AttrFlags::STRIPED) {
                 apart.push((index, stat.attr)); // its shards know more
                 continue;
             }

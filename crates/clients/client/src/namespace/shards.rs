@@ -6,7 +6,7 @@ use std::rc::Rc;
 use env::LocalFuture;
 use layout::dir::{Asked, Stripes};
 use types::{Errno, Fid};
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED};
+use wire::attr::AttrFlags;
 use wire::body::{ReaddirRep, ReaddirReq};
 use wire::{Attr, Opcode};
 
@@ -21,7 +21,7 @@ use crate::{Ctx, Error, Lease, Result, limits};
 impl Inner {
     /// Attributes came from the MDT of the file.
     pub(crate) fn note(&self, attr: &Attr) {
-        if attr.is_dir() && (attr.flags & ATTR_STRIPED != 0 || self.has_mdts.get()) {
+        if attr.is_dir() && (attr.flags.contains(AttrFlags::STRIPED) || self.has_mdts.get()) {
             self.striped.note(attr, self.env.now());
         }
     }
@@ -156,7 +156,7 @@ impl Inner {
                     Some((attr, _)) => attr,
                     None => self.stat(ctx, dir, 0).await?.attr,
                 };
-                if attr.flags & ATTR_STRIPED == 0 {
+                if !attr.flags.contains(AttrFlags::STRIPED) {
                     return Ok(None);
                 }
             }
@@ -183,7 +183,7 @@ impl Inner {
         stat: &mut Stat,
         lease: &mut Lease,
     ) -> Result<()> {
-        if stat.attr.flags & ATTR_STRIPED == 0 {
+        if !stat.attr.flags.contains(AttrFlags::STRIPED) {
             return Ok(());
         }
         Box::pin(self.add_shards(ctx, &mut stat.attr, lease)).await
@@ -218,7 +218,7 @@ impl Inner {
             self.striped.forget(dir);
             *attr = self.stat(ctx, dir, 0).await?.attr;
             *lease = Lease::default();
-            if attr.flags & ATTR_STRIPED == 0 {
+            if !attr.flags.contains(AttrFlags::STRIPED) {
                 return Ok(());
             }
             self.env.sleep(limits::MOVING_PAUSE).await;
@@ -242,7 +242,7 @@ impl Inner {
         &self,
         (mut attr, mut lease): (Attr, Lease),
     ) -> Option<(Attr, Lease)> {
-        if attr.flags & ATTR_STRIPED == 0 {
+        if !attr.flags.contains(AttrFlags::STRIPED) {
             return Some((attr, lease));
         }
         let stripes = self.striped.shards(attr.fid())?;
@@ -265,7 +265,7 @@ impl Inner {
             return Ok(master);
         }
         let (attr, _) = self.shard_attr(ctx, dir).await?;
-        if attr.flags & ATTR_SHARD == 0 {
+        if !attr.flags.contains(AttrFlags::SHARD) {
             return Ok(dir);
         }
         let body = ReaddirReq { fid: dir.into(), entries_max: 1, ..ReaddirReq::default() };
@@ -276,10 +276,10 @@ impl Inner {
 
 /// Refuses a shard where a caller has asked for it: it is no file of theirs.
 pub(crate) fn check_seen(attr: &Attr, stage: &'static str) -> Result<()> {
-    match attr.flags & ATTR_SHARD {
-        0 => Ok(()),
-        _ => Err(Error::local(Errno::ESTALE, stage).about(attr.fid())),
+    if attr.flags.contains(AttrFlags::SHARD) {
+        return Err(Error::local(Errno::ESTALE, stage).about(attr.fid()));
     }
+    Ok(())
 }
 
 impl Client {

@@ -13,7 +13,7 @@ use layout::dir::Stripes;
 use queues::FixedMap;
 use types::{Fid, Instant};
 use wire::Attr;
-use wire::attr::ATTR_STRIPED;
+use wire::attr::AttrFlags;
 
 /// Directories and shards that are remembered, about 100 bytes each. Of more of them only those
 /// stay of whose directories the kernel still has attributes.
@@ -58,7 +58,7 @@ impl Striped {
             known.make_room(now);
         }
         let dir = known.dirs.entry(attr.fid()).or_default();
-        dir.is_striped = attr.flags & ATTR_STRIPED != 0;
+        dir.is_striped = attr.flags.contains(AttrFlags::STRIPED);
         if attr.version > dir.version || !dir.is_striped {
             dir.stripes = None; // they may be other ones now
         }
@@ -205,7 +205,8 @@ mod tests {
         assert_eq!(striped.kind(dir), Kind::Unknown);
         striped.note(&Attr::default().with_fid(dir), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Plain);
-        striped.note(&Attr { flags: ATTR_STRIPED, ..Attr::default() }.with_fid(dir), Instant(0));
+        striped
+            .note(&Attr { flags: AttrFlags::STRIPED, ..Attr::default() }.with_fid(dir), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(None));
         let known = striped.learn(dir, stripes(10, 3), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(Some(known.clone())));

@@ -60,18 +60,6 @@ pub struct Stats {
     pub miss_total: u64,
 }
 
-impl std::fmt::Display for Stats {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Stats { total, wrong, agl_total, fname_total, hit_total, miss_total } = self;
-        writeln!(f, "statahead total: {total}")?;
-        writeln!(f, "statahead wrong: {wrong}")?;
-        writeln!(f, "agl total: {agl_total}")?;
-        writeln!(f, "fname_total: {fname_total}")?;
-        writeln!(f, "hit_total: {hit_total}")?;
-        write!(f, "miss_total: {miss_total}")
-    }
-}
-
 /// What to do when a name is looked up.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Step {

@@ -8,5 +8,3 @@ mod namespace;
 mod range;
 mod whole;
 mod xattr;
-
-pub(crate) use xattr::Xattrs;

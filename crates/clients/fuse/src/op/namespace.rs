@@ -9,7 +9,8 @@ use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use crate::convert;
 use crate::error::errno;
 use crate::fs::Fs;
-use crate::tell::{Guard, exact};
+use crate::guard::Guard;
+use crate::tell::exact;
 
 const RENAME_FLAGS: u32 = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
 

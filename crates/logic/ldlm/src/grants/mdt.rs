@@ -106,7 +106,6 @@ pub enum Output {
     Expelled {
         /// This one.
         session: HolderId,
-        /// Whether to fence it.
         fence: bool,
     },
 }

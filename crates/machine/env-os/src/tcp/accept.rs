@@ -24,10 +24,11 @@ use tokio::task::AbortHandle;
 use types::{Nid, NidAddr};
 use wire::{FRAME_HEADER_BYTES, FrameError, Hello};
 
-use super::handshake::{Pair, agrees, greeting, hear, refused, say};
+use super::bridge;
+use super::handshake::{BULK_TO_ACCEPTOR, CONTROL, Pair, agrees, greeting, hear, refused, say};
 use super::owner::{self, Refused};
 use super::seats::Seats;
-use super::{BULK_TO_ACCEPTOR, CONTROL, bridge, ipv4};
+use super::sockets::ipv4;
 use crate::executor::spawn;
 use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX};
 use crate::links;

@@ -15,9 +15,16 @@ use tokio::net::TcpStream;
 use types::{Net, Nid, NidAddr};
 use wire::{CrcMode, FRAME_HEADER_BYTES, Frame, FrameError, FrameHeader, FrameKind, Hello};
 
-use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, dial, ipv4};
+use super::sockets::{dial, ipv4};
 use crate::lnd::Lnd;
 use crate::rng::os_random;
+
+/// Channels of a pair, as HELLO names them.
+pub(super) const CONTROL: u16 = 0;
+/// Bulk towards the acceptor.
+pub(super) const BULK_TO_ACCEPTOR: u16 = 1;
+/// Bulk towards the connector.
+pub(super) const BULK_TO_CONNECTOR: u16 = 2;
 
 /// The three connections of a pair, as one side sees them.
 pub(super) struct Pair {

@@ -54,28 +54,22 @@ mod seats;
 mod shared;
 #[cfg(test)]
 mod shuttled;
+mod sockets;
 mod sync;
 #[cfg(test)]
 mod tests;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::rc::Rc;
 use std::time::Duration;
 
 use env::{Link, Listener};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use types::{Net, Nid, NidAddr};
 
+use self::sockets::{invalid, socket_addr};
 use crate::limits::BACKLOG;
 use crate::lnd::Lnd;
-
-/// Channels of a pair, as HELLO names them.
-pub(crate) const CONTROL: u16 = 0;
-/// Bulk towards the acceptor.
-pub(crate) const BULK_TO_ACCEPTOR: u16 = 1;
-/// Bulk towards the connector.
-pub(crate) const BULK_TO_CONNECTOR: u16 = 2;
 
 /// Connects a whole pair.
 pub(crate) async fn connect(config: &Rc<Lnd>, from: Option<Nid>, to: NidAddr) -> io::Result<Link> {
@@ -133,32 +127,4 @@ fn permitted(config: &Lnd, at: NidAddr, what: &str) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, text));
     }
     Ok(())
-}
-
-fn invalid(text: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, text)
-}
-
-fn socket_addr(at: NidAddr) -> SocketAddr {
-    SocketAddr::V4(SocketAddrV4::new(at.nid.addr(), at.port))
-}
-
-/// One connection, from the address of `from` where given.
-async fn dial(from: Option<Ipv4Addr>, to: NidAddr) -> io::Result<TcpStream> {
-    let socket = TcpSocket::new_v4()?;
-    socket.set_nodelay(true)?;
-    if let Some(from) = from {
-        let bound = socket.bind(SocketAddr::V4(SocketAddrV4::new(from, 0)));
-        bound.map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot use {from} as own address: {error}"))
-        })?;
-    }
-    socket.connect(socket_addr(to)).await
-}
-
-fn ipv4(addr: SocketAddr) -> io::Result<Ipv4Addr> {
-    match addr {
-        SocketAddr::V4(addr) => Ok(*addr.ip()),
-        SocketAddr::V6(_) => Err(invalid("an IPv6 address on an IPv4 socket".to_owned())),
-    }
 }

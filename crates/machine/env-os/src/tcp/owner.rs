@@ -18,7 +18,7 @@ use rustix::net::{
 use tokio::net::TcpStream;
 use wire::HelloRefusal;
 
-use super::invalid;
+use super::sockets::invalid;
 use crate::OsConfig;
 
 /// Why the peer may not connect; none where it may. Addresses that are not loopback are let in:

@@ -9,7 +9,8 @@ use tokio::net::TcpStream;
 use types::{Nid, NidAddr, Span};
 use wire::{CrcMode, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameHeader, FrameKind, Hello};
 
-use super::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL, socket_addr};
+use super::handshake::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL};
+use super::sockets::socket_addr;
 use crate::rng::Rng;
 use crate::{OsConfig, run};
 

@@ -98,7 +98,6 @@ fn read(key: u64) -> Call {
     Call::new(Opcode::MdtGetattr, vec![Bytes::copy_from_slice(&key.to_le_bytes())])
 }
 
-/// A change.
 fn change(key: u64) -> Call {
     let body = vec![Bytes::copy_from_slice(&key.to_le_bytes())];
     Call { modifies: true, ..Call::new(Opcode::MdtSetattr, body) }

@@ -245,7 +245,7 @@ async fn is_master(mdt: &Rc<Mdt>, dir: Fid) -> Result<bool, Errno> {
         let view = mdt.engine.store.meta().running()?;
         let record = view.get(Table::Inodes, &dir.to_key())?.unwrap_or_default();
         let inode = Inode::decode(&record);
-        Ok(inode.is_some_and(|inode| inode.attr.flags & wire::attr::ATTR_STRIPED != 0))
+        Ok(inode.is_some_and(|inode| inode.attr.flags.contains(wire::attr::AttrFlags::STRIPED)))
     };
     mdt.persist(look).await
 }

@@ -278,7 +278,8 @@ fn inode(view: &dyn View, fid: Fid) -> Decided<Fact> {
     let inode = Inode::decode(&record).ok_or(OpError::Broken("inode"))?;
     let stored = |name: &[u8]| view.get(Table::Xattrs, &keys::xattr(fid, name));
     let acl = if inode.has(INODE_HAS_ACL) { stored(ACL_ACCESS)? } else { None };
-    let is_striped = inode.attr.flags & wire::attr::ATTR_STRIPED != 0 || inode.has(INODE_MOVES);
+    let is_striped =
+        inode.attr.flags.contains(wire::attr::AttrFlags::STRIPED) || inode.has(INODE_MOVES);
     let stripes = if is_striped { stored(LMV)? } else { None };
     let (acl, stripes) = (acl.unwrap_or_default(), stripes.unwrap_or_default());
     Ok(Fact::Inode { record, acl, stripes })

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use osd::Table;
 use types::Fid;
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
 
 use super::finding::{Finding, Mend, Rule};
 use super::image::{Entry, Image, Link};
@@ -247,12 +247,12 @@ impl Check<'_> {
 
     /// Striped directories list their shards. So does each shard whose names move.
     fn stripings(&mut self) {
-        let says = |inode: &Inode| inode.attr.flags & ATTR_STRIPED != 0;
+        let says = |inode: &Inode| inode.attr.flags.contains(AttrFlags::STRIPED);
         let striped = self.image.inodes.iter().filter(|(_, inode)| says(inode));
         let said: BTreeSet<Fid> = striped.map(|(fid, _)| *fid).collect();
         let is_master = |fid: &&Fid| {
             let inode = self.image.inodes.get(fid);
-            inode.is_some_and(|inode| inode.attr.flags & ATTR_SHARD == 0)
+            inode.is_some_and(|inode| !inode.attr.flags.contains(AttrFlags::SHARD))
         };
         let listed: BTreeSet<Fid> = self.image.stripes.keys().filter(is_master).copied().collect();
         for fid in said.symmetric_difference(&listed) {
@@ -286,7 +286,7 @@ impl Check<'_> {
 
 /// How often a file is named, and the link count that it should have.
 pub(crate) fn links(fid: Fid, inode: &Inode, (names, subdirs): (u32, u32)) -> (u32, u32) {
-    let is_shard = inode.attr.flags & ATTR_SHARD != 0;
+    let is_shard = inode.attr.flags.contains(AttrFlags::SHARD);
     // a shard has no name, and lives as long as its directory
     let lives = fid == Fid::ROOT || (is_shard && !inode.has(INODE_ORPHAN));
     let count = names + u32::from(lives);
@@ -343,7 +343,7 @@ pub(super) fn misfits(entry: &Entry, inode: &Inode) -> Vec<Finding> {
         let text = format!("{fid} lies in {dir} and says {}", inode.parent);
         add(Rule::WrongParent, text, Mend::SetParent { fid, parent: dir });
     }
-    if inode.attr.flags & ATTR_SHARD != 0 {
+    if inode.attr.flags.contains(AttrFlags::SHARD) {
         let text = format!("{fid} is a shard and has a name in {dir}");
         add(Rule::NamedShard, text, Mend::RemoveName { dir, cookie });
     }

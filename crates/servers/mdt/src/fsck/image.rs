@@ -22,7 +22,7 @@ use crate::record::{
 /// Key and value as stored.
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// An entry.
+/// A name as its directory stores it.
 pub(super) struct Entry {
     pub(super) dir: Fid,
     pub(super) cookie: u64,

@@ -3,7 +3,7 @@
 use layout::{FileLayout, Layout};
 use types::Fid;
 use wire::SizeState;
-use wire::attr::{ATTR_STRIPED, S_IFDIR, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
 
 use super::mend::{Draft, Owner, Plan};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
@@ -58,7 +58,7 @@ impl Plan<'_> {
 
     /// Where a name of `dir` is: one of its shards, if it has some.
     fn shard_for(&self, dir: Fid, name: &[u8]) -> Fid {
-        let is_striped = |inode: &Inode| inode.attr.flags & ATTR_STRIPED != 0;
+        let is_striped = |inode: &Inode| inode.attr.flags.contains(AttrFlags::STRIPED);
         let stripes = self.system.image_of(dir).and_then(|image| image.stripes.get(&dir));
         match stripes.filter(|_| self.system.inode(dir).is_some_and(is_striped)) {
             Some(stripes) => stripes.shards[stripes.shard_of(name)],

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use osd::{Table, WriteSet};
 use types::{Fid, Timespec};
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
+use wire::attr::{AttrFlags, S_IFDIR};
 
 use super::finding::Mend;
 use super::image::{Entry, Image, Link};
@@ -148,18 +148,17 @@ impl<'a> Plan<'a> {
             Mend::AsShard { shard, master } => {
                 let mut inode = self.without_orphan(&mut draft, *shard)?;
                 inode.parent = *master;
-                inode.attr.flags |= ATTR_SHARD;
+                inode.attr.flags |= AttrFlags::SHARD;
                 self.counted(&mut draft, inode);
             }
             Mend::Unshard(fid) => {
                 let mut inode = self.inode(*fid)?;
-                inode.attr.flags &= !ATTR_SHARD;
+                inode.attr.flags &= !AttrFlags::SHARD;
                 draft.inode(&inode);
             }
             Mend::SetStriped { fid, has } => {
                 let mut inode = self.inode(*fid)?;
-                inode.attr.flags &= !ATTR_STRIPED;
-                inode.attr.flags |= if *has { ATTR_STRIPED } else { 0 };
+                inode.attr.flags.set(AttrFlags::STRIPED, *has);
                 draft.inode(&inode);
             }
             Mend::MoveName { dir, cookie, to } => self.move_name(&mut draft, *dir, *cookie, *to)?,

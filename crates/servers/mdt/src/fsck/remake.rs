@@ -3,7 +3,7 @@
 
 use types::Fid;
 use wire::SizeState;
-use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
 
 use super::image::Image;
 use super::lost_found::{FILE_MODE, plain};
@@ -49,7 +49,7 @@ impl Plan<'_> {
         } else {
             inode.attr.blocks = 8;
             if image.stripes.contains_key(&fid) {
-                inode.attr.flags |= ATTR_STRIPED;
+                inode.attr.flags |= AttrFlags::STRIPED;
             }
             self.counted(draft, inode);
         }
@@ -61,14 +61,15 @@ impl Plan<'_> {
         let all = self.system.images.iter().flat_map(|image| &image.stripes);
         let listing = all.filter(|(_, stripes)| stripes.places().any(|place| place == shard));
         let mut inodes = listing.filter_map(|(master, _)| self.system.inode(*master));
-        let is_master = |inode: &&Inode| inode.attr.flags & ATTR_SHARD == 0 && inode.attr.nlink > 0;
+        let is_master =
+            |inode: &&Inode| !inode.attr.flags.contains(AttrFlags::SHARD) && inode.attr.nlink > 0;
         inodes.find(is_master)
     }
 
     fn shard_of(&self, master: &Inode, fid: Fid) -> Inode {
         let mut attr = master.attr.with_fid(fid);
-        attr.flags &= !(ATTR_STRIPED | ATTR_HAS_XATTR | ATTR_HAS_CAPABILITY);
-        attr.flags |= ATTR_SHARD;
+        attr.flags &= !(AttrFlags::STRIPED | AttrFlags::HAS_XATTR | AttrFlags::HAS_CAPABILITY);
+        attr.flags |= AttrFlags::SHARD;
         plain(attr, master.fid())
     }
 
@@ -91,7 +92,7 @@ fn with_records(mut inode: Inode, image: &Image) -> Inode {
     let fid = inode.fid();
     inode.flags |= image.xattr_flags(fid);
     if inode.flags != 0 {
-        inode.attr.flags |= ATTR_HAS_XATTR;
+        inode.attr.flags |= AttrFlags::HAS_XATTR;
     }
     if image.with_layouts.contains(&fid) {
         inode.flags |= INODE_HAS_LAYOUT;

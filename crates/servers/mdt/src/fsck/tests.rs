@@ -7,7 +7,7 @@ use layout::dir::Stripes;
 use osd::{Table, WriteSet};
 use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, Timespec};
 use wire::Attr;
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
+use wire::attr::{AttrFlags, S_IFDIR};
 use wire::updates::{self, Named, OpId, Part, Record, Update};
 
 use super::*;
@@ -60,13 +60,13 @@ impl Stores {
     }
 
     fn inode(&mut self, fid: Fid, file_type: u32, (nlink, size): (u32, u64), parent: Fid) {
-        self.inode_with(fid, (file_type, 0, 0), (nlink, size), parent);
+        self.inode_with(fid, (file_type, AttrFlags::empty(), 0), (nlink, size), parent);
     }
 
     fn inode_with(
         &mut self,
         fid: Fid,
-        (file_type, attr_flags, flags): (u32, u32, u32),
+        (file_type, attr_flags, flags): (u32, AttrFlags, u32),
         (nlink, size): (u32, u64),
         parent: Fid,
     ) {
@@ -272,13 +272,13 @@ fn directories_that_lie_in_each_other_are_a_breach() {
 #[test]
 fn a_shard_is_listed_by_its_directory_and_has_no_name() {
     let shard = |stores: &mut Stores, at: Fid| {
-        stores.inode_with(at, (S_IFDIR, ATTR_SHARD, 0), (2, 0), fid(0, 1));
+        stores.inode_with(at, (S_IFDIR, AttrFlags::SHARD, 0), (2, 0), fid(0, 1));
     };
     let striped = |stores: &mut Stores, shards: &[Fid]| {
         let stripes =
             Stripes { hash: 4, version: 1, master: 0, shards: shards.to_vec(), leaving: None };
         stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
-        stores.inode_with(fid(0, 1), (S_IFDIR, ATTR_STRIPED, 0), (2, 0), Fid::ROOT);
+        stores.inode_with(fid(0, 1), (S_IFDIR, AttrFlags::STRIPED, 0), (2, 0), Fid::ROOT);
     };
     let fine = after(|stores| {
         striped(stores, &[fid(1, 7), fid(2, 7)]);
@@ -302,7 +302,7 @@ fn a_shard_is_listed_by_its_directory_and_has_no_name() {
     assert_eq!(missing, format!("{} lists {}, which is no shard of it", fid(0, 1), fid(2, 7)));
     let named = after(|stores| {
         striped(stores, &[fid(2, 1)]);
-        stores.inode_with(fid(2, 1), (S_IFDIR, ATTR_SHARD, 0), (2, 3), Fid::ROOT);
+        stores.inode_with(fid(2, 1), (S_IFDIR, AttrFlags::SHARD, 0), (2, 3), Fid::ROOT);
     });
     assert!(named.contains("is a shard and has a name in"), "{named}");
 }

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use layout::dir::Stripes;
 use types::Fid;
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR};
+use wire::attr::{AttrFlags, S_IFDIR};
 use wire::updates::{OpId, Place, Record, Update};
 
 use super::alone;
@@ -39,7 +39,9 @@ pub(super) fn check(images: &[Image]) -> Vec<Finding> {
 fn listed(image: &Image) -> Vec<(Fid, Fid)> {
     let striped = image.stripes.iter().filter(|(master, _)| {
         let inode = image.inodes.get(master);
-        inode.is_some_and(|inode| inode.attr.flags & ATTR_STRIPED != 0 && inode.attr.nlink > 0)
+        inode.is_some_and(|inode| {
+            inode.attr.flags.contains(AttrFlags::STRIPED) && inode.attr.nlink > 0
+        })
     });
     let shards = striped.flat_map(|(master, stripes)| {
         let shards = stripes.places().filter(move |shard| shard != master);
@@ -226,7 +228,8 @@ impl<'a> Check<'a> {
     /// A striped directory lists its shards, and nothing else is a shard.
     fn shards(&mut self) {
         let all = self.images.iter().flat_map(|image| &image.inodes);
-        let lives = |inode: &&Inode| inode.attr.flags & ATTR_SHARD != 0 && inode.attr.nlink > 0;
+        let lives =
+            |inode: &&Inode| inode.attr.flags.contains(AttrFlags::SHARD) && inode.attr.nlink > 0;
         let shards = all.map(|(_, inode)| inode).filter(lives);
         let said: BTreeSet<_> = shards.map(|inode| (inode.parent, inode.fid())).collect();
         let listed: BTreeSet<_> = self.images.iter().flat_map(listed).collect();
@@ -247,7 +250,8 @@ impl<'a> Check<'a> {
         let home = self.image_of(shard)?;
         let Some(inode) = home.inodes.get(&shard) else { return Some(Mend::Remake(shard)) };
         let has_name = !home.links_of(shard).is_empty();
-        let fits = inode.attr.is_dir() && inode.attr.flags & ATTR_STRIPED == 0 && !has_name;
+        let fits =
+            inode.attr.is_dir() && !inode.attr.flags.contains(AttrFlags::STRIPED) && !has_name;
         fits.then_some(Mend::AsShard { shard, master })
     }
 
@@ -261,7 +265,7 @@ impl<'a> Check<'a> {
         {
             let (dir, name) = (entry.dir, &entry.record.name[..]);
             let Some(inode) = image.inodes.get(&dir) else { continue };
-            let master = match inode.attr.flags & ATTR_SHARD != 0 {
+            let master = match inode.attr.flags.contains(AttrFlags::SHARD) {
                 true => inode.parent,
                 false => dir,
             };
@@ -298,7 +302,7 @@ impl<'a> Check<'a> {
         let images: &'a [Image] = self.images;
         let image = images.iter().find(|image| image.index == master.mdt_index())?;
         let inode = image.inodes.get(&master)?;
-        let is_striped = inode.attr.flags & ATTR_STRIPED != 0;
+        let is_striped = inode.attr.flags.contains(AttrFlags::STRIPED);
         image.stripes.get(&master).filter(|_| is_striped)
     }
 

@@ -11,7 +11,7 @@ use osd::Table;
 use placement::Wish;
 use target::{Decided, OpError};
 use types::{Creds, Errno, Fid};
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED};
+use wire::attr::AttrFlags;
 use wire::body::{CreateReq, Disposition, StatfsState};
 use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
 
@@ -67,7 +67,7 @@ pub(crate) fn make(
     inherited.mark(&mut inode);
     let as_shard = Inode {
         parent: inode.fid(),
-        attr: wire::Attr { flags: inode.attr.flags | ATTR_SHARD, ..inode.attr },
+        attr: wire::Attr { flags: inode.attr.flags | AttrFlags::SHARD, ..inode.attr },
         ..inode.clone()
     };
     for shard in &shards {
@@ -76,7 +76,7 @@ pub(crate) fn make(
     }
     if !shards.is_empty() {
         op.tx.needs_record = true;
-        inode.attr.flags |= ATTR_STRIPED;
+        inode.attr.flags |= AttrFlags::STRIPED;
         let hash = place.hash;
         let stripes = Stripes { hash, version: 1, master: place.mdt, shards, leaving: None };
         inherited.xattrs.push((LMV.to_vec(), stripes.encode()));
@@ -162,7 +162,7 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
     if !op.state.dirs.striped {
         wanted.count = 1;
     }
-    let is_shard = parent.attr.flags & ATTR_SHARD != 0;
+    let is_shard = parent.attr.flags.contains(AttrFlags::SHARD);
     let spreads = wanted.max_inherit_rr > 0 || parent.fid() == Fid::ROOT;
     let mdt = match named(&wanted).next() {
         Some(first) => first,
@@ -323,7 +323,7 @@ pub(crate) fn default_of(op: &Op<'_, '_>, dir: &Inode) -> Decided<Option<Asked>>
 /// The shards of a directory, none if it is not striped. While names move, those that they leave
 /// are among them.
 pub(crate) fn shards_of(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Vec<Fid>> {
-    if dir.attr.flags & ATTR_STRIPED == 0 {
+    if !dir.attr.flags.contains(AttrFlags::STRIPED) {
         return Ok(Vec::new());
     }
     let stripes = moves::stripes_of(op, dir)?;

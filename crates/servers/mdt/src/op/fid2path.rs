@@ -5,7 +5,7 @@
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::attr::ATTR_SHARD;
+use wire::attr::AttrFlags;
 use wire::body::FidReq;
 
 use crate::limits::{DEPTH_MAX, FID2PATH_BYTES_MAX, FID2PATH_PATHS_MAX};
@@ -17,7 +17,7 @@ pub(crate) fn fid2path(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: FidReq = op.request.body();
     let mut fid = Fid::from(body.fid);
     let inode = op.tx.find(fid)?.ok_or(Errno::ENOENT)?;
-    if inode.attr.flags & ATTR_SHARD != 0 {
+    if inode.attr.flags.contains(AttrFlags::SHARD) {
         if !is_root(&op.creds) {
             op.access(&inode, X)?;
         }
@@ -78,7 +78,7 @@ fn path_of(op: &mut Op<'_, '_>, mut dir: Fid, name: Vec<u8>) -> Decided<Vec<u8>>
             parts.reverse();
             return Ok(parts.join(&b'/'));
         }
-        if inode.attr.flags & ATTR_SHARD == 0 {
+        if !inode.attr.flags.contains(AttrFlags::SHARD) {
             let (_, name) = links(op, dir, 1)?.pop().ok_or(Errno::ENOENT)?;
             parts.push(name);
         }

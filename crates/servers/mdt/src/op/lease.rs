@@ -17,7 +17,7 @@ use bytes::Bytes;
 use ldlm::grants::{Bits, Gifts, HolderId, Number, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CloseReq, Disposition, WireFid};
+use wire::body::{CloseReq, Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
@@ -125,7 +125,7 @@ pub(crate) fn plan(
     let offered = caching::take_offer(answer);
     follow(scope, caller, answer, tx, &mut plan.effects);
     let Some(subject) = Subject::granted(scope, caller) else { return plan };
-    if matches!(answer, Answer::Page(page) if page.striping & super::readdir::MOVES != 0) {
+    if matches!(answer, Answer::Page(page) if page.state.contains(ReaddirState::NAMES_MOVE)) {
         return plan;
     }
     let mut gifts = Gifts::new(HolderId(caller.session), caller.clock);

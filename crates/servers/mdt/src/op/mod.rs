@@ -45,7 +45,9 @@ use service::spec::{LDLM_CANCELD, MDT, MDT_OUT, MDT_READPAGE};
 use service::{Incoming, ServiceSpec};
 use target::Decided;
 use types::{ClientId, Creds, Errno, Fid, Instant, NAME_BYTES_MAX, TargetKind, Timespec};
-use wire::body::{AttrRep, Disposition, GetattrsRep, ReaddirRep, SetattrFlags, SetattrReq};
+use wire::body::{
+    AttrRep, Disposition, GetattrsRep, ReaddirRep, ReaddirState, SetattrFlags, SetattrReq,
+};
 use wire::dirent::{self, Dirent};
 use wire::stats::{self, StatRecord};
 use wire::updates::OpId;
@@ -140,9 +142,7 @@ pub(crate) struct AttrAnswer {
 /// A page of a directory.
 pub(crate) struct PageAnswer {
     pub(crate) entries: Vec<Listed>,
-    pub(crate) at_end: bool,
-    /// Bits of [`ReaddirRep::at_end`] about the striping of the directory.
-    pub(crate) striping: u32,
+    pub(crate) state: ReaddirState,
     pub(crate) parent: Fid,
 }
 
@@ -271,7 +271,7 @@ impl PageAnswer {
         self.entries.iter().for_each(|listed| dirent::push(&mut page, &listed.entry));
         let head = ReaddirRep {
             count: self.entries.len() as u32,
-            at_end: u32::from(self.at_end) | self.striping,
+            at_end: self.state,
             parent: self.parent.into(),
             lease_ms: extras.lease.to_ms(),
             name_lease_ms: extras.name_lease.to_ms(),

@@ -18,7 +18,7 @@ use layout::dir::{
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED};
+use wire::attr::AttrFlags;
 use wire::updates::{Key, Named, Place, Update};
 
 use super::dirs::{self, Open};
@@ -34,7 +34,7 @@ use crate::tx::Entry;
 
 /// The striping of a directory, or of a shard whose names move.
 pub(crate) fn stripes_of(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Option<Stripes>> {
-    if dir.attr.flags & ATTR_STRIPED == 0 && !dir.has(INODE_MOVES) {
+    if !dir.attr.flags.contains(AttrFlags::STRIPED) && !dir.has(INODE_MOVES) {
         return Ok(None);
     }
     let stored = dirs::stored_stripes(op, dir)?;
@@ -87,10 +87,10 @@ impl Op<'_, '_> {
             self.tx.set.delete(Table::Xattrs, key);
         }
         let moving = stripes.as_ref().filter(|stripes| stripes.leaving.is_some());
-        let is_shard = inode.attr.flags & ATTR_SHARD != 0;
+        let is_shard = inode.attr.flags.contains(AttrFlags::SHARD);
         set_flag(&mut inode.flags, INODE_MOVES, moving.is_some());
         if !is_shard {
-            set_flag(&mut inode.attr.flags, ATTR_STRIPED, stripes.is_some());
+            inode.attr.flags.set(AttrFlags::STRIPED, stripes.is_some());
         }
         let is_on = moving.is_some_and(|stripes| !is_shard || stripes.is_left(fid));
         match is_on {
@@ -166,7 +166,7 @@ pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided
 /// Begins to move the names of a directory to new shards, or from its shards back to itself.
 /// Returns whether there is anything to move. `mark`: [`HASH_FIXED`] or [`HASH_SPLIT`].
 pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) -> Decided<bool> {
-    if dir.attr.flags & ATTR_SHARD != 0 || dir.attr.nlink == 0 {
+    if dir.attr.flags.contains(AttrFlags::SHARD) || dir.attr.nlink == 0 {
         return Err(Errno::EINVAL.into());
     }
     let (here, fid) = (op.tx.mdt(), dir.fid());
@@ -260,7 +260,7 @@ pub(crate) fn merge(op: &mut Op<'_, '_>, shrunk: Fid, names: u64) -> Decided<boo
 /// The directory of `part`, with its striping, if its names may move without a user's wish.
 fn split_by_itself(op: &mut Op<'_, '_>, part: Fid) -> Decided<Option<(Inode, Option<Stripes>)>> {
     let Some(inode) = op.tx.find_here(part)? else { return Ok(None) };
-    let is_shard = inode.attr.flags & ATTR_SHARD != 0;
+    let is_shard = inode.attr.flags.contains(AttrFlags::SHARD);
     let dir = if is_shard { op.tx.find_here(inode.parent)? } else { Some(inode) };
     let Some(dir) = dir.filter(|dir| dir.attr.nlink > 0 && dir.fid() != Fid::ROOT) else {
         return Ok(None);
@@ -276,9 +276,9 @@ fn split_by_itself(op: &mut Op<'_, '_>, part: Fid) -> Decided<Option<(Inode, Opt
 fn make_shard(op: &mut Op<'_, '_>, dir: &Inode, shard: Fid, stripes: &[u8]) -> Decided<()> {
     let mut inherited = dirs::shared_of(op, dir)?;
     inherited.xattrs.push((LMV.to_vec(), stripes.to_vec()));
-    let own = ATTR_STRIPED | ATTR_HAS_XATTR | ATTR_HAS_CAPABILITY;
+    let own = AttrFlags::STRIPED | AttrFlags::HAS_XATTR | AttrFlags::HAS_CAPABILITY;
     let mut attr = dir.attr.with_fid(shard);
-    (attr.flags, attr.nlink, attr.size) = (attr.flags & !own | ATTR_SHARD, 2, 0);
+    (attr.flags, attr.nlink, attr.size) = (attr.flags & !own | AttrFlags::SHARD, 2, 0);
     (attr.version, attr.blocks) = (0, dirs::BLOCKS);
     let mut inode = Inode { attr, flags: INODE_MOVES, parent: dir.fid(), ..dir.clone() };
     inherited.mark(&mut inode);

@@ -9,7 +9,7 @@
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid, NAME_BYTES_MAX};
-use wire::attr::{ATTR_HAS_XATTR, ATTR_SHARD, ATTR_STRIPED};
+use wire::attr::AttrFlags;
 use wire::updates::{Made, Named, Place, Record, Update};
 
 use crate::keys;
@@ -86,9 +86,10 @@ impl Op<'_, '_> {
         let Some(inode) = self.tx.seen(dir).filter(|_| split.is_on) else { return };
         let (bytes, flags) = (inode.attr.size, inode.attr.flags);
         let is_far = match has_grown {
-            true => bytes >= split.count && flags & ATTR_STRIPED == 0,
+            true => bytes >= split.count && !flags.contains(AttrFlags::STRIPED),
             false => {
-                bytes < split.count.saturating_mul(NAME_BYTES_MAX as u64) && flags & ATTR_SHARD != 0
+                let least = split.count.saturating_mul(NAME_BYTES_MAX as u64);
+                bytes < least && flags.contains(AttrFlags::SHARD)
             }
         };
         if is_far && !inode.has(INODE_MOVES) {
@@ -246,7 +247,7 @@ impl Inherited {
         for (name, _) in &self.xattrs {
             inode.flags |= INODE_HAS_XATTR;
             if dirs::is_shown(name) {
-                inode.attr.flags |= ATTR_HAS_XATTR;
+                inode.attr.flags |= AttrFlags::HAS_XATTR;
             }
             inode.flags |= match &name[..] {
                 ACL_ACCESS => INODE_HAS_ACL,

@@ -3,8 +3,8 @@
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::attr::ATTR_STRIPED;
-use wire::body::ReaddirReq;
+use wire::attr::AttrFlags;
+use wire::body::{ReaddirFlags, ReaddirReq, ReaddirState};
 use wire::dirent::{self, Dirent};
 use wire::{Attr, Request};
 
@@ -14,16 +14,6 @@ use crate::perm::{R, X};
 use crate::record::{DirentRecord, INODE_MOVES, Inode};
 use crate::tx::Entry;
 
-/// Bit of the request: without attributes.
-const BARE: u32 = 1;
-/// Bit of the request: attributes and names with leases.
-const LEASES: u32 = 2;
-/// Bit of the reply: names move between shards of the directory. Nothing is granted then, because a
-/// name that is not listed may be in another shard.
-pub(crate) const MOVES: u32 = 2;
-/// Bit of the reply: the names of the directory are in its shards.
-const STRIPED: u32 = 4;
-
 /// A page behind a cookie.
 pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: ReaddirReq = op.request.body();
@@ -32,7 +22,7 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if !op.may(&dir, R)? && !op.state.opens.is_open_by(dir.fid(), op.client) {
         return Err(Errno::EACCES.into());
     }
-    let with_attr = body.flags & BARE == 0 && op.may(&dir, X)?;
+    let with_attr = !body.flags.contains(ReaddirFlags::BARE) && op.may(&dir, X)?;
     let entries_max = match body.entries_max {
         0 => READDIR_ENTRIES_MAX,
         wanted => (wanted as usize).min(READDIR_ENTRIES_MAX),
@@ -40,16 +30,18 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let bytes_max = page_bytes(&body);
     let (found, at_end) = collect(op, dir.fid(), body.cookie, entries_max, bytes_max)?;
     assert!(found.len() <= entries_max, "a page holds what was asked for");
+    let leases = body.flags.contains(ReaddirFlags::LEASES);
     let mut entries = Vec::with_capacity(found.len());
     for entry in found {
         let is_told = with_attr && op.tx.is_here(entry.record.fid);
         let inode = if is_told { op.tx.find(entry.record.fid)? } else { None };
-        entries.push(listed(entry, inode.as_ref(), body.flags & LEASES != 0));
+        entries.push(listed(entry, inode.as_ref(), leases));
     }
-    let moves = if dir.has(INODE_MOVES) { MOVES } else { 0 };
-    let striped = if dir.attr.flags & ATTR_STRIPED != 0 { STRIPED } else { 0 };
-    let striping = moves | striped;
-    Ok(Answer::Page(PageAnswer { entries, at_end, striping, parent: dir.parent }))
+    let striped = dir.attr.flags.contains(AttrFlags::STRIPED);
+    let state = ReaddirState::AT_END.when(at_end)
+        | ReaddirState::NAMES_MOVE.when(dir.has(INODE_MOVES))
+        | ReaddirState::STRIPED.when(striped);
+    Ok(Answer::Page(PageAnswer { entries, state, parent: dir.parent }))
 }
 
 /// An entry with the attributes of its inode, or the type alone.
@@ -65,7 +57,7 @@ fn listed(entry: Entry, inode: Option<&Inode>, leases: bool) -> Listed {
 /// The directory, if leases on its entries are wanted.
 pub(crate) fn leased(request: &Request) -> Option<Fid> {
     let body: ReaddirReq = request.body();
-    (body.flags & LEASES != 0).then(|| body.fid.into())
+    body.flags.contains(ReaddirFlags::LEASES).then(|| body.fid.into())
 }
 
 /// Bytes of the page that a request may get.

@@ -7,7 +7,7 @@
 use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::Request;
-use wire::attr::ATTR_SHARD;
+use wire::attr::AttrFlags;
 use wire::body::RenameReq;
 use wire::updates::{Key, Named, Place};
 
@@ -163,7 +163,7 @@ fn check_permission(
 
 /// The directory that callers see: shards of one are no directories of their own.
 pub(super) fn shown(dir: &Inode) -> Fid {
-    if dir.attr.flags & ATTR_SHARD == 0 { dir.fid() } else { dir.parent }
+    if !dir.attr.flags.contains(AttrFlags::SHARD) { dir.fid() } else { dir.parent }
 }
 
 fn place(at: &At<'_>) -> Place {

@@ -14,7 +14,7 @@ use osd::{StoreError, Table};
 use target::Decided;
 use types::{Errno, Fid};
 use wire::Request;
-use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR, S_IFREG, S_ISGID, S_ISVTX};
+use wire::attr::{AttrFlags, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
 use super::dirs::{self, DMV};
@@ -193,7 +193,7 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
             check_presence(op, &inode, &name, body.flags)?;
             put(op, &mut inode, &name, &value);
             if name == CAPABILITY {
-                inode.attr.flags |= ATTR_HAS_CAPABILITY;
+                inode.attr.flags |= AttrFlags::HAS_CAPABILITY;
             }
         }
     }
@@ -238,7 +238,7 @@ fn check_write(op: &Op<'_, '_>, inode: &Inode, space: Space) -> Decided<()> {
 fn put(op: &mut Op<'_, '_>, inode: &mut Inode, name: &[u8], value: &[u8]) {
     op.tx.set.put(Table::Xattrs, keys::xattr(inode.fid(), name), value);
     inode.flags |= INODE_HAS_XATTR;
-    inode.attr.flags |= ATTR_HAS_XATTR;
+    inode.attr.flags |= AttrFlags::HAS_XATTR;
 }
 
 /// `is_shared`: the shards of a striped directory have the attribute, too. Others are the master's
@@ -419,12 +419,12 @@ pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {
     match space {
         Space::AclAccess => inode.flags &= !INODE_HAS_ACL,
         Space::AclDefault => inode.flags &= !INODE_HAS_DEFAULT_ACL,
-        _ if name == CAPABILITY => inode.attr.flags &= !ATTR_HAS_CAPABILITY,
+        _ if name == CAPABILITY => inode.attr.flags &= !AttrFlags::HAS_CAPABILITY,
         _ => {}
     }
     if names(op, &inode)?.len() == 1 {
         inode.flags &= !INODE_HAS_XATTR;
-        inode.attr.flags &= !ATTR_HAS_XATTR;
+        inode.attr.flags &= !AttrFlags::HAS_XATTR;
     }
     done(op, inode, space.is_shared())
 }

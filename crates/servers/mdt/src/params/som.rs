@@ -30,5 +30,6 @@ pub(super) fn register(leaves: &Leaves<'_, Mdt>) {
             Ok(())
         },
     );
-    leaves.read("som_status", |mdt| mdt.engine.state.borrow().som.status());
+    leaves.typed("som_status", |mdt| Some(mdt.engine.state.borrow().som.status()));
+    leaves.read("som_scrub_status", |mdt| mdt.engine.state.borrow().som.scrub_status());
 }

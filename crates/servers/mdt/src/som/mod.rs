@@ -29,6 +29,7 @@ pub(crate) mod scrub;
 use std::rc::Rc;
 
 use ldlm::{Kind, LockRequest, Mode, Owner};
+use params::Fields;
 use tokio::sync::Notify;
 use types::{Errno, Extent, Fid, Instant, Span};
 use wire::body::OstAttr;
@@ -130,21 +131,29 @@ impl Som {
     }
 
     /// As `som_status` shows it.
-    pub(crate) fn status(&self) -> String {
+    pub(crate) fn status(&self) -> Fields {
         let Counts { repaired, written, lost, given_up } = self.counts;
-        let state = if self.config.scrub_rate == 0 { "off" } else { self.scrub.state() };
         let (passes, inodes, dirty) = self.scrub.counts();
-        let mut text = format!(
-            "queued: {}\nrepaired: {repaired}\nwritten: {written}\nlost: {lost}\n\
-             given_up: {given_up}\ndropped: {}\nscrub: {state}\npasses: {passes}\n\
-             inodes: {inodes}\ndirty: {dirty}\n",
-            self.queue.len(),
-            self.queue.dropped(),
-        );
-        if let Some(at) = self.scrub.position() {
-            text += &format!("position: {at}\n");
+        Fields(vec![
+            ("queued", self.queue.len() as u64),
+            ("repaired", repaired),
+            ("written", written),
+            ("lost", lost),
+            ("given_up", given_up),
+            ("dropped", self.queue.dropped()),
+            ("passes", passes),
+            ("inodes", inodes),
+            ("dirty", dirty),
+        ])
+    }
+
+    /// As `som_scrub_status` shows it.
+    pub(crate) fn scrub_status(&self) -> String {
+        let state = if self.config.scrub_rate == 0 { "off" } else { self.scrub.state() };
+        match self.scrub.position() {
+            Some(at) => format!("scrub: {state}\nposition: {at}"),
+            None => format!("scrub: {state}"),
         }
-        text
     }
 }
 

@@ -7,7 +7,7 @@
 //! No grant is called back. Only the client that made a DIRTY file may hold its attributes, and that
 //! client goes on to ask the objects for the size.
 
-use ldlm::grants::{Bits, Session};
+use ldlm::grants::{Bits, HolderId};
 use target::Decided;
 use types::{ClientId, Fid, Timespec, Transno};
 use wire::body::OstAttr;
@@ -20,7 +20,7 @@ use crate::tx::Tx;
 
 /// Stands for no client, and for no session.
 const NO_CLIENT: ClientId = ClientId(u128::MAX);
-const NO_SESSION: Session = Session(u64::MAX);
+const NO_SESSION: HolderId = HolderId(u64::MAX);
 
 /// What a look at a file comes to.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GetattrsFlags, GetattrsRep,
     GetattrsReq, GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq, LockFlags,
-    LockReq, LookupReq, OpenReq, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq,
-    SetxattrReq, UnlinkReq, WireFid,
+    LockReq, LookupReq, OpenReq, ReaddirFlags, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags,
+    SetattrReq, SetxattrReq, UnlinkReq, WireFid,
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body, grants};
 use zerocopy::IntoBytes;
@@ -123,7 +123,8 @@ impl Known {
             Opcode::MdtSetattr => self.setattr(fid, choices),
             Opcode::MdtReaddir => {
                 let (cookie, bytes_max) = (choices.word(), choices.half());
-                let (entries_max, flags) = (choices.half(), choices.half());
+                let entries_max = choices.half();
+                let flags = ReaddirFlags::from_bits_retain(choices.half());
                 let fid = fid.into();
                 let body = ReaddirReq { fid, cookie, bytes_max, entries_max, flags, reserved: 0 };
                 vec![encode_body(&body)]

@@ -3,7 +3,8 @@
 use types::{Errno, Fid, Instant, Span};
 use wire::body::{
     AttrRep, CALLED_BACK, CloseReq, DirRep, Disposition, FidReq, LinkReq, LookupReq, OpenReq,
-    ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    ReaddirFlags, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq,
+    UnlinkReq,
 };
 use wire::{Attr, Opcode, decode_body, dirent};
 
@@ -89,7 +90,7 @@ fn a_lookup_leases_the_file_and_its_name() {
 
 /// A listing with leases: how long they are, and the names of the entries that have one.
 fn list(rig: &mut Rig, dir: Fid) -> (ReaddirRep, Vec<String>) {
-    let body = ReaddirReq { fid: dir.into(), flags: 2, ..ReaddirReq::default() };
+    let body = ReaddirReq { fid: dir.into(), flags: ReaddirFlags::LEASES, ..ReaddirReq::default() };
     let reply = rig.call(Opcode::MdtReaddir, &body, &[]).expect("it can be listed");
     let entries = dirent::decode(&reply.buf(1)).expect("our own bytes");
     let leased = entries.into_iter().filter(|entry| entry.leased);

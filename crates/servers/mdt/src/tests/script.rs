@@ -7,7 +7,8 @@ use types::{Creds, Errno, Fid};
 use wire::attr::{S_IFBLK, S_IFDIR, S_IFIFO, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, FidReq, LinkReq,
-    ReaddirRep, ReaddirReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    ReaddirRep, ReaddirReq, ReaddirState, RenameReq, SetattrFlags, SetattrReq, SetxattrReq,
+    UnlinkReq,
 };
 use wire::{Attr, Opcode, SizeState, dirent};
 
@@ -438,7 +439,7 @@ impl Script {
                 cookie = entry.cookie;
                 names.push(String::from_utf8_lossy(&entry.name).into_owned());
             }
-            if rep.at_end != 0 {
+            if rep.at_end.contains(ReaddirState::AT_END) {
                 break;
             }
         }

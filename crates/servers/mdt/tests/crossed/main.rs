@@ -25,7 +25,7 @@ use osd::MetaStore;
 use osd::mem::{MemDisk, MemMeta};
 use service::{Node, NodeConfig};
 use types::{ClientId, Errno, Fid, NidAddr, Span, SplitMix64, TargetId};
-use wire::attr::{ATTR_SHARD, ATTR_STRIPED, S_IFDIR, S_IFMT, S_IFREG};
+use wire::attr::{AttrFlags, S_IFDIR, S_IFMT, S_IFREG};
 use wire::body::{
     AttrRep, CreateFlags, CreateReq, Disposition, FidReq, LinkReq, LookupReq, RenameReq,
     SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
@@ -533,13 +533,13 @@ fn links_count_over_mdts() {
 fn a_striped_directory_has_shards_that_follow_it() {
     let world = World::new(5);
     let dir = world.mkdir(Fid::ROOT, "d", &[1, 0, 2]).expect("made");
-    assert_eq!((dir.fid().mdt_index(), dir.flags & ATTR_STRIPED), (1, ATTR_STRIPED));
+    assert_eq!((dir.fid().mdt_index(), dir.flags.contains(AttrFlags::STRIPED)), (1, true));
     let stripes = world.stripes(dir.fid()).expect("a striping");
     let mdts: Vec<u32> = stripes.shards.iter().map(|shard| shard.mdt_index()).collect();
     assert_eq!(mdts, [1, 0, 2]);
     for shard in &stripes.shards {
         let attr = world.attr(*shard).expect("a shard");
-        assert_eq!((attr.flags & ATTR_SHARD, attr.nlink), (ATTR_SHARD, 2));
+        assert_eq!((attr.flags.contains(AttrFlags::SHARD), attr.nlink), (true, 2));
     }
     let mut names = (0..).map(|number| format!("f{number}"));
     let is_there = |name: &String| stripes.shard_of(name.as_bytes()) == 2;

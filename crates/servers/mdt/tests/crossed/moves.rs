@@ -13,7 +13,7 @@ use mdt::fsck;
 use osd::mem::MemMeta;
 use osd::{MetaStore, Table, WriteSet};
 use types::{Errno, Fid, Span, SplitMix64};
-use wire::attr::{ATTR_STRIPED, S_IFREG};
+use wire::attr::{AttrFlags, S_IFREG};
 use wire::body::{AttrRep, FidReq, ReaddirReq, SetattrFlags, SetattrReq, SetxattrReq};
 use wire::{Attr, Opcode, dirent, encode_body};
 
@@ -168,7 +168,7 @@ fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
     assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EBUSY), "one after the other");
     let stripes = world.stripes(dir).expect("striped");
     assert_eq!(stripes.leaving.expect("names move").shards, [dir]);
-    assert_eq!(world.attr(dir).expect("there").flags & ATTR_STRIPED, ATTR_STRIPED);
+    assert!(world.attr(dir).expect("there").flags.contains(AttrFlags::STRIPED));
     world.moved(dir);
     let stripes = world.stripes(dir).expect("striped");
     assert!(world.names(dir).is_empty());
@@ -188,7 +188,7 @@ fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
     assert_eq!(world.stripes(dir), None);
     let after = world.attr(dir).expect("there");
     assert_eq!((after.size, after.nlink), (before.size, before.nlink));
-    assert_eq!((after.flags & ATTR_STRIPED, world.names(dir)), (0, all));
+    assert_eq!((after.flags.contains(AttrFlags::STRIPED), world.names(dir)), (false, all));
     for shard in stripes.shards {
         assert_eq!(world.attr(shard).err(), Some(Errno::ESTALE), "{shard}");
     }

@@ -92,7 +92,7 @@ fn a_draining_mdt_gets_no_directory_by_choice_and_refuses_those_that_name_it() {
     assert_eq!(world.create(far, "file").mdt_index(), 1, "a file is with its directory");
     let all = dir::Asked { count: dir::COUNT_ALL, ..dir::Asked::default() };
     let wide = world.send(0, 0, asked(Fid::ROOT, "wide", &all)).expect("made");
-    assert_ne!(wide.body::<AttrRep>().attr.flags & ATTR_STRIPED, 0);
+    assert!(wide.body::<AttrRep>().attr.flags.contains(AttrFlags::STRIPED));
     world.check();
 
     set_param(&world, 1, "no_create", "0");

@@ -3,10 +3,10 @@
 
 use std::rc::Rc;
 
-use client::{Client, KeptStats, Lru, OpenCacheStats, TargetState};
+use client::{Client, KeptStats, Lru, OpenCacheStats, StataheadStats, TargetState};
 use env::Env;
 use fuse::{Jobids, Mounted};
-use params::ParamTree;
+use params::{Fields, Lines, ParamTree, Verdict};
 use types::{Span, TargetKind};
 
 use super::flags;
@@ -45,7 +45,9 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     let llite = format!("llite.{fsname}-{instance}");
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
     let of = client.clone();
-    params.register("health_check", move || health(&of));
+    params.register_typed("health_check", move || {
+        Ok(Some(Verdict::health(&of.waiting_on().join("\n"))))
+    });
     params.register(format!("{llite}.fstype"), || "nacre".to_owned());
     let options = options.to_owned();
     params.register(format!("{llite}.{OPTIONS}"), move || options.clone());
@@ -61,9 +63,9 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     let of = client.clone();
     params.register("permanent", move || permanent::render(&of.permanent_params()));
     let of = client.clone();
-    params.register(format!("{llite}.waiting_on"), move || of.waiting_on().join("\n"));
+    params.register_typed(format!("{llite}.waiting_on"), move || Ok(Some(Lines(of.waiting_on()))));
     let of = client.clone();
-    params.register(format!("{llite}.lost"), move || of.lost().to_string());
+    params.register_number(format!("{llite}.lost"), move || of.lost());
     let of = client.clone();
     params.register(format!("{llite}.unconfirmed"), move || {
         of.unconfirmed().iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
@@ -134,9 +136,10 @@ fn open_cache(params: &ParamTree, client: &Client, llite: &str) {
         },
     );
     let of = client.clone();
-    params.register(format!("{llite}.opencache_stats"), move || {
+    params.register_typed(format!("{llite}.opencache_stats"), move || {
         let OpenCacheStats { opens, closes, resting } = of.open_cache_stats();
-        format!("opens: {opens}\ncloses: {closes}\nresting: {resting}")
+        let fields = vec![("opens", opens), ("closes", closes), ("resting", resting as u64)];
+        Ok(Some(Fields(fields)))
     });
 }
 
@@ -162,9 +165,9 @@ fn statahead(params: &ParamTree, client: &Client, llite: &str) {
         },
     );
     let (read, write) = (client.clone(), client.clone());
-    params.register_rw(
+    params.register_typed_rw(
         format!("{llite}.statahead_stats"),
-        move || read.statahead_stats().to_string(),
+        move || Ok(Some(statahead_fields(read.statahead_stats()))),
         move |_| {
             write.clear_statahead_stats();
             Ok(())
@@ -211,6 +214,18 @@ fn requests(params: &ParamTree, client: &Client, llite: &str) {
     });
 }
 
+/// Under Lustre's names.
+fn statahead_fields(stats: StataheadStats) -> Fields {
+    Fields(vec![
+        ("statahead total", stats.total),
+        ("statahead wrong", stats.wrong),
+        ("agl total", stats.agl_total),
+        ("fname_total", stats.fname_total),
+        ("hit_total", stats.hit_total),
+        ("miss_total", stats.miss_total),
+    ])
+}
+
 /// Whether small writes are acknowledged before they are sent, and how many were.
 fn writeback(params: &ParamTree, client: &Client, llite: &str) {
     let (read, write) = (client.clone(), client.clone());
@@ -223,12 +238,17 @@ fn writeback(params: &ParamTree, client: &Client, llite: &str) {
         },
     );
     let of = client.clone();
-    params.register(format!("{llite}.writeback_bytes"), move || of.kept_bytes().to_string());
+    params.register_number(format!("{llite}.writeback_bytes"), move || of.kept_bytes() as u64);
     let of = client.clone();
-    params.register(format!("{llite}.writeback_stats"), move || {
+    params.register_typed(format!("{llite}.writeback_stats"), move || {
         let KeptStats { writes, bytes, runs, no_room, setattrs } = of.kept_stats();
-        let sent = format!("writes: {writes}\nbytes: {bytes}\nruns: {runs}\nno_room: {no_room}");
-        format!("{sent}\nsetattrs: {setattrs}")
+        Ok(Some(Fields(vec![
+            ("writes", writes),
+            ("bytes", bytes),
+            ("runs", runs),
+            ("no_room", no_room),
+            ("setattrs", setattrs),
+        ])))
     });
 }
 
@@ -292,15 +312,6 @@ fn connectors(params: &ParamTree, client: &Client, instance: &str) {
     }
 }
 
-fn health(client: &Client) -> String {
-    let waiting = client.waiting_on();
-    if waiting.is_empty() {
-        "healthy".into()
-    } else {
-        format!("NOT HEALTHY\n{}", waiting.join("\n"))
-    }
-}
-
 fn connector(params: &ParamTree, client: &Client, instance: &str, target: &TargetState) {
     let kind = match target.id {
         id if id.is_dom() => "mdc_data",
@@ -330,7 +341,7 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
     match target.id.kind {
         TargetKind::Mdt => grants(params, client, &locks),
         _ => {
-            params.register(format!("{locks}.lock_count"), || "0".to_owned());
+            params.register_number(format!("{locks}.lock_count"), || 0);
             params.register_rw(format!("{locks}.lru_size"), || "0".to_owned(), clear);
         }
     }
@@ -339,9 +350,9 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
 /// What a mount holds of the MDT between calls.
 fn grants(params: &ParamTree, client: &Client, locks: &str) {
     let of = client.clone();
-    params.register(format!("{locks}.lock_count"), move || of.grants_held().to_string());
+    params.register_number(format!("{locks}.lock_count"), move || of.grants_held() as u64);
     let of = client.clone();
-    params.register(format!("{locks}.grant_hits"), move || of.grant_hits().to_string());
+    params.register_number(format!("{locks}.grant_hits"), move || of.grant_hits());
     let (read, write) = (client.clone(), client.clone());
     params.register_rw(
         format!("{locks}.lru_size"),

@@ -16,7 +16,6 @@ const CAN_BE_SET: char = '=';
 /// What a pattern stands for in a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Known {
-    /// Nothing.
     Nothing,
     /// Parameters that only show something.
     ReadOnly,

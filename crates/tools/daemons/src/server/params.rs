@@ -2,7 +2,7 @@
 
 use std::rc::{Rc, Weak};
 
-use params::ParamTree;
+use params::{ParamTree, Verdict};
 use service::{ServiceSpec, spec};
 use target::Place;
 use types::CounterTable;
@@ -14,7 +14,8 @@ use crate::permanent;
 pub(super) fn register(params: &ParamTree, server: &Rc<Server>) {
     let weak = Rc::downgrade(server);
     params.register("version", || env!("CARGO_PKG_VERSION").to_owned());
-    params.register("health_check", of(&weak, health));
+    let ill = weak.clone();
+    params.register_typed("health_check", move || Ok(ill.upgrade().map(|server| health(&server))));
     params.register("permanent", of(&weak, |server| permanent::render(&server.peers.permanent())));
     server.machine.register(params);
     let set = weak.clone();
@@ -47,11 +48,10 @@ fn of(
     move || server.upgrade().map_or_else(String::new, |server| read(&server))
 }
 
-fn health(server: &Server) -> String {
+fn health(server: &Server) -> Verdict {
     let ended = server.ended.borrow().as_ref().map_or_else(String::new, ToString::to_string);
     let down: Vec<_> = server.down.borrow().iter().map(|(_, line)| line.clone()).collect();
-    let ill = [ended, down.join("\n"), server.node.starved()].join("\n");
-    if ill.trim().is_empty() { "healthy".into() } else { format!("NOT HEALTHY\n{}", ill.trim()) }
+    Verdict::health(&[ended, down.join("\n"), server.node.starved()].join("\n"))
 }
 
 /// The services of the kinds of targets that are here.

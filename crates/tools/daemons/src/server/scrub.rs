@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use osd_disk::{DiskMeta, Scrub, ScrubPhase};
-use params::{ParamTree, parse_within};
+use params::{ParamTree, Verdict, parse_within};
 use target::Leaves;
 
 /// Largest rate that can be set, MiB/s.
@@ -15,7 +15,7 @@ const SECONDS_MAX: u64 = 31_536_000;
 /// Registers what can be seen and set of it, with names that begin with `base`.
 pub(super) fn register(params: &ParamTree, base: String, disk: &Rc<DiskMeta>) {
     let leaves = Leaves::new(params, base, disk);
-    leaves.read("scrub_status", status);
+    leaves.typed("scrub_status", |disk| Some(status(disk)));
     leaves.set(
         "scrub_mibps",
         |disk| disk.scrub().mibps.to_string(),
@@ -45,7 +45,7 @@ pub(super) fn register(params: &ParamTree, base: String, disk: &Rc<DiskMeta>) {
     );
 }
 
-fn status(disk: &DiskMeta) -> String {
+fn status(disk: &DiskMeta) -> Verdict {
     let state = disk.scrub_state();
     let phase = match state.phase {
         ScrubPhase::Waiting => "waiting",
@@ -55,7 +55,7 @@ fn status(disk: &DiskMeta) -> String {
         ScrubPhase::Damaged => "damaged",
     };
     let ended = state.last_ended.map_or_else(|| "never".to_owned(), |at| at.to_string());
-    format!(
+    let text = format!(
         "status: {phase}\npages_checked: {}\npasses: {}\nlast_ended: {ended}\nlast_pages: {}\n\
          last_seconds: {}\nlast_waited_for_idle: {}\n",
         state.pages,
@@ -63,5 +63,6 @@ fn status(disk: &DiskMeta) -> String {
         state.last_pages,
         state.last_took.as_secs(),
         state.last_waited.as_secs(),
-    )
+    );
+    Verdict { is_well: state.phase != ScrubPhase::Damaged, text }
 }

@@ -20,14 +20,14 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 use types::{Creds, Errno, Fid, TargetId, TargetKind};
-use wire::attr::{ATTR_HAS_CAPABILITY, ATTR_HAS_XATTR};
+use wire::attr::AttrFlags;
 use wire::body::SetattrFlags;
 use wire::{Attr, Opcode};
 
 use crate::client::Inner;
 use crate::inode::Inode;
 use crate::limits::KEPT_IDLE;
-use crate::namespace::Change;
+use crate::namespace::AttrChange;
 use crate::{Ctx, Error};
 
 /// What may be kept. An owner is set to the one that it is: `cp` and `tar` do that.
@@ -44,7 +44,7 @@ const SPECIAL: u32 = 0o7000;
 /// Of one file.
 #[derive(Default)]
 pub(crate) struct KeptAttrs {
-    kept: RefCell<Option<(Ctx, Change)>>,
+    kept: RefCell<Option<(Ctx, AttrChange)>>,
     is_sending: Cell<bool>,
     landed: Notify,
     /// Something was kept since the file was opened here.
@@ -77,7 +77,7 @@ impl KeptAttrs {
     }
 
     /// Says whether nothing was kept before.
-    fn put(&self, ctx: &Ctx, change: &Change) -> bool {
+    fn put(&self, ctx: &Ctx, change: &AttrChange) -> bool {
         self.was_kept.set(true);
         let mut kept = self.kept.borrow_mut();
         let is_new = kept.is_none();
@@ -109,12 +109,12 @@ impl Unsettled {
 }
 
 /// Whether an MDT refuses no such change of a file by this caller, and it means the same later.
-fn is_certain(attr: &Attr, caller: &Creds, change: &Change) -> bool {
+fn is_certain(attr: &Attr, caller: &Creds, change: &AttrChange) -> bool {
     let has = |flag| change.valid.contains(flag);
     let is_plain = |mode: u32| mode & SPECIAL == 0;
     KEPT.contains(change.valid)
         && !change.valid.is_empty()
-        && attr.flags & (ATTR_HAS_XATTR | ATTR_HAS_CAPABILITY) == 0
+        && !attr.flags.intersects(AttrFlags::HAS_XATTR | AttrFlags::HAS_CAPABILITY)
         && is_plain(attr.mode)
         && (caller.uid == 0 || caller.uid == attr.uid)
         && (!has(SetattrFlags::MODE) || is_plain(change.attr.mode))
@@ -179,7 +179,7 @@ fn uses_attrs(opcode: Opcode) -> bool {
 }
 
 impl Inner {
-    fn may_keep_attrs(&self, inode: &Inode, ctx: &Ctx, change: &Change) -> bool {
+    fn may_keep_attrs(&self, inode: &Inode, ctx: &Ctx, change: &AttrChange) -> bool {
         inode.with_view(|view| view.is_fresh()) == Some(true)
             && self.writeback.get()
             && !inode.is_lost()
@@ -194,7 +194,7 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        change: &Change,
+        change: &AttrChange,
     ) -> Option<Attr> {
         let inode = self.inodes.get(fid)?;
         if !self.may_keep_attrs(&inode, ctx, change) {
@@ -274,11 +274,11 @@ mod tests {
         Creds { uid, gid: 8, ..Creds::default() }
     }
 
-    fn change(valid: SetattrFlags, attr: Attr) -> Change {
-        Change { valid, attr, ..Change::default() }
+    fn change(valid: SetattrFlags, attr: Attr) -> AttrChange {
+        AttrChange { valid, attr, ..AttrChange::default() }
     }
 
-    fn chmod(mode: u32) -> Change {
+    fn chmod(mode: u32) -> AttrChange {
         change(SetattrFlags::MODE, Attr { mode, ..Attr::default() })
     }
 
@@ -294,7 +294,7 @@ mod tests {
             assert!(!is_certain(&file(), &owner, &chmod(mode)));
             assert!(!is_certain(&Attr { mode, ..file() }, &owner, &chmod(0o644)));
         }
-        for flags in [ATTR_HAS_XATTR, ATTR_HAS_CAPABILITY] {
+        for flags in [AttrFlags::HAS_XATTR, AttrFlags::HAS_CAPABILITY] {
             assert!(!is_certain(&Attr { flags, ..file() }, &root, &times));
         }
         for valid in [SetattrFlags::MTIME_NOW, SetattrFlags::SIZE, SetattrFlags::empty()] {

@@ -36,7 +36,7 @@ impl World {
         let shards = vec![fid(1, 7), fid(2, 7)];
         let stripes = Stripes { hash: 2, version: 1, master: 0, shards, leaving: None };
         stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
-        let flags = (S_IFDIR, ATTR_STRIPED, INODE_HAS_XATTR);
+        let flags = (S_IFDIR, AttrFlags::STRIPED, INODE_HAS_XATTR);
         stores.inode_with(fid(0, 1), flags, (2, 0), Fid::ROOT);
         let names = [&b"one"[..], b"two", b"three", b"four", b"five"];
         for (oid, name) in (20..).zip(names) {
@@ -46,9 +46,14 @@ impl World {
         }
         for shard in [fid(1, 7), fid(2, 7)] {
             let bytes = stores.bytes_in(shard);
-            stores.inode_with(shard, (S_IFDIR, ATTR_SHARD, 0), (2, bytes), fid(0, 1));
+            stores.inode_with(shard, (S_IFDIR, AttrFlags::SHARD, 0), (2, bytes), fid(0, 1));
         }
-        stores.inode_with(fid(1, 9), (S_IFREG, 0, INODE_ORPHAN), (0, 0), Fid::ROOT);
+        stores.inode_with(
+            fid(1, 9),
+            (S_IFREG, AttrFlags::empty(), INODE_ORPHAN),
+            (0, 0),
+            Fid::ROOT,
+        );
         stores.of(fid(1, 9)).put(Table::Orphans, fid(1, 9).to_key(), []);
         world
     }
@@ -56,7 +61,8 @@ impl World {
     fn laid_out(&mut self, file: Fid, (nlink, size): (u32, u64), base: Fid, parent: Fid) {
         let layout = Layout::plain(base, 1 << 20, 2);
         self.stores.of(file).put(Table::Layouts, file.to_key(), layout.encode());
-        self.stores.inode_with(file, (S_IFREG, 0, INODE_HAS_LAYOUT), (nlink, size), parent);
+        let flags = (S_IFREG, AttrFlags::empty(), INODE_HAS_LAYOUT);
+        self.stores.inode_with(file, flags, (nlink, size), parent);
         let mut inode = self.stores.read(file).expect("it was made");
         inode.stripes = 0b11;
         self.stores.of(file).put(Table::Inodes, file.to_key(), inode.encode());
@@ -295,10 +301,10 @@ fn shards_and_their_names_are_put_in_order() {
     assert!(rules.contains("missing-shard"), "{rules}");
     let shard = world.stores.read(lost).expect("there");
     assert_eq!((shard.parent, shard.attr.size), (fid(0, 1), there));
-    assert_ne!(shard.attr.flags & ATTR_SHARD, 0);
+    assert!(shard.attr.flags.contains(AttrFlags::SHARD));
 
     // one that no directory lists
-    world.stores.inode_with(fid(2, 30), (S_IFDIR, ATTR_SHARD, 0), (2, 0), fid(0, 1));
+    world.stores.inode_with(fid(2, 30), (S_IFDIR, AttrFlags::SHARD, 0), (2, 0), fid(0, 1));
     assert_eq!(world.mended(), "unlisted-shard");
     assert!(world.path(fid(2, 30)).starts_with(".nacre/lost+found/"));
 
