@@ -254,6 +254,10 @@ impl LinkSend for LoShared {
         !self.open.get() || self.sent.fits(&self.config)
     }
 
+    fn queued_bytes(&self) -> u64 {
+        if self.open.get() { self.sent.bytes() as u64 } else { 0 }
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.bulk.expect(id, len_max);
         if !self.open.get() {

@@ -9,7 +9,7 @@ use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, Request
 
 use crate::in_flight::InFlight;
 use crate::peer::is_small;
-use crate::{Session, limits};
+use crate::{Session, busy, limits};
 
 /// A request to be executed: what a [`crate::Target`] handles.
 pub struct Incoming {
@@ -111,8 +111,9 @@ impl Incoming {
     /// Waits until its peer takes what was put together for it before. Meanwhile this has no slot,
     /// and nothing is locked for it.
     ///
-    /// An error ends the operation before it begins: the link is gone, and a resend starts over.
-    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Errno> {
+    /// The answer instead ends the operation before it begins: the link is gone, and a resend
+    /// starts over; or the answers of all links leave no room, and the client shall ask again.
+    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Reply> {
         loop {
             // the newest attempt's: a resend may have come during the wait
             let peer = Rc::clone(&*self.flight.peer());
@@ -120,7 +121,10 @@ impl Incoming {
                 return Ok(());
             }
             if !peer.tx.is_open() {
-                return Err(self.abandon());
+                return Err(Reply::error(&self.request.header, self.abandon()));
+            }
+            if peer.is_crowded(bytes) {
+                return Err(busy::reply(&self.request, &self.session, self.flight.class.service));
             }
             self.step_aside();
             peer.wait_to_answer(bytes).await;
