@@ -1,7 +1,7 @@
 //! Operation codes, one row each: number, name, the kind of target, and whether the operation is
 //! executed exactly once. A number is never reused.
 
-use types::TargetKind;
+use types::{Role, TargetKind};
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal, $whose:ident $once:ident;)*) => {
@@ -63,6 +63,20 @@ macro_rules! opcodes {
                         | Opcode::MdtUpdateOf
                         | Opcode::MdtMove
                 )
+            }
+
+            /// The least role of a peer that may ask for it.
+            #[must_use]
+            pub const fn least_role(self) -> Role {
+                match self {
+                    Opcode::OstDestroy
+                    | Opcode::OstFence
+                    | Opcode::OstList
+                    | Opcode::MgsRegister
+                    | Opcode::MgsSetParam => Role::Server,
+                    between if between.is_between_mdts() => Role::Server,
+                    _ => Role::Client,
+                }
             }
 
             /// Whether it gives up what somebody else may wait for, whatever becomes of other
@@ -241,5 +255,23 @@ mod tests {
             let can = matches!(target, Some(TargetKind::Mdt | TargetKind::Ost));
             assert!(can || !exactly_once, "{name}: only MDTs and OSTs keep replies");
         }
+    }
+
+    /// A new operation that is not for all stands here too.
+    #[test]
+    fn each_role_may_ask_for_these_operations() {
+        let of = |role: Role| {
+            let all = Opcode::ALL.iter().filter(move |opcode| opcode.least_role() == role);
+            all.map(|opcode| format!("{opcode:?}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(Role::Administrator), "", "MGS operations ask for it where addresses differ");
+        assert_eq!(
+            of(Role::Server),
+            "MdtPrepare MdtUpdate MdtUpdates MdtUpdatesDone MdtUpdateOf MdtMove \
+             OstDestroy OstFence OstList MgsRegister MgsSetParam"
+        );
+        let for_all = Opcode::ALL.iter().filter(|opcode| opcode.least_role() == Role::Client);
+        assert_eq!(for_all.count(), Opcode::ALL.len() - 11);
+        assert!(Role::Client < Role::Server && Role::Server < Role::Administrator);
     }
 }

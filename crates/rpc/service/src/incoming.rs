@@ -33,6 +33,12 @@ impl Incoming {
         self.is_replay() && self.request.has(RequestFlags::OPEN)
     }
 
+    /// Refuses what peers of its role may not ask for.
+    pub fn check_role(&self) -> Result<(), Errno> {
+        let least = self.request.opcode().least_role();
+        if self.session.role() >= least { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
     /// On whose behalf.
     #[must_use]
     pub fn creds(&self) -> Creds {

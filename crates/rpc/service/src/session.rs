@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 
 use ptlrpc::{Export, Known, Lane};
-use types::{ClientId, Instance, Instant, Nid, TargetId, Transno};
+use types::{ClientId, Instance, Instant, Nid, Role, TargetId, Transno};
 use wire::{Reply, ReplyFlags};
 
 use crate::callbacks::Caller;
@@ -88,6 +88,7 @@ pub struct Session {
     pub name: String,
     /// A server's own connection.
     pub is_server: bool,
+    role: Cell<Role>,
     pub(crate) epoch: Cell<u32>,
     pub(crate) heard: Cell<Instant>,
     pub(crate) peer: RefCell<Weak<Peer>>,
@@ -124,6 +125,7 @@ impl Session {
             nid: Cell::default(),
             name: types::printable(&record.name),
             is_server: record.is_server,
+            role: Cell::default(),
             epoch: Cell::new(0),
             heard: Cell::new(now),
             peer: RefCell::default(),
@@ -178,6 +180,11 @@ impl Session {
         }
     }
 
+    /// What its peer is taken for since its last Connect.
+    pub fn role(&self) -> Role {
+        self.role.get()
+    }
+
     /// Whether its client is connected now.
     pub fn is_connected(&self) -> bool {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
@@ -225,6 +232,7 @@ impl Session {
         self.connect_serial.set(peer.serial);
         self.epoch.set(self.epoch.get() + 1);
         self.nid.set(peer.nid);
+        self.role.set(Role::of_peer(peer.nid, self.is_server));
         self.heard.set(now);
         self.absent.set(false);
         // the link may have broken while the session was made: nobody reports that again
