@@ -95,6 +95,9 @@ pub const AWAITED_NAMES_MAX: usize = 16;
 /// that takes nothing costs some 40 MiB, however much it asks for.
 pub const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
+/// Bytes of one answer: data of the largest size, and as much beside it.
+pub(crate) const ANSWER_BYTES_ONE_MAX: u64 = 2 * wire::BULK_BYTES_MAX as u64;
+
 /// An answer of no more than this is not counted in [`ANSWER_BYTES_MAX`]: it is put together when
 /// its link has room, and stands in the link's queue at once.
 pub const ANSWER_BYTES_SMALL: u64 = 16 << 10;
