@@ -50,7 +50,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
     let fsname: FsName = register.fsname.parse().map_err(|_| Errno::EINVAL)?;
     let target = TargetId::from_u32(register.target.id)
-        .filter(|id| id.kind != TargetKind::Mgt)
+        .filter(|id| matches!(id.kind, TargetKind::Mdt | TargetKind::Ost))
         .ok_or(Errno::EINVAL)?;
     let mdt = target.dom_of().unwrap_or(target);
     if mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX {
