@@ -4,13 +4,13 @@
 //! Invariants
 //! - Large answers begin only while all together are at most [`ANSWER_BYTES_ALL_MAX`], and the
 //!   address of their peer holds no more than it leaves free (`shares`).
-//! - Of each queue, [`ANSWER_BYTES_LINK`] bytes are not counted. So a peer that takes what it asks
-//!   for is served whatever others leave in their queues.
+//! - Of each queue, [`ANSWER_BYTES_LINK`] bytes are not counted, and a change by less is not told.
+//!   So a peer that takes what it asks for is served whatever others leave in their queues.
 //! - A link is in the table exactly while bytes of it are counted.
 //!
-//! No event tells that a queue has become shorter. So each question looks at a few links of the
-//! table, in turn. A link that was not looked at since counts with what it held then, never with
-//! less than it has assembled.
+//! No event tells that a queue has become shorter. So each question that finds half of the account
+//! taken, or no room, looks at a few links of the table, in turn. A link that was not looked at
+//! since counts with what it held then, never with less than it has assembled.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -60,6 +60,10 @@ impl Answers {
     /// Whether the peer at `nid` may have `bytes` more.
     pub(crate) fn has_room(&self, nid: Nid, bytes: u64) -> bool {
         let mut state = self.0.borrow_mut();
+        let is_low = !state.shares.is_half_full();
+        if is_low && state.shares.has_room(nid, bytes) {
+            return true;
+        }
         state.look_around();
         state.shares.has_room(nid, bytes)
     }

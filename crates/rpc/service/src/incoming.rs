@@ -119,7 +119,7 @@ impl Incoming {
     ///
     /// The answer instead ends the operation before it begins: the link is gone, and a resend
     /// starts over; or the answers of all links leave no room, and the client shall ask again.
-    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Reply> {
+    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Box<Reply>> {
         loop {
             // the newest attempt's: a resend may have come during the wait
             let peer = Rc::clone(&*self.flight.peer());
@@ -127,10 +127,11 @@ impl Incoming {
                 return Ok(());
             }
             if !peer.tx.is_open() {
-                return Err(Reply::error(&self.request.header, self.abandon()));
+                return Err(Box::new(Reply::error(&self.request.header, self.abandon())));
             }
             if peer.is_crowded(bytes) {
-                return Err(busy::reply(&self.request, &self.session, self.flight.class.service));
+                let service = self.flight.class.service;
+                return Err(Box::new(busy::reply(&self.request, &self.session, service)));
             }
             self.step_aside();
             peer.wait_to_answer(bytes).await;

@@ -289,6 +289,6 @@ impl Node {
 async fn answer_once_taken(target: Rc<dyn Target>, incoming: Incoming) -> Reply {
     match incoming.room_to_answer(incoming.flight.class.answer()).await {
         Ok(()) => target.handle(incoming).await,
-        Err(instead) => instead,
+        Err(instead) => *instead,
     }
 }

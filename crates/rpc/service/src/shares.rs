@@ -28,6 +28,10 @@ impl Shares {
         self.total
     }
 
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.total > self.max / 2
+    }
+
     /// Whether the peers at `nid` may hold `bytes` more.
     pub(crate) fn has_room(&self, nid: Nid, bytes: u64) -> bool {
         let held = self.by_address.get(&nid).copied().unwrap_or_default();
