@@ -402,8 +402,10 @@ mod tests {
             let mut far = listener.accept().await.expect("a client");
             near.tx.send(request(1, 1)).expect("up");
             near.tx.room().await;
+            let one = near.tx.queued_bytes();
             near.tx.send(request(2, 1)).expect("up");
             assert!(!near.tx.has_room());
+            assert_eq!((one > 0, near.tx.queued_bytes()), (true, 2 * one));
             assert_eq!(env.timeout(Span::millis(10), near.tx.room()).await, None);
             far.rx.recv().await.expect("the first");
             near.tx.room().await;
