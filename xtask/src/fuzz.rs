@@ -158,6 +158,9 @@ mod tests {
         assert_eq!(name(mdt).as_deref(), Some("mdt::tests::hostile::start"));
         let ost = "crates/servers/ost/tests/__fuzz__/handlers/corpus/1";
         assert_eq!(name(ost).as_deref(), Some("ost::handlers"));
+        for target in ["mgt::handlers", "selftest::handlers"] {
+            assert_eq!(chosen(&[target]).expect("it is there").len(), 1, "{target}");
+        }
         assert_eq!(name("fuzz/src/lib.rs"), None);
     }
 }

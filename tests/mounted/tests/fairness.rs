@@ -163,10 +163,14 @@ fn crrn_gives_every_client_its_share() {
         field.set("ost.OSS.ost_io.nrs_crrn_quantum", "1");
         let crrn_unequal = field.window(reads, &unequal);
         let crrn_lone = field.window(reads, &lone);
+        field.set("ost.OSS.ost_io.nrs_crrn_quantum", "8"); // the default
+        let default_unequal = field.window(reads, &unequal);
+        let default_spread = variation(&default_unequal.mib);
         let (fifo_spread, crrn_spread) =
             (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
         print(&format!("5 to 14 {kind}rs, fifo"), &fifo_unequal, fifo_spread);
         print(&format!("5 to 14 {kind}rs, crrn"), &crrn_unequal, crrn_spread);
+        print(&format!("5 to 14 {kind}rs, crrn by eights"), &default_unequal, default_spread);
         print(
             &format!("1 and nine times 11 {kind}rs, fifo"),
             &fifo_lone,
@@ -186,6 +190,12 @@ fn crrn_gives_every_client_its_share() {
         };
         told("spread-fifo", "5 to 14 a mount, spread of FIFO", "%", fifo_spread * 100.0);
         told("spread-crrn", "5 to 14 a mount, spread of CRR-N", "%", crrn_spread * 100.0);
+        told(
+            "spread-default",
+            "5 to 14 a mount, spread of CRR-N with its default quantum",
+            "%",
+            default_spread * 100.0,
+        );
         told("unequal-total", "5 to 14 a mount, total of CRR-N to FIFO", "times", totals.0);
         told("lone-gain", "one beside nine times 11, the lone one to FIFO", "times", gain);
         told("lone-total", "one beside nine times 11, total to FIFO", "times", totals.1);
@@ -196,6 +206,7 @@ fn crrn_gives_every_client_its_share() {
         assert!(gain > 1.5, "a lone client gets {gain:.2} times what FIFO gives it");
         assert!(totals.0 > 0.8 && totals.1 > 0.8, "CRR-N costs throughput: {totals:?}");
         if full() {
+            assert!(default_spread <= 0.02, "{default_spread:.4} with the default quantum");
             assert!(
                 crrn_spread <= 0.005 && fifo_spread >= 0.03,
                 "spread {crrn_spread:.4}, FIFO {fifo_spread:.4}"

@@ -181,12 +181,14 @@ fn a_server_without_permanent_values_and_one_whose_log_is_moved() {
     let server = serve(&up, &log, &[]);
     wait_for("at_max", "500");
     let moved = up.data().join("moved.log");
-    fs::rename(&log, &moved).expect("moved");
-    mounted::kill(server.id(), libc::SIGHUP);
-    let start = Instant::now();
-    while !log.exists() {
-        assert!(start.elapsed() < PATIENCE, "no log after SIGHUP");
-        std::thread::sleep(Duration::from_millis(20));
+    for (signal, to) in [(libc::SIGHUP, &moved), (libc::SIGUSR1, &up.data().join("later.log"))] {
+        fs::rename(&log, to).expect("moved");
+        mounted::kill(server.id(), signal);
+        let start = Instant::now();
+        while !log.exists() {
+            assert!(start.elapsed() < PATIENCE, "no log after signal {signal}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
     end(server);
     wait_until_said(&log, "testfs-OST0000: stopped");

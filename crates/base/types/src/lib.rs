@@ -12,6 +12,7 @@ mod fid;
 mod nid;
 mod nid_list;
 mod printable;
+mod role;
 mod split_mix;
 mod target;
 mod time;
@@ -23,6 +24,7 @@ pub use fid::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, ParseFidErr
 pub use nid::{Net, Nid, NidAddr, PORT_DEFAULT, ParseNidError};
 pub use nid_list::{NID_LIST_BYTES_MAX, NID_LIST_NIDS_MAX, NidList, NidListError, TooManyNids};
 pub use printable::printable;
+pub use role::Role;
 pub use split_mix::SplitMix64;
 pub use target::{
     DOM_FIRST, FsName, MDTS_MAX, ParseTargetError, TARGET_INDEX_MAX, TargetId, TargetKind,

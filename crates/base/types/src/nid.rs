@@ -43,6 +43,12 @@ impl Nid {
         Nid::new(Net::TCP, addr)
     }
 
+    /// Whether it is an address of the machine that asks, by which no other machine is reached.
+    #[must_use]
+    pub fn is_on_this_machine(self) -> bool {
+        self.net().lnd == Net::LO.lnd || self.addr().is_loopback()
+    }
+
     /// Driver and number of its network.
     #[must_use]
     pub fn net(self) -> Net {

@@ -375,9 +375,12 @@ impl Hello {
             return Err(FrameError::Hello("another frame came first"));
         }
         let payload = frame.clone().into_payload();
-        let Ok((hello, _)) = Hello::read_from_prefix(&payload) else {
+        let Ok((hello, behind)) = Hello::read_from_prefix(&payload) else {
             return Err(FrameError::Hello("it is too short"));
         };
+        if usize::from(hello.auth_len) > behind.len() {
+            return Err(FrameError::Hello("its authentication is cut off"));
+        }
         if hello.version < crate::VERSION_MIN || hello.version_min > crate::VERSION {
             return Err(FrameError::Hello("the peer speaks another version"));
         }
@@ -393,6 +396,8 @@ impl Hello {
 
 #[cfg(test)]
 mod tests {
+    use zerocopy::FromZeros;
+
     use super::*;
 
     fn frame() -> Frame {
@@ -443,6 +448,22 @@ mod tests {
         let mut bytes = frame().encode(CrcMode::All).to_vec();
         bytes[8..12].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(matches!(FrameHeader::decode(&bytes), Err(FrameError::Length { .. })));
+    }
+
+    /// A later version sends them to this one.
+    #[test]
+    fn bytes_of_authentication_have_their_place_behind_a_hello() {
+        let mut hello = Hello::new_zeroed();
+        (hello.version, hello.version_min) = (crate::VERSION, crate::VERSION);
+        hello.auth_len = 7;
+        let sent = |auth: &[u8]| {
+            let frame = hello.to_frame();
+            let parts = vec![frame.clone().into_payload(), Bytes::copy_from_slice(auth)].into();
+            Hello::from_frame(&Frame { parts, ..frame })
+        };
+        assert_eq!(sent(b"a proof").expect("its place"), hello);
+        assert_eq!(sent(b"a proof and more").expect("its place"), hello);
+        assert!(sent(b"a proo").is_err(), "some are missing");
     }
 
     #[test]

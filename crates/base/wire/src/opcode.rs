@@ -1,12 +1,12 @@
 //! Operation codes, one row each: number, name, the kind of target, whether the operation is
-//! executed exactly once, and its role. A number is never reused.
+//! executed exactly once, and its way. A number is never reused.
 
-use types::TargetKind;
+use types::{Role, TargetKind};
 
 macro_rules! opcodes {
     ($(
         $(#[$doc:meta])*
-        $name:ident = $value:literal, $text:literal, $whose:ident $once:ident $role:ident;
+        $name:ident = $value:literal, $text:literal, $whose:ident $once:ident $way:ident;
     )*) => {
         /// What a request asks for.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,44 +45,58 @@ macro_rules! opcodes {
             /// Whether it may open a file: then a restarted target repeats it for its handle.
             #[must_use]
             pub const fn opens(self) -> bool {
-                matches!(self.role(), Role::Opens)
+                matches!(self.way(), Way::Opens)
             }
 
             /// Whether a target sends it to its client: the callbacks.
             #[must_use]
             pub const fn calls_back(self) -> bool {
-                matches!(self.role(), Role::CallsBack)
+                matches!(self.way(), Way::CallsBack)
             }
 
             /// Whether MDTs ask each other this, and clients never do.
             #[must_use]
             pub const fn is_between_mdts(self) -> bool {
-                matches!(self.role(), Role::Asks | Role::Delivers)
+                matches!(self.way(), Way::Asks | Way::Delivers)
+            }
+
+            /// The least role of a peer that may ask for it.
+            #[must_use]
+            pub const fn least_role(self) -> Role {
+                match self {
+                    Opcode::OstDestroy
+                    | Opcode::OstFence
+                    | Opcode::OstList
+                    | Opcode::MgsRegister
+                    | Opcode::MgsSetParam => Role::Server,
+                    between if between.is_between_mdts() => Role::Server,
+                    _ => Role::Client,
+                }
             }
 
             /// Whether it gives up what somebody else may wait for, whatever becomes of other
             /// requests: a client has a place for it when all others are taken.
             #[must_use]
             pub const fn gives_up(self) -> bool {
-                matches!(self.role(), Role::GivesUp)
+                matches!(self.way(), Way::GivesUp)
             }
 
             /// Whether a recovering target takes it from a server: what others wait for must not
             /// wait for the end of one more recovery.
             #[must_use]
             pub const fn passes_recovery(self) -> bool {
-                matches!(self.role(), Role::Delivers | Role::Fences)
+                matches!(self.way(), Way::Delivers | Way::Fences)
             }
 
             /// Whether a client may state again by it what it holds in memory, to a target that
             /// restarted: such a replay changes no records and has no place in history.
             #[must_use]
             pub const fn restates(self) -> bool {
-                matches!(self.role(), Role::Restates)
+                matches!(self.way(), Way::Restates)
             }
 
-            const fn role(self) -> Role {
-                match self { $(Opcode::$name => opcodes!(@role $role),)* }
+            const fn way(self) -> Way {
+                match self { $(Opcode::$name => opcodes!(@way $way),)* }
             }
         }
     };
@@ -93,19 +107,19 @@ macro_rules! opcodes {
     (@target lst) => { Some(TargetKind::Lst) };
     (@once modifies) => { true };
     (@once repeats) => { false };
-    (@role plain) => { Role::Plain };
-    (@role opens) => { Role::Opens };
-    (@role restates) => { Role::Restates };
-    (@role gives_up) => { Role::GivesUp };
-    (@role calls_back) => { Role::CallsBack };
-    (@role asks) => { Role::Asks };
-    (@role delivers) => { Role::Delivers };
-    (@role fences) => { Role::Fences };
+    (@way plain) => { Way::Plain };
+    (@way opens) => { Way::Opens };
+    (@way restates) => { Way::Restates };
+    (@way gives_up) => { Way::GivesUp };
+    (@way calls_back) => { Way::CallsBack };
+    (@way asks) => { Way::Asks };
+    (@way delivers) => { Way::Delivers };
+    (@way fences) => { Way::Fences };
 }
 
 /// What sets an operation apart from others, on its way and in recovery.
 #[derive(Clone, Copy)]
-enum Role {
+enum Way {
     Plain,
     /// May open a file.
     Opens,
@@ -271,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_is_one_of_its_kind_of_target() {
+    fn an_opcode_goes_the_way_of_its_target() {
         for opcode in Opcode::ALL {
             let name = format!("{opcode:?}");
             let target = opcode.target();
@@ -281,5 +295,23 @@ mod tests {
             assert_eq!(opcode.calls_back(), name.starts_with("Call"), "{name}");
             assert!(!opcode.calls_back() || target.is_none(), "{name}: no target executes it");
         }
+    }
+
+    /// A new operation that is not for all stands here too.
+    #[test]
+    fn each_role_may_ask_for_these_operations() {
+        let of = |role: Role| {
+            let all = Opcode::ALL.iter().filter(move |opcode| opcode.least_role() == role);
+            all.map(|opcode| format!("{opcode:?}")).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of(Role::Administrator), "", "MGS operations ask for it where addresses differ");
+        assert_eq!(
+            of(Role::Server),
+            "MdtPrepare MdtUpdate MdtUpdates MdtUpdatesDone MdtUpdateOf MdtMove \
+             OstDestroy OstFence OstList MgsRegister MgsSetParam"
+        );
+        let for_all = Opcode::ALL.iter().filter(|opcode| opcode.least_role() == Role::Client);
+        assert_eq!(for_all.count(), Opcode::ALL.len() - 11);
+        assert!(Role::Client < Role::Server && Role::Server < Role::Administrator);
     }
 }

@@ -44,6 +44,9 @@ pub const BATCHES_MAX: usize = 256;
 /// Tests of a batch.
 pub const TESTS_MAX: usize = 256;
 
+/// Destinations of all tests of a node, 16 bytes each: 256 tests of all nodes.
+pub const DESTINATIONS_MAX: usize = 256 * NODES_MAX;
+
 /// Loops of a node: 4,096 destinations with 16 each; a loop holds at most one transfer.
 pub const LOOPS_MAX: u32 = 65_536;
 

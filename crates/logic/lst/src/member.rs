@@ -18,8 +18,8 @@ use wire::lst::{Ask, At, Check, Control, Done, Kind, SessionId, Stat, TestSpec, 
 
 use crate::Histogram;
 use crate::limits::{
-    BATCHES_MAX, BRW_BYTES_MAX, CONCURRENCY_MAX, LOOPS_MAX, MEMBER_SILENCE_MAX, NAME_CHARS_MAX,
-    NODES_MAX, TESTS_MAX,
+    BATCHES_MAX, BRW_BYTES_MAX, CONCURRENCY_MAX, DESTINATIONS_MAX, LOOPS_MAX, MEMBER_SILENCE_MAX,
+    NAME_CHARS_MAX, NODES_MAX, TESTS_MAX,
 };
 
 /// One start of one test.
@@ -148,20 +148,20 @@ impl Member {
         force: bool,
         now: Instant,
     ) -> (Told, Vec<Action>) {
-        let mut actions = Vec::new();
         if let Some(session) = &mut self.session {
             if session.id == id {
                 session.heard = now;
-                return (Told::Done, actions);
+                return (Told::Done, Vec::new());
             }
             if !force {
-                return (Told::Busy { name: session.name.clone(), session: session.id }, actions);
+                let busy = Told::Busy { name: session.name.clone(), session: session.id };
+                return (busy, Vec::new());
             }
-            actions = self.leave();
         }
         if id.stamp == 0 || name.chars().count() > NAME_CHARS_MAX {
-            return (refused(Errno::EINVAL), actions);
+            return (refused(Errno::EINVAL), Vec::new());
         }
+        let actions = self.leave();
         self.session = Some(Session {
             id,
             name: types::printable(&name),
@@ -307,6 +307,10 @@ impl Session {
         if !self.batches.contains_key(&batch) && self.batches.len() >= BATCHES_MAX {
             return Err(Errno::E2BIG);
         }
+        let known: usize = self.tests().map(|test| test.with.len()).sum();
+        if known + with.len() > DESTINATIONS_MAX {
+            return Err(Errno::E2BIG);
+        }
         let tests = self.batches.entry(batch).or_default();
         if tests.len() >= TESTS_MAX {
             return Err(Errno::E2BIG);
@@ -343,7 +347,11 @@ impl Session {
     }
 
     fn running(&self) -> u32 {
-        self.batches.values().flat_map(BTreeMap::values).map(|test| test.live).sum()
+        self.tests().map(|test| test.live).sum()
+    }
+
+    fn tests(&self) -> impl Iterator<Item = &Test> {
+        self.batches.values().flat_map(BTreeMap::values)
     }
 
     fn stat(&self, now: Instant) -> Stat {
@@ -438,6 +446,35 @@ mod tests {
             (Told::Done, vec![Action::Stop { run: Run(1), force: true }, Action::Leave])
         );
         assert_eq!(member.session(), Some((TWO, "s22")));
+    }
+
+    #[test]
+    fn a_refused_join_leaves_the_session_as_it_is() {
+        let mut member = with_test();
+        ask(&mut member, ONE, run());
+        let nobody = SessionId { console: 3, stamp: 0 };
+        assert_eq!(join(&mut member, nobody, true), (refused(Errno::EINVAL), vec![]));
+        let name = "x".repeat(NAME_CHARS_MAX + 1);
+        let long = ask(&mut member, TWO, Ask::Join { name, force: true });
+        assert_eq!(long, (refused(Errno::EINVAL), vec![]));
+        assert_eq!(running(&mut member), Told::Running(4));
+    }
+
+    /// Each test may name all nodes, and a session may have 65,536 tests.
+    #[test]
+    fn a_session_has_so_many_destinations() {
+        let mut member = with_test();
+        let add = |test: usize| Ask::AddTest {
+            batch: format!("b{}", test / TESTS_MAX),
+            test: (test % TESTS_MAX) as u32 + 9,
+            spec: PING,
+            with: vec![At { nid: 5, port: 988 }; NODES_MAX],
+        };
+        let all = (0..1_000).take_while(|test| ask(&mut member, ONE, add(*test)).0 == Told::Done);
+        assert_eq!(all.count(), DESTINATIONS_MAX / NODES_MAX - 1, "two are there already");
+        assert_eq!(ask(&mut member, ONE, add(1_000)).0, refused(Errno::E2BIG));
+        let serves = Ask::AddTest { batch: "b".into(), test: 7, spec: PING, with: vec![] };
+        assert_eq!(ask(&mut member, ONE, serves).0, Told::Done);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) fn delayed(config: &Rc<Lnd>, link: Link) -> io::Result<Link> {
         frames_max: config.queue_frames_max,
         span: config.delay,
         frames: RefCell::default(),
+        bytes: Cell::new(0),
         pushed: Notify::new(),
         left: Notify::new(),
         is_over: Cell::new(false),
@@ -76,6 +77,8 @@ struct Way {
     frames_max: usize,
     /// Each with the time when it is due; in order.
     frames: RefCell<VecDeque<(Instant, Frame)>>,
+    /// Of their payloads.
+    bytes: Cell<usize>,
     pushed: Notify,
     left: Notify,
     /// No frame comes any more.
@@ -94,7 +97,9 @@ impl Way {
         if left > Span::ZERO {
             return Some(Err(left));
         }
-        frames.pop_front().map(|(_, frame)| Ok(frame))
+        let (_, frame) = frames.pop_front()?;
+        self.bytes.set(self.bytes.get() - frame.payload_len());
+        Some(Ok(frame))
     }
 }
 
@@ -118,6 +123,7 @@ async fn deliver(way: Rc<Way>, to: LinkTx, timer: Timer) {
         }
     }
     way.frames.borrow_mut().clear();
+    way.bytes.set(0);
     way.left.notify_waiters();
 }
 
@@ -132,6 +138,7 @@ impl LinkSend for Delayed {
         if !self.to.is_open() {
             return Err(LinkDown);
         }
+        self.way.bytes.set(self.way.bytes.get() + frame.payload_len());
         self.way.frames.borrow_mut().push_back((now() + self.way.span, frame));
         self.way.pushed.notify_one();
         Ok(())
@@ -151,12 +158,18 @@ impl LinkSend for Delayed {
         self.way.has_room() && self.to.has_room()
     }
 
+    fn queued_bytes(&self) -> u64 {
+        let waiting = if self.is_open() { self.way.bytes.get() } else { 0 };
+        waiting as u64 + self.to.queued_bytes()
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         self.to.expect_bulk(id, len_max)
     }
 
     /// What is under way arrives before the link's end.
     fn close(&self) {
+        self.way.bytes.set(0);
         for (_, frame) in self.way.frames.borrow_mut().drain(..) {
             if self.to.send(frame).is_err() {
                 break;

@@ -28,6 +28,11 @@ impl Gauge {
         self.taken.notify_waiters();
     }
 
+    /// Bytes on their way.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// Whether there is room for another frame.
     pub(crate) fn fits(&self, config: &OsConfig) -> bool {
         let (bytes, frames) =

@@ -254,6 +254,10 @@ impl LinkSend for LoShared {
         !self.open.get() || self.sent.fits(&self.config)
     }
 
+    fn queued_bytes(&self) -> u64 {
+        if self.open.get() { self.sent.bytes() as u64 } else { 0 }
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.bulk.expect(id, len_max);
         if !self.open.get() {
@@ -398,8 +402,10 @@ mod tests {
             let mut far = listener.accept().await.expect("a client");
             near.tx.send(request(1, 1)).expect("up");
             near.tx.room().await;
+            let one = near.tx.queued_bytes();
             near.tx.send(request(2, 1)).expect("up");
             assert!(!near.tx.has_room());
+            assert_eq!((one > 0, near.tx.queued_bytes()), (true, 2 * one));
             assert_eq!(env.timeout(Span::millis(10), near.tx.room()).await, None);
             far.rx.recv().await.expect("the first");
             near.tx.room().await;

@@ -550,6 +550,10 @@ impl LinkSend for Half {
         self.end().has_room()
     }
 
+    fn queued_bytes(&self) -> u64 {
+        if self.is_open() { self.end().outstanding.get().1 as u64 } else { 0 }
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.end().bulk.expect(id, len_max);
         if !self.is_open() {

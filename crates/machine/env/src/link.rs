@@ -31,6 +31,8 @@ pub trait LinkSend {
     fn room(&self) -> LocalFuture<'static, ()>;
     /// Whether [`LinkSend::room`] would complete at once: a look costs less than a future.
     fn has_room(&self) -> bool;
+    /// Bytes that were queued and have not left, of control and bulk; zero of a closed link.
+    fn queued_bytes(&self) -> u64;
     /// Announces that data of bulk `id`, at most `len_max` bytes, is welcome. Data of unknown ids
     /// is read and dropped.
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket;

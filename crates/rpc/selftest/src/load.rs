@@ -44,7 +44,6 @@ struct Sent {
 
 impl Job {
     pub(crate) async fn run(self) {
-        let _ended = Ended(&self);
         let stamp = self.node.stamp();
         let mut left = self.spec.loops;
         while !self.stop.get() && left != Some(0) {
@@ -125,11 +124,9 @@ impl Job {
     }
 }
 
-/// Tells the end of a loop also when its task is aborted.
-struct Ended<'a>(&'a Job);
-
-impl Drop for Ended<'_> {
+/// Tells the end of a loop also when its task is aborted, even before it has begun.
+impl Drop for Job {
     fn drop(&mut self) {
-        self.0.node.loop_ended(self.0.run);
+        self.node.loop_ended(self.run);
     }
 }

@@ -316,3 +316,45 @@ impl Target for SelfTest {
         Box::pin(std::future::ready(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use env_sim::{Sim, SimConfig};
+    use wire::lst::{Ask, Kind, SessionId, TestSpec};
+
+    use super::*;
+
+    fn told(node: &Rc<SelfTest>, ask: Ask) -> Told {
+        let session = SessionId { console: 1, stamp: 2 };
+        let bufs = vec![wire::config::encode(&Control { session, ask })];
+        let reply = node.control(&Request::new(Opcode::LstControl, bufs)).expect("it decodes");
+        wire::config::decode(&reply.bufs[0]).expect("an answer")
+    }
+
+    /// Both messages may come in one batch of their link.
+    #[test]
+    fn loops_that_are_stopped_before_they_begin_have_ended() {
+        let sim = Sim::new(1, SimConfig::default());
+        let handle = sim.node("node", "10.0.0.1@tcp".parse().expect("a NID"));
+        let env = handle.env();
+        sim.block_on(&handle, async move {
+            let node = SelfTest::new(&env, SelfTestConfig::default());
+            let batch = || "batch".to_owned();
+            let spec = TestSpec { kind: Kind::Ping, loops: None, concurrency: 8 };
+            let with = vec![At { nid: Nid::LO.0, port: 1 }; 3];
+            let running = || told(&node, Ask::Query { batch: batch(), test: 0 });
+            for ask in [
+                Ask::Join { name: "rw".to_owned(), force: false },
+                Ask::AddTest { batch: batch(), test: 1, spec, with },
+                Ask::Run { batch: batch() },
+            ] {
+                assert_eq!(told(&node, ask), Told::Done);
+            }
+            assert_eq!(running(), Told::Running(24));
+            assert_eq!(told(&node, Ask::Stop { batch: batch(), force: true }), Told::Done);
+            env.sleep(Span::millis(1)).await;
+            assert_eq!(running(), Told::Running(0));
+            assert_eq!(told(&node, Ask::Run { batch: batch() }), Told::Done, "it may run again");
+        });
+    }
+}

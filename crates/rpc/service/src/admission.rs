@@ -27,7 +27,7 @@ impl Node {
             Opcode::Disconnect => {
                 self.env.spawn(
                     "service.disconnect",
-                    Rc::clone(self).disconnect(served, Rc::clone(peer), session, *request),
+                    Rc::clone(self).disconnect(served, Rc::clone(peer), session, request.header),
                 );
                 return Ok(());
             }
@@ -74,13 +74,18 @@ impl Node {
                 let mut class = served.target.class(&request);
                 class.high_priority |= served.target.is_awaited(&session, &request);
                 let service = self.service(class.service);
-                if recovering || class.service.is_unhindered() {
+                let needs_no_room = recovering || class.service.is_unhindered();
+                if needs_no_room {
                     self.check_passing(&session, &request)?;
+                    if self.is_crowded_for(peer, &session, &request) {
+                        self.put_off(peer, &session, &service, &request);
+                        return Ok(());
+                    }
                 } else if self.is_busy_for(peer, &session, &service, &request) {
                     return Ok(());
                 }
                 let unhindered = recovering || class.service.passes_policies();
-                let work = self.begin(served, peer, session, request, class)?;
+                let work = self.begin(served, peer, session, request, class, needs_no_room)?;
                 if unhindered { self.dispatch_now(work) } else { self.dispatch(work, &service) }
             }
             Admission::Executing => {
@@ -153,7 +158,7 @@ impl Node {
         header.replay_bufs = first.bufs.len() as u8;
         request.bufs.extend(first.bufs.iter().cloned());
         let class = served.target.class(&request);
-        let work = self.begin(served, peer, session, request, class)?;
+        let work = self.begin(served, peer, session, request, class, false)?;
         work.flight.first.set(Some(Box::new(first)));
         let service = self.service(work.flight.class.service);
         self.dispatch(work, &service);
@@ -167,6 +172,7 @@ impl Node {
         session: Rc<Session>,
         request: Box<Request>,
         class: Class,
+        needs_no_room: bool,
     ) -> Result<Work, Nonsense> {
         let flight = InFlight::new(&self.terms, self.clock.get(), peer, &request, class);
         {
@@ -176,7 +182,7 @@ impl Node {
             }
             export.begin(request.xid(), Rc::clone(&flight));
         }
-        self.occupy(&session, &flight, &request);
+        self.occupy(&session, &flight, &request, needs_no_room);
         let cpt = peer.cpt;
         Ok(Work { served, request, session, flight, cpt, is_settled: false })
     }
@@ -205,9 +211,12 @@ impl Node {
             self.pump_recovery(&served.exports);
             return Ok(());
         }
+        if self.is_crowded_for(peer, &session, &request) {
+            return Err(Nonsense::Crowded(session.memory.passing()));
+        }
         let exports = Rc::clone(&served.exports);
         let class = served.target.class(&request);
-        let work = self.begin(served, peer, session, request, class)?;
+        let work = self.begin(served, peer, session, request, class, true)?;
         work.flight.hold();
         let now = self.env.now();
         let client = work.session.client;

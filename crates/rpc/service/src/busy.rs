@@ -5,7 +5,10 @@
 //! from reading the pings, connections and requests of others.
 //!
 //! These need no room: pings, Connects, Cancels, replays and other requests of recovery, and
-//! requests of services that nothing holds back (`ServiceSpec::is_unhindered`).
+//! requests of services that nothing holds back (`ServiceSpec::is_unhindered`). Those of them that
+//! stay in memory have bounds of their own, of a session and of all together. Beyond the second, a
+//! session that holds more than little is told to ask again. Of a replay it has its link closed,
+//! because a client takes any answer to a replay for the last word. It offers all of them again.
 
 use std::rc::Rc;
 
@@ -18,7 +21,7 @@ use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::services::Service;
 use crate::work::Work;
-use crate::{Session, limits};
+use crate::{ServiceSpec, Session, limits};
 
 impl Node {
     /// Whether a request has no room; its client is told to ask again.
@@ -32,13 +35,20 @@ impl Node {
         if self.has_room_for(session, service, request) {
             return false;
         }
-        service.refused.set(service.refused.get() + 1);
-        let pause = memory::pause(session.memory.of(service.spec));
-        let mut reply = Reply::error(&request.header, Errno::EAGAIN);
-        reply.header.flags = ReplyFlags::BUSY;
-        reply.header.lease_ms = u32::try_from(pause.as_millis()).expect("a few seconds");
-        self.answer(peer, session, reply);
+        self.put_off(peer, session, service, request);
         true
+    }
+
+    /// Tells the client to ask again later.
+    pub(crate) fn put_off(
+        &self,
+        peer: &Peer,
+        session: &Session,
+        service: &Service,
+        request: &Request,
+    ) {
+        service.refused.set(service.refused.get() + 1);
+        self.answer(peer, session, reply(request, session, service.spec));
     }
 
     fn has_room_for(&self, session: &Session, service: &Service, request: &Request) -> bool {
@@ -47,6 +57,15 @@ impl Node {
         session.export.borrow().executing() < limits::EXECUTING_MAX
             && held.has_room(self.req_bytes_max.get(), bytes)
             && service.has_buffers(session.shared.target)
+    }
+
+    /// Whether what needs no room leaves none for `request`. A session that holds little always
+    /// has room: so the change that a recovery waits for comes in, because its client has sent all
+    /// changes before it, and they are executed.
+    pub(crate) fn is_crowded_for(&self, peer: &Peer, session: &Session, request: &Request) -> bool {
+        let (bytes, held) = (memory::cost(length(request)), session.memory.passing());
+        let is_little = held == 0 || held + bytes <= limits::PASSING_BYTES_SESSION;
+        !is_little && !self.passing.borrow().has_room(peer.nid, bytes)
     }
 
     /// What needs no room has a bound all the same, beside all that its session may hold.
@@ -61,9 +80,19 @@ impl Node {
     }
 
     /// Counts what a request occupies until it ends, and has housekeeping look in time.
-    pub(crate) fn occupy(&self, session: &Session, flight: &InFlight, request: &Request) {
+    pub(crate) fn occupy(
+        &self,
+        session: &Session,
+        flight: &InFlight,
+        request: &Request,
+        passes: bool,
+    ) {
         let (service, bytes) = (flight.class.service, memory::cost(length(request)));
-        flight.keep_room(Room::take(&self.memory, &session.memory, service, bytes));
+        let mut room = Room::take(&self.memory, &session.memory, service, bytes);
+        if passes {
+            room = room.passing(&self.passing, flight.peer().nid);
+        }
+        flight.keep_room(room);
         let due = flight.due(self.terms.at.get().early_margin);
         session.look_at.set(session.look_at.get().min(due));
     }
@@ -125,6 +154,15 @@ impl Node {
             self.run_later(&service, &partition);
         }
     }
+}
+
+/// The answer to a request that its client shall send again later: the later, the more it holds.
+pub(crate) fn reply(request: &Request, session: &Session, service: &'static ServiceSpec) -> Reply {
+    let pause = memory::pause(session.memory.of(service));
+    let mut reply = Reply::error(&request.header, Errno::EAGAIN);
+    reply.header.flags = ReplyFlags::BUSY;
+    reply.header.lease_ms = u32::try_from(pause.as_millis()).expect("a few seconds");
+    reply
 }
 
 fn length(request: &Request) -> usize {

@@ -5,6 +5,7 @@ use types::{Extent, Fid};
 use crate::ServiceSpec;
 #[cfg(doc)]
 use crate::limits;
+use crate::limits::ANSWER_BYTES_ONE_MAX;
 
 /// Where a request queues, and the object data that it moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +34,12 @@ impl Class {
         Class { answer_bytes: bytes, ..self }
     }
 
-    /// Most that its answer may hold, with what it reads.
+    /// Most that its answer may hold, with what it reads: no more than a message holds, whatever
+    /// its client asks for.
     pub(crate) fn answer(&self) -> u64 {
         let reads = self.io.as_ref().filter(|io| io.direction == Direction::Read);
-        let read = reads.map_or(0, |io| io.bytes.min(u64::from(wire::BULK_BYTES_MAX)));
-        self.answer_bytes + read
+        let read = reads.map_or(0, |io| io.bytes);
+        self.answer_bytes.saturating_add(read).min(ANSWER_BYTES_ONE_MAX)
     }
 }
 
@@ -61,4 +63,22 @@ pub enum Direction {
     Read,
     /// To the object.
     Write,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec;
+
+    #[test]
+    fn no_answer_is_larger_than_a_message() {
+        let reads =
+            |bytes| ObjectIo { direction: Direction::Read, object: Fid::ROOT, range: None, bytes };
+        let class = Class::of(&spec::OST_IO).answering(u64::from(u32::MAX));
+        assert_eq!(class.answer(), ANSWER_BYTES_ONE_MAX);
+        let class = Class { io: Some(reads(u64::MAX)), ..class };
+        assert_eq!(class.answer(), ANSWER_BYTES_ONE_MAX);
+        let class = Class { io: Some(reads(4_096)), ..Class::of(&spec::OST_IO).answering(100) };
+        assert_eq!(class.answer(), 4_196);
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use types::{ClientId, Errno};
 use wire::body::{ConnectRep, ConnectReq, connect};
-use wire::{Reply, ReplyFlags, Request, encode_body};
+use wire::{Reply, ReplyFlags, Request, RequestHeader, encode_body};
 
 use crate::exports::Connecting;
 use crate::node::Node;
@@ -15,6 +16,17 @@ use crate::{Session, limits};
 
 fn client_name(request: &Request) -> String {
     printable(&String::from_utf8_lossy(&request.buf(1)))
+}
+
+/// What is needed of a Connect. It may wait for a commit, and the rest of what came with it would
+/// stay in memory meanwhile, in no account.
+pub(crate) fn slim(mut request: Box<Request>) -> Request {
+    let own = |buf: &Bytes, max: usize| Bytes::copy_from_slice(&buf[..buf.len().min(max)]);
+    let body = own(&request.buf(0), size_of::<ConnectReq>());
+    let name = own(&request.buf(1), limits::NAME_BYTES_MAX);
+    (request.bufs, request.groups) = (vec![body, name], Vec::new());
+    request.header.replay_bufs = 0;
+    *request
 }
 
 impl Node {
@@ -150,10 +162,10 @@ impl Node {
         served: Rc<Served>,
         peer: Rc<Peer>,
         session: Rc<Session>,
-        request: Request,
+        header: RequestHeader,
     ) {
         self.end_sessions(&served, vec![Rc::clone(&session)], false).await;
-        self.answer(&peer, &session, Reply::ok(&request.header, Vec::new()));
+        self.answer(&peer, &session, Reply::ok(&header, Vec::new()));
     }
 
     /// Ends sessions; recovery no longer waits for them.
@@ -180,5 +192,27 @@ impl Node {
         }
         Rc::clone(&served.target).sessions_ended(sessions, evicted).await;
         self.pump_recovery(exports);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Opcode;
+
+    #[test]
+    fn a_connect_that_waits_holds_its_body_and_its_name_alone() {
+        let body = ConnectReq { client_low: 7, ..ConnectReq::default() };
+        let name = "\u{10348}".repeat(1 << 20);
+        let bufs = vec![encode_body(&body), name.clone().into(), vec![0_u8; 1 << 20].into()];
+        let request = slim(Box::new(Request::new(Opcode::Connect, bufs)));
+        assert!(request.bufs.iter().map(Bytes::len).sum::<usize>() < 1_024);
+        assert_eq!((request.body::<ConnectReq>().client_low, request.bufs.len()), (7, 2));
+        assert_eq!(client_name(&request), printable(&name));
+        let without = slim(Box::new(Request::new(Opcode::Connect, Vec::new())));
+        assert_eq!(
+            (without.body::<ConnectReq>().client_low, client_name(&without)),
+            (0, String::new())
+        );
     }
 }

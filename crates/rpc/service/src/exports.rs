@@ -619,6 +619,7 @@ mod tests {
     use types::{CptIndex, NidAddr};
 
     use super::*;
+    use crate::answers::Answers;
     use crate::limits::SESSIONS_MAX;
 
     const INSTANCE: Instance = Instance(2);
@@ -647,7 +648,7 @@ mod tests {
             let exports = Exports::new(&env, config);
             let from = |address: u32| {
                 let nid = Nid::tcp(std::net::Ipv4Addr::from(0x0a00_0000 + address));
-                Peer::new(nid, 1, link.tx.clone(), CptIndex(0))
+                Peer::new(nid, 1, link.tx.clone(), CptIndex(0), &Answers::new(1 << 20))
             };
             test(&exports, &from);
         });

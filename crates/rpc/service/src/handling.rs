@@ -11,7 +11,7 @@
 use std::rc::Rc;
 
 use types::{CptIndex, Errno, Instant, Span, Timespec, Xid};
-use wire::{Frame, FrameKind, Opcode, Reply};
+use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
 use crate::node::Node;
@@ -25,7 +25,10 @@ use crate::{Direction, Session};
 impl Node {
     pub(crate) fn complete(self: &Rc<Self>, done: Done, mut reply: Reply) {
         let Done { session, flight, service, .. } = &done;
-        service.served.set(service.served.get() + 1);
+        // it was not handled, and comes again: nothing of this is remembered
+        let put_off = reply.has(ReplyFlags::BUSY);
+        let counter = if put_off { &service.refused } else { &service.served };
+        counter.set(counter.get() + 1);
         done.count(self.clock.get());
         if flight.is_abandoned() && reply.header.transno == 0 {
             self.retry(done);
@@ -50,10 +53,12 @@ impl Node {
         }
         session.fill(&mut reply);
         reply.header.xid = done.xid.0;
-        if done.modifies && (!done.replays || reply.header.transno != 0) {
+        if done.modifies && !put_off && (!done.replays || reply.header.transno != 0) {
             session.export.borrow_mut().remember(done.tag, &reply);
         }
-        reply.header.service_estimate_ms = self.measure(&done, &reply);
+        if !put_off {
+            reply.header.service_estimate_ms = self.measure(&done, &reply);
+        }
         let peer = Rc::clone(&*flight.peer());
         if !session.ended.get() {
             if let Some(data) = flight.take_pushed() {
@@ -214,9 +219,10 @@ impl Done {
     }
 
     /// Whether it is put off while its peer takes no answers. All wait for the end of a recovery,
-    /// and for unlocks.
+    /// and for unlocks. An open that is repeated for its resend is not asked for again.
     pub(crate) fn waits_for_its_peer(&self) -> bool {
-        !self.served.exports.is_recovering() && !self.flight.class.service.is_unhindered()
+        let passes = self.flight.class.service.is_unhindered() || self.replays;
+        !self.served.exports.is_recovering() && !passes
     }
 
     /// Its client was told once that this is done, and learns now that it is not.

@@ -300,6 +300,7 @@ impl InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answers::Answers;
     use crate::slots::{Slots, Source};
     use crate::spec;
     use env_sim::{Sim, SimConfig};
@@ -324,7 +325,8 @@ mod tests {
         sim.block_on(&node, async move {
             let _listener = env.listen(addr).await.expect("the address is free");
             let link = env.connect(None, addr).await.expect("it listens");
-            let peer = Peer::new(link.peer, 1, link.tx.clone(), CptIndex(0));
+            let answers = Answers::new(1 << 20);
+            let peer = Peer::new(link.peer, 1, link.tx.clone(), CptIndex(0), &answers);
             let terms = Terms::new(&env, 1, 1_024, 1 << 20);
             let request = Request::new(Opcode::MdtGetattr, Vec::new());
             let class = Class::of(&spec::MDT);

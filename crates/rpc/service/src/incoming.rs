@@ -9,7 +9,7 @@ use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, Request
 
 use crate::in_flight::InFlight;
 use crate::peer::is_small;
-use crate::{Session, limits};
+use crate::{Session, busy, limits};
 
 /// A request to be executed: what a [`crate::Target`] handles.
 pub struct Incoming {
@@ -31,6 +31,12 @@ impl Incoming {
     #[must_use]
     pub fn is_open_replay(&self) -> bool {
         self.is_replay() && self.request.has(RequestFlags::OPEN)
+    }
+
+    /// Refuses what peers of its role may not ask for.
+    pub fn check_role(&self) -> Result<(), Errno> {
+        let least = self.request.opcode().least_role();
+        if self.session.role() >= least { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     /// On whose behalf.
@@ -111,8 +117,9 @@ impl Incoming {
     /// Waits until its peer takes what was put together for it before. Meanwhile this has no slot,
     /// and nothing is locked for it.
     ///
-    /// An error ends the operation before it begins: the link is gone, and a resend starts over.
-    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Errno> {
+    /// The answer instead ends the operation before it begins: the link is gone, and a resend
+    /// starts over; or the answers of all links leave no room, and the client shall ask again.
+    pub(crate) async fn room_to_answer(&self, bytes: u64) -> Result<(), Box<Reply>> {
         loop {
             // the newest attempt's: a resend may have come during the wait
             let peer = Rc::clone(&*self.flight.peer());
@@ -120,7 +127,11 @@ impl Incoming {
                 return Ok(());
             }
             if !peer.tx.is_open() {
-                return Err(self.abandon());
+                return Err(Box::new(Reply::error(&self.request.header, self.abandon())));
+            }
+            if peer.is_crowded(bytes) {
+                let service = self.flight.class.service;
+                return Err(Box::new(busy::reply(&self.request, &self.session, service)));
             }
             self.step_aside();
             peer.wait_to_answer(bytes).await;

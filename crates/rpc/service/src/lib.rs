@@ -9,6 +9,7 @@
 
 mod account;
 mod admission;
+mod answers;
 mod attention;
 mod busy;
 mod callbacks;
@@ -32,6 +33,7 @@ mod seldom;
 mod served;
 mod services;
 mod session;
+mod shares;
 mod slots;
 pub mod spec;
 mod stats;

@@ -68,6 +68,14 @@ pub const PASSING_BYTES_MAX: u64 = 256 << 20;
 /// Beside it there is this part of `req_bytes_max`: more than a session gets in all services.
 pub const PASSING_PART: u64 = 16;
 
+/// The same of all sessions of a node: what 20,000 clients send at once that keep to their requests
+/// in flight. No address has more than it leaves free. Beyond it, a session that holds more than
+/// [`PASSING_BYTES_SESSION`] is told to ask again, or has its link closed if it replays.
+pub const PASSING_BYTES_ALL_MAX: u64 = 2 << 30;
+
+/// What a session may hold of them whatever others hold.
+pub const PASSING_BYTES_SESSION: u64 = 64 << 10;
+
 /// A silent client in somebody's way has a tenth of its lease more than it was told: the two count
 /// from different moments, by different clocks.
 pub const LEASE_GRACE_PART: u64 = 10;
@@ -87,9 +95,29 @@ pub const AWAITED_NAMES_MAX: usize = 16;
 /// that takes nothing costs some 40 MiB, however much it asks for.
 pub const ANSWER_BYTES_MAX: u64 = 32 << 20;
 
+/// Bytes of one answer: data of the largest size, and as much beside it.
+pub(crate) const ANSWER_BYTES_ONE_MAX: u64 = 2 * wire::BULK_BYTES_MAX as u64;
+
 /// An answer of no more than this is not counted in [`ANSWER_BYTES_MAX`]: it is put together when
 /// its link has room, and stands in the link's queue at once.
 pub const ANSWER_BYTES_SMALL: u64 = 16 << 10;
+
+/// Bytes of answers of all links of a node, assembled and in queues: those of 25 peers that take
+/// nothing, or of one that takes all of a 100 Gbit/s network for 80 ms. No address holds more than
+/// it leaves free. Beyond it a request is told to ask again.
+pub const ANSWER_BYTES_ALL_MAX: u64 = 1 << 30;
+
+/// So much of the queue of each link is not counted in [`ANSWER_BYTES_ALL_MAX`]: as much as a link
+/// reads ahead, and the replies to a batch of requests.
+pub const ANSWER_BYTES_LINK: u64 = 64 << 10;
+
+/// Links whose queues are looked at for each question after room in [`ANSWER_BYTES_ALL_MAX`]. A
+/// question adds one link at most, so those that have emptied their queues leave soon.
+pub(crate) const LINK_LOOKS_MAX: usize = 8;
+
+/// How often the reader of a link looks whether there is room again. A thousand links that wait
+/// cost 10,000 looks a second.
+pub(crate) const CROWDED_LOOK: Span = Span::millis(100);
 
 /// Sessions of one target: some 2 KiB each while they are idle, so 128 MiB. Lustre's largest
 /// installations have 50,000 clients.
@@ -104,6 +132,9 @@ pub(crate) fn has_place(total: usize, of_address: usize) -> bool {
 
 /// Characters of a client's name, which is for people: more of it is not kept.
 pub const NAME_CHARS_MAX: usize = 128;
+
+/// Bytes that they may have.
+pub(crate) const NAME_BYTES_MAX: usize = NAME_CHARS_MAX * 4;
 
 /// How often a target's housekeeping looks around.
 pub const TICK: Span = Span::secs(1);
@@ -127,8 +158,12 @@ pub const UNHEALTHY_FACTOR_MAX: u32 = 1_000;
 /// Granularity of the account of pulled bytes.
 pub(crate) const BULK_UNIT: usize = 4_096;
 
+const _: () = assert!(ANSWER_BYTES_ALL_MAX >= 8 * ANSWER_BYTES_MAX);
+const _: () = assert!(ANSWER_BYTES_LINK >= ANSWER_BYTES_SMALL);
 const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
 const _: () = assert!(PASSING_PART < SESSION_PART / 12);
+const _: () = assert!(PASSING_BYTES_ALL_MAX / 2 > PASSING_BYTES_MAX);
+const _: () = assert!(PASSING_BYTES_SESSION >= RPCS_IN_FLIGHT_MAX as u64 * REQUEST_BYTES);
 const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);
 const _: () = assert!(REQ_BYTES_DEFAULT / 8 * SERVICE_PARTS > 1_000_000 * REQUEST_BYTES);
 const _: () = assert!(INATTENTION_MAX.0 > 2 * TICK.0);

@@ -13,21 +13,24 @@
 //!
 //! Lustre bounds the request buffers of a service, but not the part of one client.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use types::Span;
+use types::{Nid, Span};
 
 use crate::ServiceSpec;
 use crate::limits::{
     BUSY_BYTES_PER_MS, BUSY_PAUSE_MAX, BUSY_PAUSE_MIN, FIRST_PART, LARGE_BYTES, REQUEST_BYTES,
     SERVICE_PARTS, SESSION_PART,
 };
+use crate::shares::Shares;
 use crate::spec;
 
 /// The account of a node, or of one session: bytes by service.
 pub(crate) struct Memory {
     total: Cell<u64>,
+    /// Of these, requests that need no room.
+    passing: Cell<u64>,
     by_service: [Cell<u64>; spec::COUNT],
 }
 
@@ -37,15 +40,23 @@ pub(crate) struct Room {
     session: Rc<Memory>,
     service: &'static ServiceSpec,
     bytes: u64,
+    /// Where it is counted too, as one that needs no room.
+    passing: Option<(Rc<RefCell<Shares>>, Nid)>,
 }
 
 impl Memory {
     pub(crate) fn new() -> Rc<Memory> {
-        Rc::new(Memory { total: Cell::new(0), by_service: Default::default() })
+        let (total, passing, by_service) = Default::default();
+        Rc::new(Memory { total, passing, by_service })
     }
 
     pub(crate) fn total(&self) -> u64 {
         self.total.get()
+    }
+
+    /// What is held by requests that need no room.
+    pub(crate) fn passing(&self) -> u64 {
+        self.passing.get()
     }
 
     /// What is held in a service.
@@ -109,7 +120,18 @@ impl Room {
     ) -> Room {
         node.change(service, |held| held + bytes);
         session.change(service, |held| held + bytes);
-        Room { node: Rc::clone(node), session: Rc::clone(session), service, bytes }
+        let (node, session) = (Rc::clone(node), Rc::clone(session));
+        Room { node, session, service, bytes, passing: None }
+    }
+
+    /// Counts it in `shares` too, as a request that came from `nid` and needs no room.
+    pub(crate) fn passing(mut self, shares: &Rc<RefCell<Shares>>, nid: Nid) -> Room {
+        for memory in [&self.node, &self.session] {
+            memory.passing.set(memory.passing.get() + self.bytes);
+        }
+        shares.borrow_mut().change(nid, 0, self.bytes);
+        self.passing = Some((Rc::clone(shares), nid));
+        self
     }
 }
 
@@ -119,6 +141,12 @@ impl Drop for Room {
         let less = |held: u64| held.checked_sub(bytes).expect("what is given back was taken");
         self.node.change(self.service, less);
         self.session.change(self.service, less);
+        if let Some((shares, nid)) = self.passing.take() {
+            for memory in [&self.node, &self.session] {
+                memory.passing.set(less(memory.passing.get()));
+            }
+            shares.borrow_mut().change(nid, bytes, 0);
+        }
     }
 }
 
@@ -186,6 +214,21 @@ mod tests {
         let largest = cost(wire::BULK_BYTES_MAX as usize + (64 << 10));
         let held = Held::of(&Memory::new(), &Memory::new(), &spec::OST_IO);
         assert!(held.has_room(crate::limits::REQ_BYTES_MIN, largest));
+    }
+
+    #[test]
+    fn what_needs_no_room_is_counted_apart_and_given_back() {
+        let (node, session, nid) = (Memory::new(), Memory::new(), Nid::default());
+        let shares = Rc::new(RefCell::new(Shares::new(8 * MIB)));
+        let spec = &spec::LDLM_CANCELD;
+        let other = Room::take(&node, &session, spec, MIB);
+        let room = Room::take(&node, &session, spec, MIB).passing(&shares, nid);
+        assert_eq!((node.total(), node.passing(), session.passing()), (2 * MIB, MIB, MIB));
+        assert_eq!(shares.borrow().total(), MIB);
+        drop(room);
+        assert_eq!((node.total(), node.passing(), session.passing()), (MIB, 0, 0));
+        assert_eq!(shares.borrow().total(), 0);
+        drop(other);
     }
 
     #[test]

@@ -8,11 +8,13 @@ use std::rc::{Rc, Weak};
 use env::{CptTable, Env, Listener, PortalRotor, Task};
 use types::{CptIndex, Instant, TargetId};
 
+use crate::answers::Answers;
 use crate::exports::Queues;
 use crate::memory::Memory;
 use crate::peer::Peer;
 use crate::served::Served;
 use crate::services::Service;
+use crate::shares::Shares;
 use crate::terms::Terms;
 use crate::{ServiceSpec, ServiceStats, Target, limits};
 
@@ -24,6 +26,10 @@ pub struct NodeConfig {
     pub inline_bytes: u32,
     /// Pulled bytes held at once, per CPT.
     pub bulk_bytes_max: u64,
+    /// Bytes of answers that peers have not taken.
+    pub answer_bytes_max: u64,
+    /// Bytes of requests that need no room.
+    pub passing_bytes_max: u64,
     /// CPTs that links are bound to; empty: all.
     pub link_cpts: Vec<CptIndex>,
     /// CPTs of a service, by its name, sorted; a service that is not named has all.
@@ -40,6 +46,8 @@ impl NodeConfig {
             cpts,
             inline_bytes: wire::INLINE_BYTES_DEFAULT,
             bulk_bytes_max: 64 << 20,
+            answer_bytes_max: limits::ANSWER_BYTES_ALL_MAX,
+            passing_bytes_max: limits::PASSING_BYTES_ALL_MAX,
             link_cpts: Vec::new(),
             service_cpts: BTreeMap::new(),
             portal_rotor: PortalRotor::default(),
@@ -61,6 +69,10 @@ pub struct Node {
     pub(crate) memory: Rc<Memory>,
     /// `req_bytes_max`: what they may occupy.
     pub(crate) req_bytes_max: Cell<u64>,
+    /// Of these, what needs no room.
+    pub(crate) passing: Rc<RefCell<Shares>>,
+    /// What peers have not taken.
+    pub(crate) answers: Rc<Answers>,
     pub(crate) peers: RefCell<Vec<Rc<Peer>>>,
     /// Accepted so far.
     links: Cell<u64>,
@@ -83,6 +95,8 @@ pub(crate) enum Nonsense {
     TooMany(usize),
     #[error("a session has {0} bytes of requests under way")]
     TooLarge(u64),
+    #[error("no room for a replay now: its session holds {0} bytes of them")]
+    Crowded(u64),
     #[error("an answer to a callback of {0} bytes")]
     LongAnswer(usize),
 }
@@ -95,6 +109,8 @@ impl Node {
         Rc::new(Node {
             env: env.clone(),
             portal_rotor: Cell::new(config.portal_rotor),
+            passing: Rc::new(RefCell::new(Shares::new(config.passing_bytes_max))),
+            answers: Answers::new(config.answer_bytes_max),
             config,
             targets: RefCell::default(),
             services: RefCell::default(),

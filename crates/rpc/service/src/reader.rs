@@ -12,12 +12,12 @@ use wire::{
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::served::Served;
-use crate::{Session, limits};
+use crate::{Session, connect, limits};
 
 impl Node {
     pub(crate) async fn read(self: Rc<Self>, mut link: Link, serial: u64) {
         let cpt = link.peer.cpt_among(&self.config.link_cpts, self.config.cpts.count());
-        let peer = Peer::new(link.peer, serial, link.tx.clone(), cpt);
+        let peer = Peer::new(link.peer, serial, link.tx.clone(), cpt, &self.answers);
         self.peers.borrow_mut().push(Rc::clone(&peer));
         'link: while let Some(frame) = link.rx.recv().await {
             self.clock.set(self.env.now());
@@ -34,9 +34,7 @@ impl Node {
             if self.stopped.get() {
                 break;
             }
-            if !peer.takes_more() {
-                peer.tx.room().await; // a peer that takes no replies is not read further
-            }
+            self.wait_until_taken(&peer).await;
             if batch == limits::BATCH_FRAMES_MAX {
                 // the replies leave, and their receiver works while the rest is handled
                 env::yield_now().await;
@@ -48,6 +46,18 @@ impl Node {
         for served in targets {
             let left = served.exports.detach(&peer);
             self.drop_left(&peer, left).await;
+        }
+    }
+
+    /// A peer that takes no replies is not read further. Neither is one that leaves some while all
+    /// links together have too many.
+    async fn wait_until_taken(&self, peer: &Peer) {
+        if peer.takes_more() {
+            return;
+        }
+        peer.tx.room().await;
+        while peer.is_crowded(0) {
+            self.env.sleep(limits::CROWDED_LOOK).await;
         }
     }
 
@@ -69,7 +79,7 @@ impl Node {
         if request.opcode() == Opcode::Connect {
             self.env.spawn(
                 "service.connect",
-                Rc::clone(self).connect(served, Rc::clone(peer), *request),
+                Rc::clone(self).connect(served, Rc::clone(peer), connect::slim(request)),
             );
             return Ok(());
         }

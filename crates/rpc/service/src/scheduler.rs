@@ -285,10 +285,10 @@ impl Node {
     }
 }
 
-/// Handles a request once its peer takes what was answered before.
+/// Handles a request once its peer takes what was answered before, if it is not to come again.
 async fn answer_once_taken(target: Rc<dyn Target>, incoming: Incoming) -> Reply {
     match incoming.room_to_answer(incoming.flight.class.answer()).await {
         Ok(()) => target.handle(incoming).await,
-        Err(errno) => Reply::error(&incoming.request.header, errno),
+        Err(instead) => *instead,
     }
 }

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 
 use ptlrpc::{Export, Known, Lane};
 use tokio::sync::oneshot;
-use types::{ClientId, Instance, Instant, Nid, TargetId, Transno};
+use types::{ClientId, Instance, Instant, Nid, Role, TargetId, Transno};
 use wire::{Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
@@ -91,6 +91,7 @@ pub struct Session {
     pub name: String,
     /// A server's own connection.
     pub is_server: bool,
+    role: Cell<Role>,
     pub(crate) epoch: Cell<u32>,
     pub(crate) heard: Cell<Instant>,
     pub(crate) peer: RefCell<Weak<Peer>>,
@@ -127,6 +128,7 @@ impl Session {
             nid: Cell::default(),
             name: types::printable(&record.name),
             is_server: record.is_server,
+            role: Cell::default(),
             epoch: Cell::new(0),
             heard: Cell::new(now),
             peer: RefCell::default(),
@@ -181,6 +183,11 @@ impl Session {
         }
     }
 
+    /// What its peer is taken for since its last Connect.
+    pub fn role(&self) -> Role {
+        self.role.get()
+    }
+
     /// Whether its client is connected now.
     pub fn is_connected(&self) -> bool {
         self.peer.borrow().upgrade().is_some_and(|peer| peer.tx.is_open())
@@ -228,6 +235,7 @@ impl Session {
         self.connect_serial.set(peer.serial);
         self.epoch.set(self.epoch.get() + 1);
         self.nid.set(peer.nid);
+        self.role.set(Role::of_peer(peer.nid, self.is_server));
         self.heard.set(now);
         self.absent.set(false);
         // the link may have broken while the session was made: nobody reports that again

@@ -192,6 +192,36 @@ fn a_million_throttled_requests_of_20_000_sessions_hold_up_nobody_else() {
     });
 }
 
+/// Those that were held back leave in parts, and other tasks run in between.
+#[test]
+fn a_backlog_that_is_let_go_leaves_others_their_turn() {
+    check(|world| async move {
+        world.throttle();
+        let (_link, _) = world.flood(1, 20, 900).await;
+        world.env.sleep(Span::millis(100)).await;
+        let (queued, before) = (world.queued(), world.toy.reads.get());
+        assert!(queued > 17_000, "{queued} wait");
+        let (up, longest) = (Rc::clone(&world.up), Rc::new(Cell::new(0)));
+        let seen = Rc::clone(&longest);
+        world.env.spawn("another", async move {
+            let (mut last, mut turns) = (queued, 0);
+            while last > 7_000 && turns < 100_000 {
+                turns += 1;
+                env::yield_now().await;
+                let now = up.stats()["mdt"].queued;
+                seen.set(last.saturating_sub(now).max(seen.get()));
+                last = now;
+            }
+        });
+        world.up.nrs_select(&spec::MDT, "fifo now").await.expect("fifo");
+        world.env.sleep(Span::secs(1)).await;
+        assert!(world.toy.reads.get() - before > 17_000, "they have left");
+        // the simulator draws the next task: some parts may leave behind each other
+        let parts = longest.get() / service::limits::STARTS_MAX as u64;
+        assert!(longest.get() > 0 && parts <= 80, "{} in one go", longest.get());
+    });
+}
+
 #[test]
 fn who_asks_for_more_than_there_is_room_for_is_told_when_to_ask_again() {
     check(|world| async move {

@@ -4,7 +4,7 @@
 mod common;
 
 use common::raw::{Client, ask, check, connect};
-use common::{Rules, TARGET, serve};
+use common::{Rules, TARGET, serve, serve_with};
 use env::{Env, Link};
 use types::{Errno, Instance, NidAddr, Span, Transno};
 use wire::body::{ConnectRep, ConnectReq};
@@ -228,6 +228,54 @@ fn replays_of_one_client_are_bounded_in_bytes() {
         }
         assert!(is_closed(&env, &mut client.link).await, "{} MiB are held", sent >> 20);
         assert_eq!(toy.executed.get(), 0);
+        drop(up);
+    });
+}
+
+/// Each session has its bound, and an address may have many. A link of a client that holds little
+/// is read all the same.
+#[test]
+fn replays_of_all_clients_of_an_address_are_bounded_in_bytes() {
+    check(|env, server, toy, disk, at| async move {
+        const BYTES: u64 = 1 << 20;
+        const ALL: u64 = 16 << 20;
+        const CLIENTS: u64 = 10;
+        let mut known = Vec::new();
+        for number in 100..100 + CLIENTS {
+            known.push(Client::connect_number(&env, at, None, number).await.joined);
+        }
+        let honest = Client::connect(&server, at, None).await.joined;
+        toy.commit();
+        let next = NidAddr { port: at.port + 1, ..at };
+        let rules = Rules::default();
+        let bound = |config: &mut service::NodeConfig| config.passing_bytes_max = ALL;
+        let (up, _toy) = serve_with(server.clone(), next, disk, &rules, bound).await;
+        let far = Transno::first_of_epoch(1).0 + 1_000;
+        let replay = |client: &Client, number: u64, len: u64| {
+            let mut request = client.request(Opcode::MdtSetattr, 9 + number, 3, REPLAY | MODIFIES);
+            request.header.transno = far + number;
+            request.bufs.push(bytes::Bytes::from(vec![0; len as usize]));
+            request
+        };
+        let mut held = 0;
+        for (number, joined) in (100..).zip(known) {
+            let client = Client::connect_number(&env, next, Some(joined), number).await;
+            for number in 0.. {
+                client.link.tx.send_message(&replay(&client, number, BYTES)).expect("open");
+                env.sleep(Span::millis(100)).await;
+                if !client.link.tx.is_open() {
+                    break;
+                }
+                held += BYTES;
+            }
+        }
+        assert!(held <= ALL / 2 + CLIENTS * BYTES, "{} MiB", held >> 20);
+        let mut client = Client::connect(&server, next, Some(honest)).await;
+        for number in 0..32 {
+            client.link.tx.send_message(&replay(&client, number, 64)).expect("open");
+        }
+        let ping = client.request(Opcode::Ping, 99, 3, RequestFlags::empty());
+        assert_eq!(ask(&mut client.link, &ping).await.errno(), None);
         drop(up);
     });
 }

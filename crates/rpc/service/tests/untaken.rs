@@ -5,12 +5,12 @@ mod common;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use common::raw::Client;
-use common::{Disk, ON_DISK, Rules, TARGET, Toy, addr, client, increment, node, read, serve};
+use common::raw::{Client, ask};
+use common::{Disk, ON_DISK, Rules, TARGET, Toy, addr, client, increment, node, read, serve_with};
 use env::{Env, Task};
 use env_sim::{Sim, SimConfig};
 use types::{NidAddr, Span};
-use wire::{Opcode, Reply, RequestFlags};
+use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
 const BYTES: u64 = 1 << 20;
 const READS: u64 = 512;
@@ -29,11 +29,18 @@ struct World {
 
 /// Runs `test` on the node of the client that takes nothing, beside another one.
 fn check<F: Future<Output = ()> + 'static>(test: impl FnOnce(World) -> F) {
+    check_within(service::limits::ANSWER_BYTES_ALL_MAX, test);
+}
+
+/// The same, where the answers of all links may take so much.
+fn check_within<F: Future<Output = ()> + 'static>(all: u64, test: impl FnOnce(World) -> F) {
     let sim = Sim::new(11, SimConfig::default());
     let server = node(&sim, "server", 1);
     let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
-    let (_up, toy) =
-        sim.block_on(&server, async move { serve(env, at, disk, &Rules::default()).await });
+    let (_up, toy) = sim.block_on(&server, async move {
+        let rules = Rules::default();
+        serve_with(env, at, disk, &rules, |config| config.answer_bytes_max = all).await
+    });
     toy.running.borrow_mut().data.insert(ON_DISK, Bytes::from(vec![7; BYTES as usize]));
     let (mute, other) = (node(&sim, "mute", 2), node(&sim, "other", 3));
     let (net, ends) = (sim.clone(), [mute.clone(), server]);
@@ -45,11 +52,13 @@ fn check<F: Future<Output = ()> + 'static>(test: impl FnOnce(World) -> F) {
 impl World {
     /// A client that has asked for all reads, and has had the time to be answered.
     async fn mute(&self) -> Client {
-        let client = Client::connect(&self.env, self.at, None).await;
+        self.mute_number(7).await
+    }
+
+    async fn mute_number(&self, number: u64) -> Client {
+        let client = Client::connect_number(&self.env, self.at, None, number).await;
         for xid in 2..2 + READS {
-            let mut request = client.request(Opcode::OstRead, xid, ON_DISK, RequestFlags::empty());
-            request.header.bulk_len = BYTES as u32;
-            client.link.tx.send_message(&request).expect("open");
+            client.link.tx.send_message(&read_as(&client, xid)).expect("open");
         }
         self.env.sleep(Span::secs(1)).await;
         client
@@ -71,6 +80,23 @@ impl World {
                 assert!(took < Span::millis(100), "{} ms", took.as_millis());
             }
         })
+    }
+}
+
+fn read_as(client: &Client, xid: u64) -> Request {
+    let mut request = client.request(Opcode::OstRead, xid, ON_DISK, RequestFlags::empty());
+    request.header.bulk_len = BYTES as u32;
+    request
+}
+
+/// The next answer that is not an early one.
+async fn next(client: &mut Client) -> Reply {
+    loop {
+        let frame = client.link.rx.recv().await.expect("open");
+        let reply = *Reply::take(frame.into_payload()).expect("well formed");
+        if !reply.has(ReplyFlags::EARLY) {
+            return reply;
+        }
     }
 }
 
@@ -102,15 +128,69 @@ fn who_takes_answers_again_gets_all_of_them() {
         let mut mute = world.mute().await;
         let mut got = 0;
         while got < READS {
-            let frame = mute.link.rx.recv().await.expect("open");
-            let reply = Reply::take(frame.into_payload()).expect("well formed");
-            if reply.has(wire::ReplyFlags::EARLY) {
-                continue;
-            }
+            let reply = next(&mut mute).await;
             assert_eq!(reply.errno(), None);
             got += u64::from(reply.buf(1).len() as u64 == BYTES);
         }
         assert_eq!(world.toy.reads.get(), READS);
+    });
+}
+
+/// Each link has its bound, and a machine may have many.
+#[test]
+fn all_links_of_an_address_that_take_nothing_leave_room_for_others() {
+    const ALL: u64 = 64 << 20;
+    check_within(ALL, |world| async move {
+        let mut first = world.mute_number(100).await;
+        let mut others = Vec::new();
+        for number in 101..120 {
+            others.push(world.mute_number(number).await);
+        }
+        let read = world.toy.reads.get() * BYTES;
+        assert!(read <= ALL / 2, "{} MiB", read >> 20);
+        let task = world.works();
+        world.env.sleep(Span::secs(30)).await;
+        assert_eq!(world.toy.executed.get(), 101, "another client is served");
+        drop(task);
+        let mut busy = 0;
+        for _ in 0..READS {
+            busy += u64::from(next(&mut first).await.has(ReplyFlags::BUSY));
+        }
+        assert!(busy >= READS / 2, "{busy} are to come again");
+        for xid in 2 + READS.. {
+            let again = read_as(&first, xid);
+            let reply = ask(&mut first.link, &again).await;
+            if !reply.has(ReplyFlags::BUSY) {
+                assert_eq!((reply.errno(), reply.buf(1).len() as u64), (None, BYTES));
+                break;
+            }
+            assert!(xid < 32 + READS, "who takes its answers gets more");
+            world.env.sleep(Span::millis(100)).await;
+        }
+    });
+}
+
+#[test]
+fn a_change_that_is_put_off_is_executed_once_when_it_comes_again() {
+    check_within(3 * BYTES, |world| async move {
+        let mut client = Client::connect(&world.env, world.at, None).await;
+        for xid in [2, 3] {
+            client.link.tx.send_message(&read_as(&client, xid)).expect("open");
+        }
+        world.env.sleep(Span::secs(1)).await;
+        let change = client.request(Opcode::MdtSetattr, 4, 3, RequestFlags::MODIFIES);
+        client.link.tx.send_message(&change).expect("open");
+        world.env.sleep(Span::secs(1)).await;
+        for _ in [2, 3] {
+            assert_eq!(next(&mut client).await.errno(), None);
+        }
+        let put_off = next(&mut client).await;
+        assert!(put_off.has(ReplyFlags::BUSY) && put_off.header.lease_ms > 0);
+        assert_eq!(world.toy.executed.get(), 0);
+        for _ in 0..2 {
+            assert_eq!(client.change(4, 3, RequestFlags::RESENT).await.errno(), None);
+            assert_eq!(world.toy.executed.get(), 1);
+        }
     });
 }
 

@@ -150,10 +150,11 @@ impl Mgt {
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
-        let done = match incoming.request.opcode() {
-            Opcode::MgsRegister => op::register::execute(&self, &incoming).await,
-            Opcode::MgsConfig => op::config::execute(&self, &incoming).await,
-            Opcode::MgsSetParam => op::set_param::execute(&self, &incoming).await,
+        let done = match (incoming.check_role(), incoming.request.opcode()) {
+            (Err(errno), _) => Err(errno),
+            (_, Opcode::MgsRegister) => op::register::execute(&self, &incoming).await,
+            (_, Opcode::MgsConfig) => op::config::execute(&self, &incoming).await,
+            (_, Opcode::MgsSetParam) => op::set_param::execute(&self, &incoming).await,
             _ => Err(Errno::EOPNOTSUPP),
         };
         let reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));

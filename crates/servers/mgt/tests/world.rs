@@ -161,7 +161,9 @@ fn a_target_may_move_but_not_be_replaced_by_another_storage() {
     assert_eq!((moved.version, moved.targets[0].port), (first.version + 1, 9));
     assert_eq!(world.register(TargetId::ost(1), 1, 12), Err(Errno::EADDRINUSE));
     assert_eq!(world.config("testfs"), Ok(moved));
-    assert_eq!(world.register(TargetId::MGT, 1, 1), Err(Errno::EINVAL));
+    for none in [TargetId::MGT, TargetId::LST] {
+        assert_eq!(world.register(none, 1, 1), Err(Errno::EINVAL));
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use env::LocalFuture;
 use params::{ParamError, ParamTree};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
-use types::{Creds, Errno};
+use types::{Creds, Errno, Role};
 
 use crate::proto::{self, ASK_BYTES_MAX};
 use crate::rundir::{self, Registered};
@@ -123,7 +123,7 @@ async fn answer(
     answers: &dyn Answers,
 ) -> Result<Reply, Failure> {
     let own = rustix::process::geteuid().as_raw();
-    if ask.changes() && creds.uid != 0 && creds.uid != own {
+    if ask.changes() && Role::of_user(creds.uid, own) < Role::Administrator {
         return Err(Failure::of(Errno::EPERM));
     }
     match ask {

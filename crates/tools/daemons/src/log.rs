@@ -99,12 +99,13 @@ static REOPENS: AtomicBool = AtomicBool::new(false);
 /// It shall be opened again with the next line.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Has the log opened again, where this process has a file of its own; else false.
-pub(crate) fn reopen() -> bool {
+/// Has the log opened again because of `signal`, where this process has a file of its own; else
+/// false.
+pub(crate) fn reopen(signal: &str) -> bool {
     let reopens = REOPENS.load(Ordering::Relaxed);
     if reopens {
         WANTED.store(true, Ordering::Relaxed);
-        tracing::info!("SIGHUP: the log is opened again");
+        tracing::info!("{signal}: the log is opened again");
     }
     reopens
 }

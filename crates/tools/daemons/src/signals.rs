@@ -1,16 +1,17 @@
 //! SIGTERM and SIGINT as a future. SIGHUP is another one, or reopens the log if the daemon has a
-//! log of its own.
+//! log of its own. SIGUSR1 reopens such a log too, and never ends a daemon.
 
 use std::io;
 
 use crate::log;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Hears SIGTERM, SIGINT and SIGHUP from its making on.
+/// Hears SIGTERM, SIGINT, SIGHUP and SIGUSR1 from its making on.
 pub(crate) struct Signals {
     term: Signal,
     int: Signal,
     hup: Signal,
+    usr1: Signal,
 }
 
 impl Signals {
@@ -18,7 +19,8 @@ impl Signals {
         let term = signal(SignalKind::terminate())?;
         let int = signal(SignalKind::interrupt())?;
         let hup = signal(SignalKind::hangup())?;
-        Ok(Signals { term, int, hup })
+        let usr1 = signal(SignalKind::user_defined1())?;
+        Ok(Signals { term, int, hup, usr1 })
     }
 
     /// Completes with the name of the next signal.
@@ -28,7 +30,11 @@ impl Signals {
                 biased;
                 _ = self.term.recv() => return "SIGTERM",
                 _ = self.int.recv() => return "SIGINT",
-                _ = self.hup.recv() => if !log::reopen() { return "SIGHUP" },
+                _ = self.hup.recv() => if !log::reopen("SIGHUP") { return "SIGHUP" },
+                // as scripts for the rotation of logs send it
+                _ = self.usr1.recv() => {
+                    let _has_a_log = log::reopen("SIGUSR1");
+                }
             }
         }
     }

@@ -197,6 +197,11 @@ impl LinkSend for BridgeSend {
         (crossing.control.fits(lnd) && crossing.bulk.fits(lnd)) || !self.0.is_open()
     }
 
+    fn queued_bytes(&self) -> u64 {
+        let Near { crossing, .. } = &*self.0;
+        if self.0.is_open() { (crossing.control.bytes() + crossing.bulk.bytes()) as u64 } else { 0 }
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.0.bulk.expect(id, len_max);
         if !self.0.is_open() {

@@ -97,6 +97,10 @@ impl LinkSend for TcpSend {
         self.0.control.has_room() && self.0.bulk_out.has_room()
     }
 
+    fn queued_bytes(&self) -> u64 {
+        (self.0.control.queued_bytes() + self.0.bulk_out.queued_bytes()) as u64
+    }
+
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {
         let ticket = self.0.bulk.expect(id, len_max);
         if !self.0.is_open() {

@@ -160,6 +160,12 @@ impl Outbox {
         self.fits(&self.queue.borrow())
     }
 
+    /// Bytes that are not written yet.
+    pub(super) fn queued_bytes(&self) -> usize {
+        let queue = self.queue.borrow();
+        queue.bytes + queue.held_bytes
+    }
+
     fn fits(&self, queue: &Queue) -> bool {
         queue.half.is_none()
             || (queue.bytes + queue.held_bytes < self.config.queue_bytes_max

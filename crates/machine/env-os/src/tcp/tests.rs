@@ -466,12 +466,16 @@ fn room_waits_while_the_peer_takes_nothing() {
             sent += FRAME_HEADER_BYTES + 100_000;
         }
         assert!(sent > 1 << 20 && !link.tx.has_room());
+        assert!((1 << 20..=sent as u64).contains(&link.tx.queued_bytes()));
         let mut got = vec![0; sent];
         streams[0].read_exact(&mut got).await.expect("all of it");
         link.tx.room().await;
         assert!(link.tx.has_room());
         let header = FrameHeader::decode(&got).expect("a frame");
         header.check(&got[FRAME_HEADER_BYTES..][..header.length]).expect("intact");
+        link.tx.send(request(1, 100_000)).expect("up");
+        link.tx.close();
+        assert_eq!(link.tx.queued_bytes(), 0, "nothing leaves a closed link");
     });
 }
 

@@ -366,12 +366,23 @@ pub(crate) async fn serve(
     disk: Rc<Disk>,
     rules: &Rules,
 ) -> (Rc<Node>, Rc<Toy>) {
+    serve_with(env, at, disk, rules, |_| {}).await
+}
+
+/// The same, of a node with other settings.
+pub(crate) async fn serve_with(
+    env: Env,
+    at: NidAddr,
+    disk: Rc<Disk>,
+    rules: &Rules,
+    change: impl FnOnce(&mut NodeConfig),
+) -> (Rc<Node>, Rc<Toy>) {
     let toy = Toy::start(&env, &disk, rules);
     let two = std::num::NonZeroU32::new(2).expect("two");
-    let node = Node::new(
-        &env,
-        NodeConfig::new(CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual")),
-    );
+    let cpts = CptTable::new(two, std::num::NonZeroU32::MIN, 2, true).expect("virtual");
+    let mut config = NodeConfig::new(cpts);
+    change(&mut config);
+    let node = Node::new(&env, config);
     node.add_target(Rc::clone(&toy) as Rc<dyn Target>);
     let listener = env.listen(at).await.expect("the address is free");
     node.serve(listener);

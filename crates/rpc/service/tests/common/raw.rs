@@ -28,8 +28,25 @@ impl Client {
         former: Option<ConnectRep>,
         name: &str,
     ) -> Client {
+        Client::ask(env, at, &connect(former, name)).await
+    }
+
+    /// The client of this number.
+    pub(crate) async fn connect_number(
+        env: &Env,
+        at: NidAddr,
+        former: Option<ConnectRep>,
+        number: u64,
+    ) -> Client {
+        let mut request = connect(former, "");
+        let body = ConnectReq { client_low: number, ..request.body() };
+        request.bufs[0] = encode_body(&body);
+        Client::ask(env, at, &request).await
+    }
+
+    async fn ask(env: &Env, at: NidAddr, connect: &Request) -> Client {
         let mut link = env.connect(None, at).await.expect("it listens");
-        let reply = ask(&mut link, &connect(former, name)).await;
+        let reply = ask(&mut link, connect).await;
         assert_eq!(reply.errno(), None);
         Client { link, joined: reply.body() }
     }

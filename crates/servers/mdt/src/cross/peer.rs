@@ -372,9 +372,7 @@ pub(crate) fn done<'a>(
 
 /// What a server asks for.
 pub(super) fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result<T, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
+    incoming.check_role()?;
     let request: &Request = &incoming.request;
     updates::decode(&request.buf(1)).ok_or(Errno::EPROTO)
 }

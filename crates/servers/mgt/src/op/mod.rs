@@ -8,7 +8,7 @@ pub(crate) mod set_param;
 
 use bytes::Bytes;
 use service::Incoming;
-use types::{Errno, FsName, Net, Nid};
+use types::{Errno, FsName};
 use wire::Reply;
 use wire::config::FsConfig;
 
@@ -20,11 +20,6 @@ fn fsname(buffer: &[u8]) -> Result<FsName, Errno> {
         _ => buffer,
     };
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Errno::EINVAL)
-}
-
-/// Whether the asker is on this machine: only root and the MGS's own user come from there.
-fn is_local(nid: Nid) -> bool {
-    nid.net().lnd == Net::LO.lnd || nid.addr().is_loopback()
 }
 
 /// Body empty, the configuration behind it.

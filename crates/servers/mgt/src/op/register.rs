@@ -15,11 +15,11 @@
 use osd::{StoreError, Table, View, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, MDTS_MAX, Nid, NidAddr, TargetId, TargetKind};
+use types::{Errno, FsName, MDTS_MAX, Nid, NidAddr, Role, TargetId, TargetKind};
 use wire::Reply;
 use wire::config::Register;
 
-use super::{answer, is_local};
+use super::answer;
 use crate::limits::{FILE_SYSTEMS_MAX, TARGETS_MAX};
 use crate::record::{self, StoredTarget};
 use crate::target::Mgt;
@@ -34,9 +34,10 @@ impl Mgt {
     }
 }
 
-/// Whether a peer may name this address. One that is none means the MGS's own.
-fn speaks_for(peer: Nid, nid: Nid) -> bool {
-    is_local(peer) || peer == nid || nid.addr().is_unspecified()
+/// Whether the asker may name this address. One that is none means the MGS's own.
+fn speaks_for(incoming: &Incoming, nid: Nid) -> bool {
+    let is_its = incoming.peer() == nid || nid.addr().is_unspecified();
+    is_its || incoming.session.role() == Role::Administrator
 }
 
 /// Whether a file system is new, and as many are known as there may be.
@@ -46,19 +47,16 @@ fn is_one_too_many(view: &dyn View, fsname: FsName) -> Result<bool, StoreError> 
 }
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
     let register: Register = wire::config::decode(&incoming.request.buf(0)).ok_or(Errno::EPROTO)?;
     let fsname: FsName = register.fsname.parse().map_err(|_| Errno::EINVAL)?;
     let target = TargetId::from_u32(register.target.id)
-        .filter(|id| id.kind != TargetKind::Mgt)
+        .filter(|id| matches!(id.kind, TargetKind::Mdt | TargetKind::Ost))
         .ok_or(Errno::EINVAL)?;
     let mdt = target.dom_of().unwrap_or(target);
     if mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX {
         return Err(Errno::EOPNOTSUPP);
     }
-    if !speaks_for(incoming.peer(), Nid(register.target.nid)) {
+    if !speaks_for(incoming, Nid(register.target.nid)) {
         return Err(Errno::EPERM);
     }
     let wanted = StoredTarget { info: register.target, uuid: register.uuid };

@@ -6,22 +6,20 @@
 use osd::{Table, WriteSet};
 use service::Incoming;
 use target::OpError;
-use types::{Errno, FsName, Nid};
+use types::{Errno, FsName, Nid, Role};
 use wire::Reply;
 
-use super::{answer, fsname, is_local};
+use super::{answer, fsname};
 use crate::limits::{PARAM_NAME_BYTES_MAX, PARAM_VALUE_BYTES_MAX, PARAMS_MAX};
 use crate::record;
 use crate::target::Mgt;
 
 pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
     let fsname = fsname(&incoming.request.buf(0))?;
     let known = mgt.look(|view| record::fs_config(view, fsname)).await?;
     let is_its = |peer: Nid| known.targets.iter().any(|info| Nid(info.nid) == peer);
-    if known.version != 0 && !is_local(incoming.peer()) && !is_its(incoming.peer()) {
+    let may = incoming.session.role() == Role::Administrator || is_its(incoming.peer());
+    if known.version != 0 && !may {
         return Err(Errno::EPERM);
     }
     let (name, value) = (incoming.request.buf(1), incoming.request.buf(2));

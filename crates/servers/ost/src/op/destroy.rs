@@ -28,9 +28,6 @@ use crate::record::{ObjectRecord, TombstoneRecord};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
     if incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS) {
         return sweep::execute(ost, incoming).await;
     }

@@ -22,9 +22,6 @@ use wire::{Reply, encode_body};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
     let body: OstFenceReq = incoming.request.body();
     let client = ClientId((u128::from(body.client_high) << 64) | u128::from(body.client_low));
     if body.store == 0 || body.session == 0 {

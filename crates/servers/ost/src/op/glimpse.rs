@@ -5,7 +5,7 @@
 
 use osd::ObjAttr;
 use service::Incoming;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Role};
 use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Reply, Request, encode_body};
 use zerocopy::IntoBytes;
@@ -18,7 +18,7 @@ use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
     let store = incoming.request.body::<OstBatchReq>().store;
-    if store == 0 && !incoming.session.is_server {
+    if store == 0 && incoming.session.role() < Role::Server {
         return Err(Errno::EPROTO);
     }
     let ranges = ranges(incoming)?;

@@ -11,9 +11,6 @@ use crate::listing;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
-    if !incoming.session.is_server {
-        return Err(Errno::EPERM);
-    }
     let from = incoming.request.body::<OstListReq>().from.into();
     let max = wanted(&incoming.request);
     if max == 0 {

@@ -105,6 +105,7 @@ macro_rules! operations {
 
         /// Executes a request by the file of its operation.
         pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
+            incoming.check_role()?;
             match incoming.request.opcode() {
                 $(Opcode::$opcode => $file::execute(ost, incoming).await,)*
                 _ => Err(Errno::EOPNOTSUPP),

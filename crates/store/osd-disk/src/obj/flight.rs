@@ -11,6 +11,9 @@
 //! - Room is allocated before the answer, so a full device is reported to the writer. After that
 //!   only the device itself can fail. Then every later call fails, and so does the next sync, as
 //!   when the kernel cannot write a page back.
+//!
+//! Each write that lands wakes all that wait, because it may be the last one in the way of several.
+//! They are few: handlers that have a worker slot, and the commit.
 
 use std::collections::BTreeMap;
 use std::pin::pin;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use endpoint::Directory;
 use mdt::OstAt;
 use tokio::sync::watch;
-use types::{FsName, Net, Nid, NidAddr, TargetId, TargetKind};
+use types::{FsName, Nid, NidAddr, TargetId, TargetKind};
 use wire::config::{self, FsConfig, TargetInfo};
 
 use crate::targets::{self, TargetDir};
@@ -102,7 +102,7 @@ impl Peers {
     /// Whether a server is at `nid`: on this machine, where only root and the own user are let in,
     /// or where the MGS knows one. If not, the MGS is asked soon whether one has come.
     pub(super) fn has_server_at(&self, nid: Nid) -> bool {
-        let is_local = nid.net().lnd == Net::LO.lnd || nid.addr().is_loopback();
+        let is_local = nid.is_on_this_machine();
         let targets: Vec<_> = {
             let config = self.directory.config();
             config.targets.iter().filter_map(|info| TargetId::from_u32(info.id)).collect()
