@@ -113,8 +113,11 @@ fn start_shells(dir: &Path, loader: &Path, count: u32) -> Result<()> {
 
 /// Files that `ldd` names.
 fn libraries(ldd: &str) -> Vec<PathBuf> {
-    let file = |line: &str| line.split_whitespace().find(|word| word.starts_with('/'));
-    ldd.lines().filter_map(|line| file(line).map(PathBuf::from)).collect()
+    let words = ldd.lines().map(str::split_whitespace);
+    words
+        .filter_map(|mut words| words.find(|word| word.starts_with('/')))
+        .map(PathBuf::from)
+        .collect()
 }
 
 fn is_loader(path: &Path) -> bool {

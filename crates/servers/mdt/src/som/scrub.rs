@@ -176,7 +176,7 @@ impl Scrub {
     }
 
     /// What is to be stored of its place, if something is: none removes it.
-    fn to_store(&mut self) -> Option<Option<Fid>> {
+    fn store_due(&mut self) -> Option<Option<Fid>> {
         let is_due = match self.at {
             Some(_) => self.unstored >= STORE_EVERY,
             None => self.is_stored,
@@ -237,7 +237,7 @@ async fn scrub(mdt: &Rc<Mdt>, from: Fid) {
                 som.scrub.failed(now);
             }
         }
-        som.scrub.to_store()
+        som.scrub.store_due()
     };
     if let Some(at) = to_store
         && let Err(errno) = mdt.persist(|| store(mdt, at)).await
@@ -394,11 +394,11 @@ mod tests {
         let mut scrub = Scrub::new(at(0));
         scrub.resume(fid(7));
         assert_eq!(scrub.poll(&facts(at(10))), Step::Look(fid(7)));
-        assert_eq!(scrub.to_store(), None);
+        assert_eq!(scrub.store_due(), None);
         scrub.looked(&Slice { looked: STORE_EVERY, ..whole(Some(fid(8))) }, RATE, at(10));
-        assert_eq!((scrub.to_store(), scrub.to_store()), (Some(Some(fid(8))), None));
+        assert_eq!((scrub.store_due(), scrub.store_due()), (Some(Some(fid(8))), None));
         scrub.looked(&whole(None), RATE, at(400));
-        assert_eq!((scrub.to_store(), scrub.to_store()), (Some(None), None));
+        assert_eq!((scrub.store_due(), scrub.store_due()), (Some(None), None));
         assert_eq!(scrub.poll(&facts(at(401))), Step::Wait(at(400) + SOON));
     }
 

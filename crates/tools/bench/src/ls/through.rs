@@ -45,7 +45,7 @@ impl Through {
     }
 
     /// The program that lists a directory on a mount, and its words. None: no program does.
-    pub(super) fn command<'a>(self, dir: &'a str) -> Option<(&'static str, Vec<&'a str>)> {
+    pub(super) fn command(self, dir: &str) -> Option<(&'static str, Vec<&str>)> {
         Some(match self {
             Through::Library => return None,
             Through::Ls => ("ls", vec!["-lU", dir]),
