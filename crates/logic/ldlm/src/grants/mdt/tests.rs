@@ -1,6 +1,6 @@
 use types::{Fid, Instant, Span};
 
-use super::{Begun, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
+use super::{Begun, Gifts, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
 use crate::grants::{
     Ack, Bits, CONTENTION_CONFLICTS, ChangeId, Given, HolderId, Kind, MDT_GRANT_BYTES_MAX, Number,
     Recall, Stated, Want,
