@@ -35,6 +35,7 @@ use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row};
+use crate::opens::Cutter;
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -605,7 +606,7 @@ impl Engine {
             fids.extend(state.opens.get(handle).map(|open| open.fid));
             state.opens.close(handle, true, false);
         }
-        state.opens.cuts_ended(client);
+        state.opens.cuts_ended(Cutter { client, session });
         fids.sort_unstable();
         fids.dedup();
         fids

@@ -58,6 +58,7 @@ pub(crate) use self::open::only_reads;
 use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::opens::Cutter;
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -574,6 +575,11 @@ impl Op<'_, '_> {
         Ok(())
     }
 
+    /// The caller as one that may cut the objects of files.
+    pub(crate) fn cutter(&self) -> Cutter {
+        Cutter { client: self.client, session: self.session }
+    }
+
     /// The size of `inode` is to be asked from the OSTs from now on.
     pub(crate) fn dirty_size(&mut self, inode: &mut Inode) {
         inode.attr.size_state = SizeState::Dirty as u32;
@@ -584,6 +590,6 @@ impl Op<'_, '_> {
     /// The same, because the client is to cut the objects of `inode` now.
     pub(crate) fn dirty_by_cut(&mut self, inode: &mut Inode) {
         self.dirty_size(inode);
-        self.tx.effects.push(Effect::Cut { fid: inode.fid(), by: self.client });
+        self.tx.effects.push(Effect::Cut { fid: inode.fid(), by: self.cutter() });
     }
 }
