@@ -140,6 +140,7 @@ impl Engine {
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
             crossing: caller.crossing,
+            locked: caller.locked,
         };
         let decided = match &repeated {
             Some(record) => repeat(&mut op, record),
@@ -425,6 +426,7 @@ impl Engine {
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
             crossing: &crossing,
+            locked: &|_| false,
         };
         let decided = decide(&mut op);
         (decided, op.tx)

@@ -88,6 +88,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) passed: &'a BTreeSet<OpId>,
     /// When a session was heard of last.
     pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
+    /// Whether another session holds the file's own lock.
+    pub(crate) locked: &'a dyn Fn(Fid) -> bool,
 }
 
 /// One operation while it is decided.
@@ -111,6 +113,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) mdts: &'a dyn Fn() -> Vec<u32>,
     /// What earlier attempts to decide it found out.
     pub(crate) crossing: &'a Crossing,
+    /// Whether another session holds the file's own lock.
+    pub(crate) locked: &'a dyn Fn(Fid) -> bool,
 }
 
 pub(crate) enum Answer {
@@ -578,6 +582,13 @@ impl Op<'_, '_> {
     /// The caller as one that may cut the objects of files.
     pub(crate) fn cutter(&self) -> Cutter {
         Cutter { client: self.client, session: self.session }
+    }
+
+    /// Whether the objects of a file may be changing unknown to this run of the MDT, so that no
+    /// size that the caller has found out counts. Which sessions cut objects is not stored. But one
+    /// that does so holds the file's own lock, and states it again after a restart.
+    pub(crate) fn may_change_unseen(&self, fid: Fid) -> bool {
+        self.state.fences.is_unsure() || (self.locked)(fid)
     }
 
     /// The size of `inode` is to be asked from the OSTs from now on.

@@ -242,7 +242,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
             let quiet = op.state.opens.writers(fid) == 0
                 && op.state.opens.write_epoch(fid) == body.write_epoch
                 && !op.state.opens.is_cut_by_another(fid, op.cutter())
-                && !op.state.fences.is_unsure();
+                && !op.may_change_unseen(fid);
             let believed = quiet || op.config.bugs.clean_size_despite_writers();
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
