@@ -186,7 +186,7 @@ fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> 
         return Ok(());
     }
     inode.attr.mode = inode.attr.file_type() | body.attr.mode & 0o7777;
-    if !inode.attr.is_dir() && !op.may_setgid(inode.attr.gid) {
+    if !op.may_setgid(inode.attr.gid) {
         inode.attr.mode &= !S_ISGID;
     }
     if inode.has(INODE_HAS_ACL)
