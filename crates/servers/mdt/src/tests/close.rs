@@ -51,6 +51,28 @@ fn a_close_tells_a_time_with_a_size_and_not_before_one_that_was_set() {
     }
 }
 
+/// Else a full file system would use up the ids: only what is applied reserves more.
+#[test]
+fn a_create_that_is_refused_uses_up_no_ids() {
+    let mut rig = Rig::new();
+    let ids = |rig: &Rig| {
+        let state = rig.engine.state.borrow();
+        (state.files.clone(), state.objects.clone())
+    };
+    let before = ids(&rig);
+    let create = |rig: &mut Rig| rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR));
+    rig.store.full.set(true);
+    assert_eq!(create(&mut rig).err(), Some(Errno::ENOSPC));
+    assert_eq!(ids(&rig), before);
+    rig.store.full.set(false);
+    let osts = rig.osts.take();
+    create(&mut rig).expect_err("there is no OST");
+    assert_eq!(ids(&rig), before);
+    rig.osts.replace(osts);
+    create(&mut rig).expect("made");
+    assert_ne!(ids(&rig), before);
+}
+
 /// Who cuts is not stored. The one that does so states its lock again.
 #[test]
 fn after_a_restart_no_size_counts_while_another_session_holds_the_files_lock() {
