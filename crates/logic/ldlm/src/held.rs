@@ -53,6 +53,13 @@ impl Held {
         self.owners.range(Held::all_of(session)).next().is_some()
     }
 
+    /// Whether another session than this one holds something.
+    pub(crate) fn has_of_another(&self, session: u64) -> bool {
+        let mut owners = self.owners.keys(); // in the order of their sessions
+        let ends = [owners.next(), owners.next_back()];
+        ends.into_iter().flatten().any(|owner| owner.session != session)
+    }
+
     /// Takes what a session holds.
     pub(crate) fn take_of(&mut self, session: u64) -> Vec<Ranges> {
         let gone: Vec<Owner> =

@@ -219,6 +219,13 @@ impl LockSpace {
         resource.held.has_of(session) && resource.line.iter().any(is_other)
     }
 
+    /// Whether another session than this one holds a lock of this kind on a file.
+    #[must_use]
+    pub fn is_held_by_another(&self, session: u64, file: Fid, kind: Kind) -> bool {
+        let resource = self.resources.get(&(file, kind));
+        resource.is_some_and(|resource| resource.held.has_of_another(session))
+    }
+
     /// Other sessions that hold a lock in the way of `request`, which is in line. Only those for
     /// which no earlier one waits.
     #[must_use]

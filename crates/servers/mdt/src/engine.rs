@@ -8,6 +8,8 @@
 //! - Memory follows the store: effects happen only after the set was applied, leases included. Only
 //!   a change that is refused because of a lease leaves a mark: the leases that it waits for become
 //!   contended. The plan of an answer draws the number that the reply carries ([`lease`]).
+//! - Ids that were drawn for a change which is not applied are free again. Only a change that is
+//!   applied reserves more of them.
 //! - `last_transno` is the highest applied one. A commit reports exactly the changes that were
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
@@ -35,6 +37,7 @@ use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row};
+use crate::opens::Cutter;
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -139,6 +142,7 @@ impl Engine {
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
             crossing: caller.crossing,
+            locked: caller.locked,
         };
         let decided = match &repeated {
             Some(record) => repeat(&mut op, record),
@@ -157,7 +161,13 @@ impl Engine {
             (guard.files, guard.objects) = drawn_before;
             return Ok(Attempted::Held(Vec::new()));
         }
-        let mut answer = decided?;
+        let mut answer = match decided {
+            Ok(answer) => answer,
+            Err(error) => {
+                (guard.files, guard.objects) = drawn_before;
+                return Err(error);
+            }
+        };
         let is_shared = repeated.is_some() || tx.crosses();
         let knows_all = repeated.is_some()
             || (tx.missing.is_empty() && is_prepared(&tx, &caller.crossing.prepared));
@@ -185,9 +195,7 @@ impl Engine {
         };
         if !matches!(stands_against, Ok(None)) {
             (guard.files, guard.objects) = drawn_before; // it draws again
-        }
-        if let Some(stands_against) = stands_against? {
-            return Ok(stands_against);
+            return stands_against.map(|attempted| attempted.expect("something stands against it"));
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
@@ -209,9 +217,16 @@ impl Engine {
         let renames = matches!(row.leases, Scope::Moves(_));
         let decision =
             Decision { done, plan, touched, answer, transno, committed, renames, record };
-        let finished = self.finish(caller, history, decision, &mut guard);
-        let (reply, record) = finished.inspect_err(|_| guard.crossed.not_applied(drawn))?;
-        Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
+        match self.finish(caller, history, decision, &mut guard) {
+            Ok((reply, record)) => {
+                Ok(Attempted::Done(reply, record.map(|record| (Rc::new(record), transno))))
+            }
+            Err(error) => {
+                guard.crossed.not_applied(drawn);
+                (guard.files, guard.objects) = drawn_before;
+                Err(error)
+            }
+        }
     }
 
     /// Operations of several MDTs that a read may see one half of.
@@ -401,7 +416,11 @@ impl Engine {
         let done = tx.finish(transno);
         drop(view);
         let applied = self.apply_by_itself(&mut guard, done, transno, record.as_ref());
-        applied.inspect_err(|_| guard.crossed.not_applied(drawn))?;
+        if let Err(error) = applied {
+            guard.crossed.not_applied(drawn);
+            (guard.files, guard.objects) = drawn_before;
+            return Err(error);
+        }
         Ok(OwnAttempt::Done(value, record.map(|record| (Rc::new(record), transno))))
     }
 
@@ -428,6 +447,7 @@ impl Engine {
             osts: &*self.ost_list,
             mdts: &*self.mdt_list,
             crossing: &crossing,
+            locked: &|_| false,
         };
         let decided = decide(&mut op);
         (decided, op.tx)
@@ -604,15 +624,14 @@ impl Engine {
     /// files those were.
     pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Vec<Fid> {
         let mut state = self.state.borrow_mut();
-        let mut fids: Vec<Fid> = Vec::new();
-        let mut dirty = Vec::new();
+        let (mut fids, mut dirty) = (Vec::new(), Vec::new());
         for handle in state.opens.of_session(client, session) {
             let open = state.opens.get(handle);
             fids.extend(open.map(|open| open.fid));
             dirty.extend(open.filter(|open| open.write).map(|open| open.fid));
             state.opens.close(handle, true, false);
         }
-        dirty.extend(state.opens.cuts_ended(client));
+        dirty.extend(state.opens.cuts_ended(Cutter { client, session }));
         dirty.into_iter().for_each(|fid| state.som.found(fid));
         fids.sort_unstable();
         fids.dedup();

@@ -239,6 +239,12 @@ impl Locks {
         inner.space.waiters() > 0 && inner.space.is_awaited(session, file, Kind::File)
     }
 
+    /// Whether another session than this one holds the file's own lock: it may be cutting the
+    /// objects.
+    pub(crate) fn is_file_held_by_another(&self, session: u64, file: Fid) -> bool {
+        self.inner.borrow().space.is_held_by_another(session, file, Kind::File)
+    }
+
     /// Sessions whose requests are awaited from now on, because `request` is the first that waits
     /// for the file's own lock.
     pub(crate) fn hurried_by(&self, request: &LockRequest) -> BTreeSet<u64> {

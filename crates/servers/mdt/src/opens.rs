@@ -6,8 +6,9 @@
 //!   several clients wrote at once. A size that was determined under another epoch may be old and
 //!   is not trusted.
 //! - Only the one writer of an undisturbed period makes a size clean.
-//! - While a client cuts the objects of a file, a size that another client has found out is not
-//!   trusted: the objects may still have what is cut.
+//! - While a session cuts the objects of a file, a size that another session has found out is not
+//!   trusted: the objects may still have what is cut. A client's next session is another one: OSTs
+//!   may still take what the client sent in the session before.
 //! - A client does not write a file that another runs as a program, nor the reverse. A client's own
 //!   kernel decides whether that client may do both.
 
@@ -26,6 +27,19 @@ pub(crate) struct OpenFile {
     pub(crate) write: bool,
     /// It runs as a program.
     pub(crate) runs: bool,
+}
+
+impl OpenFile {
+    fn opener(&self) -> Cutter {
+        Cutter { client: self.client, session: self.session }
+    }
+}
+
+/// A client that may cut the objects of files, in one of its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cutter {
+    pub(crate) client: ClientId,
+    pub(crate) session: u64,
 }
 
 /// Handles of one use, and whose.
@@ -71,12 +85,12 @@ struct FileState {
     /// State of the size before this period, where it is known.
     prior: Option<SizeState>,
     /// Who has truncated the file and not said since what its size is.
-    cut_by: Option<ClientId>,
+    cut_by: Option<Cutter>,
 }
 
 impl FileState {
-    fn is_cut_by_another(&self, client: ClientId) -> bool {
-        self.cut_by.is_some_and(|by| by != client)
+    fn is_cut_by_another(&self, than: Cutter) -> bool {
+        self.cut_by.is_some_and(|by| by != than)
     }
 }
 
@@ -264,7 +278,7 @@ impl Opens {
             return Verdict::StayDirty;
         };
         let file = self.files[&open.fid];
-        if file.writers.count > 1 || file.is_cut_by_another(open.client) {
+        if file.writers.count > 1 || file.is_cut_by_another(open.opener()) {
             return Verdict::StayDirty;
         }
         match file.prior {
@@ -325,14 +339,14 @@ impl Opens {
     }
 
     /// A client has truncated the file, and cuts its objects now.
-    pub(crate) fn cut(&mut self, fid: Fid, by: ClientId) {
+    pub(crate) fn cut(&mut self, fid: Fid, by: Cutter) {
         if let Some(file) = self.files.get_mut(&fid) {
             file.cut_by = Some(by);
         }
     }
 
-    /// The objects of the file are cut, if it was this client that did so.
-    pub(crate) fn cut_ended(&mut self, fid: Fid, by: ClientId) {
+    /// The objects of the file are cut, if it was this session that did so.
+    pub(crate) fn cut_ended(&mut self, fid: Fid, by: Cutter) {
         if let Some(file) = self.files.get_mut(&fid)
             && file.cut_by == Some(by)
         {
@@ -340,9 +354,9 @@ impl Opens {
         }
     }
 
-    /// A client is gone: its OSTs refuse what it has not sent. Returns the files that it was about
-    /// to cut.
-    pub(crate) fn cuts_ended(&mut self, by: ClientId) -> Vec<Fid> {
+    /// A session is over: OSTs refuse what was not sent in it. Returns the files that its client
+    /// was about to cut.
+    pub(crate) fn cuts_ended(&mut self, by: Cutter) -> Vec<Fid> {
         let mut ended = Vec::new();
         for (fid, file) in self.files.iter_mut().filter(|(_, file)| file.cut_by == Some(by)) {
             file.cut_by = None;
@@ -351,9 +365,9 @@ impl Opens {
         ended
     }
 
-    /// Whether another client than this one may be cutting the objects of the file.
-    pub(crate) fn is_cut_by_another(&self, fid: Fid, client: ClientId) -> bool {
-        self.files.get(&fid).is_some_and(|file| file.is_cut_by_another(client))
+    /// Whether another session than this one may be cutting the objects of the file.
+    pub(crate) fn is_cut_by_another(&self, fid: Fid, than: Cutter) -> bool {
+        self.files.get(&fid).is_some_and(|file| file.is_cut_by_another(than))
     }
 
     /// Forgets the epochs of files that nobody has open, when there are too many: all their sizes
@@ -464,6 +478,23 @@ mod tests {
         let (b, _) = open(&mut opens, 2, true);
         opens.close(a, false, false);
         assert_eq!(opens.judge(b, false, None), Verdict::Restore(SizeState::NeverWritten));
+    }
+
+    #[test]
+    fn the_end_of_a_session_ends_no_cut_of_its_clients_next_one() {
+        let mut opens = Opens::new(1);
+        let [before, next] = [1, 2].map(|session| Cutter { client: ClientId(1), session });
+        let other = Cutter { client: ClientId(2), session: 3 };
+        let fresh = opens.draw_epoch();
+        opens.dirtied(Fid::ROOT, fresh);
+        opens.cut(Fid::ROOT, next);
+        opens.cuts_ended(before);
+        assert!(opens.is_cut_by_another(Fid::ROOT, other));
+        opens.cut_ended(Fid::ROOT, before);
+        assert!(opens.is_cut_by_another(Fid::ROOT, before), "a late word of the session before");
+        assert!(!opens.is_cut_by_another(Fid::ROOT, next));
+        opens.cuts_ended(next);
+        assert!(!opens.is_cut_by_another(Fid::ROOT, other));
     }
 
     #[test]

@@ -105,8 +105,9 @@ impl Op<'_, '_> {
         if free { Ok(()) } else { Err(Errno::EPERM.into()) }
     }
 
-    /// Whether the caller may keep set-group-id on a file of `gid`. Nothing is refused by it, so a
-    /// replay is asked again, and its caller's groups give the answer of the first time.
+    /// Whether the caller may keep set-group-id on a file or directory of `gid`. Nothing is refused
+    /// by it, so a replay is asked again, and its caller's groups give the answer of the first
+    /// time.
     pub(crate) fn may_setgid(&self, gid: u32) -> bool {
         is_root(&self.creds) || self.creds.in_group(gid)
     }

@@ -18,7 +18,7 @@ use crate::hash::HashKey;
 use crate::ids::Ids;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
-use crate::opens::{OpenFile, Opens};
+use crate::opens::{Cutter, OpenFile, Opens};
 use crate::share::Share;
 use crate::som::Som;
 use crate::spaces::{OstAt, Spaces};
@@ -34,9 +34,9 @@ pub(crate) enum Effect {
     /// The size is to be asked from the OSTs: a truncate, or a file whose writer is gone.
     Dirtied { fid: Fid, epoch: u64 },
     /// A client cuts the objects of a file.
-    Cut { fid: Fid, by: ClientId },
+    Cut { fid: Fid, by: Cutter },
     /// It has cut them.
-    CutEnded { fid: Fid, by: ClientId },
+    CutEnded { fid: Fid, by: Cutter },
     /// The size is known.
     Cleaned(Fid),
     /// The file is no more.

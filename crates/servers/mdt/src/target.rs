@@ -411,10 +411,12 @@ impl Mdt {
             return Ok(Attempted::Needs(Needs::default())); // it begins again
         }
         let heard = |session| self.recalls.heard(session);
+        let id = incoming.session.id;
+        let locked = |fid| self.locks.is_file_held_by_another(id, fid);
         let caller = Caller {
             request: &incoming.request,
             client: incoming.session.client,
-            session: incoming.session.id,
+            session: id,
             creds: incoming.creds(),
             replay: incoming.is_replay(),
             recovering: self.exports.is_recovering(),
@@ -424,6 +426,7 @@ impl Mdt {
             crossing: &coordinator.crossing,
             passed: &read.passed,
             heard: &heard,
+            locked: &locked,
         };
         let history = Sessions { exports: &self.exports, incoming };
         let decided = self.engine.attempt(&caller, &history);

@@ -74,6 +74,27 @@ fn ranges_of_different_owners_conflict_and_of_one_owner_never() {
 }
 
 #[test]
+fn a_file_is_held_by_another_session_than_ones_own() {
+    let mut space = LockSpace::new();
+    let ask = |who, id| LockRequest {
+        owner: Owner { id, ..owner(who) },
+        ..request(Kind::File, 1, who, "r0-10", id)
+    };
+    let file = ask('b', 0).resource;
+    let held = |space: &LockSpace| {
+        ['a', 'b', 'c'].map(|who| space.is_held_by_another(owner(who).session, file, Kind::File))
+    };
+    assert_eq!(held(&space), [false; 3]);
+    let _held = [space.enqueue(ask('b', 1), true), space.enqueue(ask('b', 2), true)];
+    assert_eq!(held(&space), [true, false, true]);
+    assert!(!space.is_held_by_another(owner('a').session, file, Kind::Flock), "another kind");
+    let _held = space.enqueue(ask('c', 3), true);
+    assert_eq!(held(&space), [true; 3]);
+    space.drop_session(owner('b').session);
+    assert_eq!(held(&space), [true, true, false]);
+}
+
+#[test]
 fn a_holder_is_awaited_while_another_session_waits() {
     let mut space = LockSpace::new();
     let ask = |who, cookie| request(Kind::File, 1, who, "w0-10", cookie);

@@ -73,8 +73,7 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         }
         return clean;
     }
-    // who writes unknown to this run may make any size wrong
-    let told = told.filter(|_| !op.state.fences.is_unsure());
+    let told = told.filter(|_| !op.may_change_unseen(open.fid));
     match op.state.opens.judge(body.handle, wrote, told) {
         Verdict::Restore(SizeState::Dirty) => false,
         Verdict::Restore(prior) => {

@@ -60,6 +60,7 @@ pub(crate) use self::open::only_reads;
 use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
+use crate::opens::Cutter;
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -89,6 +90,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) passed: &'a BTreeSet<OpId>,
     /// When a session was heard of last.
     pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
+    /// Whether another session holds the file's own lock.
+    pub(crate) locked: &'a dyn Fn(Fid) -> bool,
 }
 
 /// One operation while it is decided.
@@ -112,6 +115,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) mdts: &'a dyn Fn() -> Vec<u32>,
     /// What earlier attempts to decide it found out.
     pub(crate) crossing: &'a Crossing,
+    /// Whether another session holds the file's own lock.
+    pub(crate) locked: &'a dyn Fn(Fid) -> bool,
 }
 
 pub(crate) enum Answer {
@@ -574,6 +579,18 @@ impl Op<'_, '_> {
         Ok(())
     }
 
+    /// The caller as one that may cut the objects of files.
+    pub(crate) fn cutter(&self) -> Cutter {
+        Cutter { client: self.client, session: self.session }
+    }
+
+    /// Whether the objects of a file may be changing unknown to this run of the MDT, so that no
+    /// size that the caller has found out counts. Which sessions cut objects is not stored. But one
+    /// that does so holds the file's own lock, and states it again after a restart.
+    pub(crate) fn may_change_unseen(&self, fid: Fid) -> bool {
+        self.state.fences.is_unsure() || (self.locked)(fid)
+    }
+
     /// The size of `inode` is to be asked from the OSTs from now on.
     pub(crate) fn dirty_size(&mut self, inode: &mut Inode) {
         inode.attr.size_state = SizeState::Dirty as u32;
@@ -584,6 +601,6 @@ impl Op<'_, '_> {
     /// The same, because the client is to cut the objects of `inode` now.
     pub(crate) fn dirty_by_cut(&mut self, inode: &mut Inode) {
         self.dirty_size(inode);
-        self.tx.effects.push(Effect::Cut { fid: inode.fid(), by: self.client });
+        self.tx.effects.push(Effect::Cut { fid: inode.fid(), by: self.cutter() });
     }
 }

@@ -186,7 +186,7 @@ fn owner_and_mode(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> 
         return Ok(());
     }
     inode.attr.mode = inode.attr.file_type() | body.attr.mode & 0o7777;
-    if !inode.attr.is_dir() && !op.may_setgid(inode.attr.gid) {
+    if !op.may_setgid(inode.attr.gid) {
         inode.attr.mode &= !S_ISGID;
     }
     if inode.has(INODE_HAS_ACL)
@@ -241,15 +241,15 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
         None => {
             let quiet = op.state.opens.writers(fid) == 0
                 && op.state.opens.write_epoch(fid) == body.write_epoch
-                && !op.state.opens.is_cut_by_another(fid, op.client)
-                && !op.state.fences.is_unsure();
+                && !op.state.opens.is_cut_by_another(fid, op.cutter())
+                && !op.may_change_unseen(fid);
             let believed = quiet || op.config.bugs.clean_size_despite_writers();
             believed && (op.state.opens.last_writer(fid) == Some(op.client) || op.may(inode, W)?)
         }
     };
     let dirtied_here = body.valid.contains(SetattrFlags::SIZE);
     if !dirtied_here {
-        op.tx.effects.push(Effect::CutEnded { fid, by: op.client }); // believed or not
+        op.tx.effects.push(Effect::CutEnded { fid, by: op.cutter() }); // believed or not
     }
     let is_size = body.attr.size <= FILE_BYTES_MAX;
     if inode.attr.size_state() != SizeState::Dirty || !believed || dirtied_here || !is_size {

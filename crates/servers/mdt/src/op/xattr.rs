@@ -272,7 +272,7 @@ fn set_acl(
     }
     if let Some(acl) = &acl {
         inode.attr.mode = inode.attr.mode & !0o777 | acl.mode();
-        if !inode.attr.is_dir() && !op.may_setgid(inode.attr.gid) {
+        if !op.may_setgid(inode.attr.gid) {
             inode.attr.mode &= !S_ISGID;
         }
     }

@@ -14,12 +14,13 @@ use wire::body::OstAttr;
 
 use super::judge::{self, Around, Asked, Verdict};
 use crate::engine::Engine;
+use crate::opens::Cutter;
 use crate::share::ShareKey;
 use crate::state::{Effect, State};
 use crate::tx::Tx;
 
 /// Stands for no client, and for no session.
-const NO_CLIENT: ClientId = ClientId(u128::MAX);
+const NOBODY: Cutter = Cutter { client: ClientId(u128::MAX), session: u64::MAX };
 const NO_SESSION: HolderId = HolderId(u64::MAX);
 
 /// What a look at a file comes to.
@@ -38,7 +39,7 @@ impl Around {
         let is_reserved = || crossed.reserved.hinders(None, &[], &[ShareKey::Inode(fid)]);
         let is_held = is_locked
             || fences.is_unsure()
-            || opens.is_cut_by_another(fid, NO_CLIENT)
+            || opens.is_cut_by_another(fid, NOBODY)
             || grants.called.is_held_by_another(NO_SESSION, fid, Bits::WRITE)
             || is_reserved();
         Around { writers: opens.writers(fid), epoch: opens.write_epoch(fid), is_held }

@@ -4,7 +4,7 @@
 use types::{Errno, Fid, Timespec};
 use wire::attr::S_IFREG;
 use wire::body::{AttrRep, CloseFlags, CloseReq, ReaddirReq, SetattrFlags, SetattrReq};
-use wire::{Attr, Opcode, Request, encode_body};
+use wire::{Attr, Opcode, Request, SizeState, encode_body};
 
 use super::rig::Rig;
 use crate::op;
@@ -49,6 +49,70 @@ fn a_close_tells_a_time_with_a_size_and_not_before_one_that_was_set() {
         close(&mut rig, &again, both, told).expect("closed");
         assert_eq!(mtime(&mut rig), Timespec::new(shown, 0), "{told}");
     }
+}
+
+/// Else a full file system would use up the ids: only what is applied reserves more.
+#[test]
+fn a_create_that_is_refused_uses_up_no_ids() {
+    let mut rig = Rig::new();
+    let ids = |rig: &Rig| {
+        let state = rig.engine.state.borrow();
+        (state.files.clone(), state.objects.clone())
+    };
+    let before = ids(&rig);
+    let create = |rig: &mut Rig| rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR));
+    rig.store.full.set(true);
+    assert_eq!(create(&mut rig).err(), Some(Errno::ENOSPC));
+    assert_eq!(ids(&rig), before);
+    rig.store.full.set(false);
+    let osts = rig.osts.take();
+    create(&mut rig).expect_err("there is no OST");
+    assert_eq!(ids(&rig), before);
+    rig.osts.replace(osts);
+    create(&mut rig).expect("made");
+    assert_ne!(ids(&rig), before);
+}
+
+/// Who cuts is not stored. The one that does so states its lock again.
+#[test]
+fn after_a_restart_no_size_counts_while_another_session_holds_the_files_lock() {
+    let mut rig = Rig::new();
+    let made = rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    let fid = made.attr.fid();
+    close(&mut rig, &made, CloseFlags::WROTE, 0).expect("closed");
+    rig.commit();
+    rig.client = 2;
+    let cut = SetattrReq {
+        attr: Attr { size: 3, ..Attr::default() }.with_fid(fid),
+        valid: SetattrFlags::SIZE,
+        ..SetattrReq::default()
+    };
+    rig.call(Opcode::MdtSetattr, &cut, &[]).expect("cut");
+    rig.commit();
+    rig.crash();
+    rig.recovered();
+
+    rig.client = 1;
+    let is_dirty =
+        |rig: &mut Rig| rig.getattr(fid).expect("there").0.attr.size_state() == SizeState::Dirty;
+    let tell = |rig: &mut Rig, size| {
+        let body = SetattrReq {
+            attr: Attr { size, ..Attr::default() }.with_fid(fid),
+            valid: SetattrFlags::SIZE_KNOWN,
+            write_epoch: rig.getattr(fid).expect("there").0.write_epoch,
+            ..SetattrReq::default()
+        };
+        rig.call(Opcode::MdtSetattr, &body, &[]).expect("heard");
+        is_dirty(rig)
+    };
+    rig.locked.set(true);
+    assert!(tell(&mut rig, 5), "as the objects were before");
+    let written = CloseFlags::WROTE | CloseFlags::SIZE;
+    let opened = rig.open(fid, O_RDWR).expect("opened");
+    close(&mut rig, &opened, written, 0).expect("closed");
+    assert!(is_dirty(&mut rig), "nor at a close");
+    rig.locked.set(false);
+    assert!(!tell(&mut rig, 3));
 }
 
 #[test]

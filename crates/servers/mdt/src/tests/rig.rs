@@ -53,6 +53,8 @@ pub(super) struct Rig {
     pub(super) clock: Cell<i64>,
     /// The monotonic clock. It stands still, but for who waits for a lease.
     pub(super) instant: Cell<Instant>,
+    /// Another session holds the own lock of every file.
+    pub(super) locked: Cell<bool>,
     transno: Cell<u64>,
     bugs: Bugs,
 }
@@ -94,6 +96,7 @@ impl Rig {
             committed: Cell::new(0),
             clock: Cell::new(1_000),
             instant: Cell::default(),
+            locked: Cell::new(false),
             transno: Cell::new(u64::from(epoch) << 32),
             bugs,
         }
@@ -188,6 +191,7 @@ impl Rig {
                 crossing: &crossing,
                 passed: &BTreeSet::new(),
                 heard: &|_| None,
+                locked: &|_| self.locked.get(),
             };
             match self.engine.attempt(&caller, &history) {
                 Ok(Attempted::Done(reply, _)) => return Ok(reply),

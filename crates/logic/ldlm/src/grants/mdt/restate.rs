@@ -52,11 +52,14 @@ impl Mdt {
         if !holder.is_unstated || holder.is_fencing {
             return Ok(()); // late, or its lease was over: the floor in the reply says so
         }
-        let room = (SESSION_GRANTS_MAX - holder.listed.count) as usize;
+        // those that were kept for replayed opens are counted too, and had no bound
+        let room = SESSION_GRANTS_MAX.saturating_sub(holder.listed.count) as usize;
+        let is_fresh = |stated: &&Stated| self.store.find(stated.fid, at).is_none();
+        let fresh = stated.iter().filter(is_fresh).count();
         let last = self.numbers.last().0;
         let first = Number(last >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
         let is_old = |stated: &Stated| stated.number < first && !stated.bits.is_empty();
-        if stated.len() > VECTOR_MAX.min(room) || !stated.iter().all(is_old) {
+        if stated.len() > VECTOR_MAX || fresh > room || !stated.iter().all(is_old) {
             return Err(PeerMisbehaved);
         }
         if self.has_lapsed(at, now) {

@@ -3,7 +3,7 @@ use types::{Fid, Instant, Span};
 use super::{Begun, Gifts, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
 use crate::grants::{
     Ack, Bits, CONTENTION_CONFLICTS, ChangeId, Given, HolderId, Kind, MDT_GRANT_BYTES_MAX, Number,
-    Recall, Stated, Want,
+    Recall, SESSION_GRANTS_MAX, Stated, VECTOR_MAX, Want,
 };
 
 const A: HolderId = HolderId(1);
@@ -401,6 +401,26 @@ fn after_a_restart_changes_wait_for_what_clients_restate() {
     assert_eq!((to, asked.bits), (B, Bits::PERM), "it turned out to be in the way");
     ack(&mut mdt, B, asked, 190);
     assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+}
+
+/// Its answer may be lost, and it is sent again.
+#[test]
+fn the_last_vector_of_a_session_that_holds_all_it_may_is_repeated() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, at(0));
+    let number = Number(Number::first_of_epoch(1).0 + 5);
+    let vector = |first: u32| -> Vec<Stated> {
+        let files = first..first + VECTOR_MAX as u32;
+        files.map(|of| Stated { fid: file(of), bits: Bits::PERM, number }).collect()
+    };
+    for first in (0..SESSION_GRANTS_MAX).step_by(VECTOR_MAX) {
+        mdt.restate(B, &vector(first), at(1)).expect("there is room");
+    }
+    assert_eq!(mdt.restate(B, &vector(0), at(2)), Ok(()));
+    assert_eq!(mdt.restate(B, &vector(SESSION_GRANTS_MAX), at(2)), Err(PeerMisbehaved));
+    mdt.keep(B, file(SESSION_GRANTS_MAX), Bits::WRITE);
+    assert_eq!(mdt.restate(B, &vector(0), at(3)), Ok(()));
+    assert_eq!(mdt.count_of(B), SESSION_GRANTS_MAX as usize + 1);
 }
 
 #[test]

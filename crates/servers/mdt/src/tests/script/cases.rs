@@ -262,6 +262,21 @@ fn set_group_id_is_inherited_by_directories() {
     );
 }
 
+/// Else its owner makes files of a group that is not the owner's.
+#[test]
+fn only_a_member_of_its_group_sets_set_group_id_on_a_directory() {
+    check(
+        "mkdir /d 755
+         chown /d 5 42
+         su 5 5 42
+         chmod /d 2755
+         stat /d -> 2755 2 5:42 0 never
+         su 5 5
+         chmod /d 2755
+         stat /d -> 755 2 5:42 0 never",
+    );
+}
+
 #[test]
 fn ids_that_lend_power_fall_with_owner_and_content() {
     check(
