@@ -163,7 +163,7 @@ impl Choices<'_> {
             40..44 => call.bufs.push(Bytes::from(vec![with; at * 7])),
             44..48 => call.bufs[0] = Bytes::from(vec![with; at * 64]),
             48..54 => call.bulk = Bulk::Source(vec![Bytes::from(vec![with; at * 64])]),
-            54..60 => call.bulk = Bulk::Sink(at * 64),
+            54..60 if !call.modifies => call.bulk = Bulk::Sink(at * 64),
             _ => {}
         }
     }

@@ -156,7 +156,7 @@ impl Choices<'_> {
             52..60 => call.bufs.push(Bytes::from(vec![with; at * 7])),
             60..68 => call.bufs[0] = Bytes::from(vec![with; at * 64]),
             68..76 => call.bulk = Bulk::Source(vec![Bytes::from(vec![with; at * 64])]),
-            76..84 => call.bulk = Bulk::Sink(at * 64),
+            76..84 if !call.modifies => call.bulk = Bulk::Sink(at * 64),
             _ => {}
         }
     }

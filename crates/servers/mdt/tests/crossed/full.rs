@@ -118,7 +118,8 @@ fn crash_beside_a_full_mdt(seed: u64) -> Vec<String> {
         let answer = answer.borrow_mut().take();
         let fits = match answer {
             Some(Ok(())) => is_there,
-            Some(Err(Errno::ENOSPC)) => !is_there,
+            // no room, or the MDT that was named is away for too long
+            Some(Err(Errno::ENOSPC | Errno::ENODEV)) => !is_there,
             _ => false,
         };
         if !fits {
