@@ -141,7 +141,25 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
+    // The helper inherits its end; ours stays closed to it.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    let status = Command::new("fusermount3")
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .args(["-o", &helper_options(options), "--"])
+        .arg(&options.mountpoint)
+        .stdin(Stdio::null())
+        .status()?;
+    drop(theirs);
+    if !status.success() {
+        return Err(io::Error::other(format!("fusermount3 could not mount: {status}")));
+    }
+    Device::from_fd(receive_fd(&ours)?)
+}
+
+/// The options as `fusermount3` reads them.
+fn helper_options(options: &MountOptions) -> String {
+    let mut words =
+        vec![format!("fsname={}", escaped(&options.source)), "subtype=nacre".to_owned()];
     for (on, word) in [
         (options.default_permissions, "default_permissions"),
         (options.allow_other, "allow_other"),
@@ -154,19 +172,13 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
             words.push(word.to_owned());
         }
     }
-    // The helper inherits its end; ours stays closed to it.
-    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
-    let status = Command::new("fusermount3")
-        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
-        .args(["-o", &words.join(","), "--"])
-        .arg(&options.mountpoint)
-        .stdin(Stdio::null())
-        .status()?;
-    drop(theirs);
-    if !status.success() {
-        return Err(io::Error::other(format!("fusermount3 could not mount: {status}")));
-    }
-    Device::from_fd(receive_fd(&ours)?)
+    words.join(",")
+}
+
+/// A value as `fusermount3` writes it. A source may name several servers, with commas between them,
+/// and a comma ends an option.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace(',', r"\,")
 }
 
 /// The descriptor that the next message brings.
@@ -218,5 +230,20 @@ pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::other(format!("fusermount3 could not unmount: {status}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_with_several_servers_is_one_option_of_the_helper() {
+        let source = r"10.0.0.1@tcp,10.0.0.2@tcp:/a\b".to_owned();
+        let options = MountOptions { source, read_only: true, ..MountOptions::new("/mnt") };
+        assert_eq!(
+            helper_options(&options),
+            r"fsname=10.0.0.1@tcp\,10.0.0.2@tcp:/a\\b,subtype=nacre,default_permissions,ro"
+        );
     }
 }
