@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -201,16 +202,54 @@ pub(crate) fn receive_fd(socket: impl AsFd) -> io::Result<OwnedFd> {
         .ok_or_else(|| io::Error::other("no descriptor came"))
 }
 
-/// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in the
-/// kernel for requests under way; over io_uring the serving thread has to fetch those first, so it
-/// must never be that user.
-pub(crate) fn unmount_aside(mountpoint: &Path) -> oneshot::Receiver<io::Result<()>> {
-    let (told, done) = oneshot::channel();
-    let mountpoint = mountpoint.to_path_buf();
-    std::thread::spawn(move || {
-        let _receiver_may_be_gone = told.send(unmount_detached(&mountpoint));
-    });
-    done
+/// A mount of this process: its directory, and the file system that is there.
+#[derive(Clone)]
+pub(crate) struct Place {
+    dir: PathBuf,
+    /// None if the kernel did not say.
+    device: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// Of the mount that was just made at `dir`.
+    pub(crate) fn of(dir: &Path) -> Place {
+        Place { dir: dir.to_path_buf(), device: device_at(dir).ok() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in
+    /// the kernel for requests under way; over io_uring the serving thread has to fetch those
+    /// first, so it must never be that user.
+    pub(crate) fn unmount_aside(&self) -> oneshot::Receiver<io::Result<()>> {
+        let (told, done) = oneshot::channel();
+        let place = self.clone();
+        std::thread::spawn(move || {
+            let _receiver_may_be_gone = told.send(place.unmount());
+        });
+        done
+    }
+
+    /// Not if another mount is there by now: over this one, or where this one was before it was
+    /// detached while it was in use.
+    fn unmount(&self) -> io::Result<()> {
+        if let (Some(ours), Ok(there)) = (self.device, device_at(&self.dir))
+            && there != ours
+        {
+            let text = format!("{}: another file system is there", self.dir.display());
+            return Err(io::Error::other(text));
+        }
+        unmount_detached(&self.dir)
+    }
+}
+
+/// Major and minor number of the file system at `dir`. The kernel answers by itself, whoever serves
+/// that file system.
+fn device_at(dir: &Path) -> io::Result<(u32, u32)> {
+    let found = rustix::fs::statx(CWD, dir, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Takes the mount out of the tree at once; what is still open ends by itself.
