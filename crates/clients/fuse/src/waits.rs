@@ -134,6 +134,29 @@ fn a_create_that_finds_a_file_opens_it_and_cuts_it_only_with_nothing_locked() {
 }
 
 #[test]
+fn a_create_that_finds_no_regular_file_lets_the_kernel_look_again() {
+    let cluster = Cluster::new(1, &Scenario::calm());
+    cluster.boot();
+    let (far, near) = (cluster.client_node("far", 0), cluster.client_node("near", 1));
+    let (other, client, env) = (cluster.mount(&far), cluster.mount(&near), near.env());
+    let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
+    let fs = Rc::new(Fs::new(&env, client, info, crate::fs::Setup::of_test()));
+    let maker = other.clone();
+    cluster.sim.block_on(&far, async move {
+        let (me, root) = (Ctx::root(), Fid::ROOT);
+        maker.mknod(&me, root, b"fifo", libc::S_IFIFO | 0o644, 0).await.expect("room");
+        maker.mkdir(&me, root, b"dir", 0o755).await.expect("room");
+        maker.symlink(&me, root, b"link", b"elsewhere").await.expect("room");
+    });
+    for (name, flags) in [("fifo", O_RDWR), ("dir", 0), ("link", O_RDWR)] {
+        let (fs, args) = (fs.clone(), abi::CreateIn { flags, ..Default::default() });
+        let create = async move { fs.create(&header(1), name.as_bytes(), args).await };
+        let created = cluster.sim.block_on_for(&near, AT_ONCE, create);
+        assert_eq!(created.map(|reply| reply.err()), Some(Some(Errno::ESTALE)), "{name}");
+    }
+}
+
+#[test]
 fn a_listing_has_names_and_no_size_that_is_not_known() {
     let world = World::new();
     let Ok(Body::Open(dir)) = world.fs.opendir(&header(1)) else { panic!("the root opens") };

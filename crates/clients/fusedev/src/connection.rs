@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -22,7 +22,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
 use crate::guard::Guard;
-use crate::mount::{self, Channel, MountOptions};
+use crate::mount::{self, Channel, MountOptions, Place};
 use crate::notifier::Notifier;
 use crate::op::{DecodeError, Op, decode};
 use crate::origin::Origin;
@@ -91,7 +91,7 @@ impl InitInfo {
 /// A mount, from [`Connection::mount`] until it is unmounted.
 pub struct Connection {
     devices: Vec<Rc<Device>>,
-    mountpoint: PathBuf,
+    place: Place,
     info: InitInfo,
     flights: Rc<InFlight>,
     mounted: Cell<bool>,
@@ -156,7 +156,7 @@ impl Connection {
         readahead::set(options);
         Ok(Connection {
             devices,
-            mountpoint: options.mountpoint.clone(),
+            place: Place::of(&options.mountpoint),
             info,
             flights: Rc::default(),
             mounted: Cell::new(true),
@@ -173,7 +173,7 @@ impl Connection {
     /// Where it is mounted.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
-        &self.mountpoint
+        self.place.dir()
     }
 
     /// Sends notifications to the kernel.
@@ -228,7 +228,7 @@ impl Connection {
     /// Needs [`Connection::serve`] to go on meanwhile: the kernel may wait for requests.
     ///
     /// # Errors
-    /// It could not be unmounted.
+    /// It could not be unmounted, or another mount is at its place.
     pub async fn unmount(&self) -> io::Result<()> {
         match self.begin_unmount() {
             Some(done) => done.await.unwrap_or_else(|_| Err(io::Error::other("no answer"))),
@@ -248,7 +248,7 @@ impl Connection {
     }
 
     fn begin_unmount(&self) -> Option<oneshot::Receiver<Result<(), io::Error>>> {
-        self.mounted.replace(false).then(|| mount::unmount_aside(&self.mountpoint))
+        self.mounted.replace(false).then(|| self.place.unmount_aside())
     }
 
     /// Ends [`Connection::serve`] although the mount is still in use. Calls on the mount fail with

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use rustix::fs::{AtFlags, CWD, StatxFlags};
 use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
@@ -141,7 +142,25 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    let mut words = vec![format!("fsname={}", options.source), "subtype=nacre".to_owned()];
+    // The helper inherits its end; ours stays closed to it.
+    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
+    let status = Command::new("fusermount3")
+        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
+        .args(["-o", &helper_options(options), "--"])
+        .arg(&options.mountpoint)
+        .stdin(Stdio::null())
+        .status()?;
+    drop(theirs);
+    if !status.success() {
+        return Err(io::Error::other(format!("fusermount3 could not mount: {status}")));
+    }
+    Device::from_fd(receive_fd(&ours)?)
+}
+
+/// The options as `fusermount3` reads them.
+fn helper_options(options: &MountOptions) -> String {
+    let mut words =
+        vec![format!("fsname={}", escaped(&options.source)), "subtype=nacre".to_owned()];
     for (on, word) in [
         (options.default_permissions, "default_permissions"),
         (options.allow_other, "allow_other"),
@@ -154,19 +173,13 @@ fn mount_with_helper(options: &MountOptions) -> io::Result<Device> {
             words.push(word.to_owned());
         }
     }
-    // The helper inherits its end; ours stays closed to it.
-    rustix::io::fcntl_setfd(&theirs, rustix::io::FdFlags::empty())?;
-    let status = Command::new("fusermount3")
-        .env("_FUSE_COMMFD", theirs.as_raw_fd().to_string())
-        .args(["-o", &words.join(","), "--"])
-        .arg(&options.mountpoint)
-        .stdin(Stdio::null())
-        .status()?;
-    drop(theirs);
-    if !status.success() {
-        return Err(io::Error::other(format!("fusermount3 could not mount: {status}")));
-    }
-    Device::from_fd(receive_fd(&ours)?)
+    words.join(",")
+}
+
+/// A value as `fusermount3` writes it. A source may name several servers, with commas between them,
+/// and a comma ends an option.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace(',', r"\,")
 }
 
 /// The descriptor that the next message brings.
@@ -189,16 +202,54 @@ pub(crate) fn receive_fd(socket: impl AsFd) -> io::Result<OwnedFd> {
         .ok_or_else(|| io::Error::other("no descriptor came"))
 }
 
-/// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in the
-/// kernel for requests under way; over io_uring the serving thread has to fetch those first, so it
-/// must never be that user.
-pub(crate) fn unmount_aside(mountpoint: &Path) -> oneshot::Receiver<io::Result<()>> {
-    let (told, done) = oneshot::channel();
-    let mountpoint = mountpoint.to_path_buf();
-    std::thread::spawn(move || {
-        let _receiver_may_be_gone = told.send(unmount_detached(&mountpoint));
-    });
-    done
+/// A mount of this process: its directory, and the file system that is there.
+#[derive(Clone)]
+pub(crate) struct Place {
+    dir: PathBuf,
+    /// None if the kernel did not say.
+    device: Option<(u32, u32)>,
+}
+
+impl Place {
+    /// Of the mount that was just made at `dir`.
+    pub(crate) fn of(dir: &Path) -> Place {
+        Place { dir: dir.to_path_buf(), device: device_at(dir).ok() }
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Takes the mount out of the tree from a thread of its own. The last user of a mount waits in
+    /// the kernel for requests under way; over io_uring the serving thread has to fetch those
+    /// first, so it must never be that user.
+    pub(crate) fn unmount_aside(&self) -> oneshot::Receiver<io::Result<()>> {
+        let (told, done) = oneshot::channel();
+        let place = self.clone();
+        std::thread::spawn(move || {
+            let _receiver_may_be_gone = told.send(place.unmount());
+        });
+        done
+    }
+
+    /// Not if another mount is there by now: over this one, or where this one was before it was
+    /// detached while it was in use.
+    fn unmount(&self) -> io::Result<()> {
+        if let (Some(ours), Ok(there)) = (self.device, device_at(&self.dir))
+            && there != ours
+        {
+            let text = format!("{}: another file system is there", self.dir.display());
+            return Err(io::Error::other(text));
+        }
+        unmount_detached(&self.dir)
+    }
+}
+
+/// Major and minor number of the file system at `dir`. The kernel answers by itself, whoever serves
+/// that file system.
+fn device_at(dir: &Path) -> io::Result<(u32, u32)> {
+    let found = rustix::fs::statx(CWD, dir, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
 }
 
 /// Takes the mount out of the tree at once; what is still open ends by itself.
@@ -218,5 +269,20 @@ pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::other(format!("fusermount3 could not unmount: {status}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_with_several_servers_is_one_option_of_the_helper() {
+        let source = r"10.0.0.1@tcp,10.0.0.2@tcp:/a\b".to_owned();
+        let options = MountOptions { source, read_only: true, ..MountOptions::new("/mnt") };
+        assert_eq!(
+            helper_options(&options),
+            r"fsname=10.0.0.1@tcp\,10.0.0.2@tcp:/a\\b,subtype=nacre,default_permissions,ro"
+        );
     }
 }

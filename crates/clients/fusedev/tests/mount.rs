@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use fusedev::abi::cap;
 use fusedev::{Channel, Connection, InitInfo, MountOptions, UringOffer};
+use rustix::fs::{Mode, OFlags};
 
 /// Tells the re-executed test binary to serve at this place.
 const SERVE: &str = "FUSEDEV_TEST_SERVE";
@@ -342,6 +343,24 @@ fn unmount_behind_a_close(transport: Channel, round: u32) {
     unmounted.and(served).expect("unmounted and served to the end");
     user.join().expect("the user does not panic");
     assert!(!is_mounted(&dir));
+    fs::remove_dir(&dir).expect("an empty directory");
+}
+
+/// As when a mount was detached while a program had its directory there.
+#[test]
+fn the_end_of_a_mount_leaves_a_later_one_at_its_place_alone() {
+    let dir = fresh_dir("replaced");
+    let first = mount(&memory::options(&dir));
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let user = rustix::fs::open(&dir, flags, Mode::empty()).expect("no request is needed");
+    fusedev::unmount_detached(&dir).expect("it is there");
+    assert!(!is_mounted(&dir));
+    let second = mount(&memory::options(&dir));
+    drop(first);
+    assert!(is_mounted(&dir), "the second one stays");
+    drop(second);
+    eventually("its end", Duration::from_secs(5), || !is_mounted(&dir));
+    drop(user);
     fs::remove_dir(&dir).expect("an empty directory");
 }
 

@@ -323,6 +323,11 @@ impl Session {
                 }
                 Ok(())
             }
+            // its console has dropped the test of before, because another node refused it
+            Some(test) if test.run.is_none() && !test.serves => {
+                (test.spec, test.with) = (spec, with);
+                Ok(())
+            }
             Some(_) => Err(Errno::EEXIST),
             None => {
                 tests.insert(number, Test { spec, with, run: None, live: 0, serves: false });
@@ -576,6 +581,19 @@ mod tests {
             (stat.done[1].count, stat.done[1].bytes, stat.done[1].latency.len()),
             (1, 4_096, 1)
         );
+    }
+
+    #[test]
+    fn a_test_that_its_console_dropped_gives_its_number_to_another() {
+        let mut member = with_test();
+        let add = |concurrency| {
+            let (batch, spec) = ("b".into(), TestSpec { concurrency, ..PING });
+            Ask::AddTest { batch, test: 1, spec, with: vec![At { nid: 7, port: 988 }] }
+        };
+        assert_eq!(ask(&mut member, ONE, add(3)).0, Told::Done);
+        ask(&mut member, ONE, run());
+        assert_eq!(running(&mut member), Told::Running(3));
+        assert_eq!(ask(&mut member, ONE, add(4)).0, refused(Errno::EEXIST), "it runs");
     }
 
     #[test]

@@ -10,9 +10,39 @@ use crate::{Ost, PlacementError, Policy, RoundRobin};
 /// Chooses OSTs; kept between calls.
 #[derive(Clone, Debug)]
 pub struct Allocator {
+    sound: Picker,
+    /// Their turns are apart from those of the others, because a ring of another length would
+    /// disturb them.
+    degraded: Picker,
+    rng: SplitMix64,
+}
+
+/// Memory of the choices out of OSTs that are chosen together.
+#[derive(Clone, Debug)]
+struct Picker {
     round_robin: RoundRobin,
     weighted: Weighted,
-    rng: SplitMix64,
+}
+
+impl Picker {
+    fn new(seed: u64) -> Picker {
+        Picker { round_robin: RoundRobin::new(seed), weighted: Weighted::default() }
+    }
+
+    /// By free space if that is not balanced, else in turn.
+    fn pick(
+        &mut self,
+        count: usize,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+        rng: &mut SplitMix64,
+    ) -> Result<Vec<u32>, PlacementError> {
+        if !is_balanced(osts, policy) {
+            return Ok(self.weighted.choose(count, osts, policy, now, rng));
+        }
+        self.round_robin.next(count, osts)
+    }
 }
 
 impl Allocator {
@@ -21,8 +51,8 @@ impl Allocator {
     #[must_use]
     pub fn new(seed: u64) -> Allocator {
         Allocator {
-            round_robin: RoundRobin::new(seed),
-            weighted: Weighted::default(),
+            sound: Picker::new(seed),
+            degraded: Picker::new(seed),
             rng: SplitMix64::new(seed),
         }
     }
@@ -53,32 +83,20 @@ impl Allocator {
         {
             return Ok(from_start(start, count, osts));
         }
+        let rng = &mut self.rng;
         if !osts.iter().any(|ost| ost.is_degraded) {
-            return self.pick(count, osts, policy, now);
+            return self.sound.pick(count, osts, policy, now, rng);
         }
         let (degraded, sound): (Vec<Ost>, Vec<Ost>) = osts.iter().partition(|ost| ost.is_degraded);
         if !sound.iter().any(|ost| ost.usable) {
-            return self.pick(count, &degraded, policy, now);
+            return self.degraded.pick(count, &degraded, policy, now, rng);
         }
-        let mut chosen = self.pick(count, &sound, policy, now)?;
+        let mut chosen = self.sound.pick(count, &sound, policy, now, rng)?;
         if chosen.len() < count && degraded.iter().any(|ost| ost.usable) {
-            chosen.extend(self.pick(count - chosen.len(), &degraded, policy, now)?);
+            let left = count - chosen.len();
+            chosen.extend(self.degraded.pick(left, &degraded, policy, now, rng)?);
         }
         Ok(chosen)
-    }
-
-    /// By free space if that is not balanced, else in turn.
-    fn pick(
-        &mut self,
-        count: usize,
-        osts: &[Ost],
-        policy: &Policy,
-        now: u64,
-    ) -> Result<Vec<u32>, PlacementError> {
-        if !is_balanced(osts, policy) {
-            return Ok(self.weighted.choose(count, osts, policy, now, &mut self.rng));
-        }
-        self.round_robin.next(count, osts)
     }
 }
 
@@ -179,6 +197,22 @@ mod tests {
         assert_eq!(next(&osts, 4, 2), [2, 0, 3, 1]);
         osts.iter_mut().for_each(|ost| ost.is_degraded = true);
         assert_eq!(next(&osts, 1, -1).len(), 1, "better than none");
+    }
+
+    #[test]
+    fn a_degraded_ost_does_not_disturb_the_turns_of_the_others() {
+        let mut osts = osts(&[None; 4]);
+        osts[3].is_degraded = true;
+        let (mut allocator, mut uses) = (Allocator::new(0), [0; 4]);
+        let mut next = |stripe_count| {
+            let template = Template { stripe_count, ..Template::default() };
+            allocator.choose(&template, &osts, &Policy::default(), 0).expect("room")
+        };
+        for _ in 0..9 {
+            assert_eq!(next(-1).len(), 4);
+            uses[next(1)[0] as usize] += 1;
+        }
+        assert_eq!(uses, [3, 3, 3, 0]);
     }
 
     #[test]

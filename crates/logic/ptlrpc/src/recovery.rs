@@ -12,8 +12,9 @@
 //!   After [`limits::HARD_ENDS`] times `hard`, every client that is not done loses its session,
 //!   whatever it does, so recovery ends.
 //! - A server among the known clients has `limits::SERVER_RETURN` to come back, because it does so
-//!   at once or is down itself. A client that was silent before the target ended has
-//!   `limits::SILENT_RETURN`.
+//!   at once or is down itself. It has that time again if it goes away later. A client that was
+//!   silent before the target ended has `limits::SILENT_RETURN`. A client that is done is not
+//!   waited for, and keeps its session.
 
 mod status;
 
@@ -49,7 +50,7 @@ pub enum Known {
 }
 
 impl Known {
-    /// Its time from the first sign of anybody; none: the window.
+    /// Its time from the first sign of anybody, or from when it was last there; none: the window.
     fn time_to_return(self) -> Option<Span> {
         match self {
             Known::Present => None,
@@ -98,6 +99,8 @@ pub struct Awaited {
 struct Client {
     known: Known,
     present: bool,
+    /// When its link went down last.
+    left: Option<Instant>,
     done: bool,
     /// Every change of this client up to here has arrived.
     offered: Transno,
@@ -115,6 +118,12 @@ impl Client {
     /// that it offered.
     fn is_beyond(&self, head: Transno) -> bool {
         self.done || (self.present && self.offered >= head)
+    }
+
+    /// Until when it has to come back, if it has less than the window for that.
+    fn returns_by(&self, started: Instant) -> Option<Instant> {
+        let time = self.known.time_to_return().filter(|_| !self.present && !self.done)?;
+        Some(self.left.unwrap_or(started) + time)
     }
 
     fn offer(&mut self, index: u32, transno: Transno) {
@@ -225,6 +234,7 @@ impl<R> Recovery<R> {
     pub fn handle_disconnected(&mut self, client: ClientId, now: Instant) {
         if let Some(client) = self.clients.get_mut(&client) {
             client.present = false;
+            client.left = Some(now);
             self.prolong(now); // it was there until now, and has its time to come back
         }
     }
@@ -307,10 +317,7 @@ impl<R> Recovery<R> {
         if !self.active {
             return;
         }
-        self.evict_where(|_, client| {
-            !client.present
-                && client.known.time_to_return().is_some_and(|time| now >= started + time)
-        });
+        self.evict_where(|_, client| client.returns_by(started).is_some_and(|until| now >= until));
         if now < self.window {
             return;
         }
@@ -354,9 +361,8 @@ impl<R> Recovery<R> {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let started = self.started.filter(|_| self.active)?;
-        let missing = self.clients.values().filter(|client| !client.present);
-        let returns = missing.filter_map(|client| client.known.time_to_return());
-        Some(returns.map(|time| started + time).fold(self.window, Instant::min))
+        let returns = self.clients.values().filter_map(|client| client.returns_by(started));
+        Some(returns.fold(self.window, Instant::min))
     }
 
     /// When somebody tried to connect first.
@@ -380,8 +386,7 @@ impl<R> Recovery<R> {
         let waiting = self.clients.iter().filter(|(_, client)| !client.done);
         waiting
             .map(|(id, client)| {
-                let time = client.known.time_to_return().filter(|_| !client.present);
-                let until = time.map_or(self.window, |time| started + time);
+                let until = client.returns_by(started).unwrap_or(self.window);
                 let known = client.known;
                 Awaited { client: *id, known, present: client.present, left: until - now }
             })
@@ -818,6 +823,29 @@ mod tests {
         r.handle_done(ClientId(9), 6, NOW + Span::secs(3));
         assert_eq!((run(&mut r), r.poll_evict()), (vec![20], None));
         assert_eq!(r.poll_finished(), Some(vec![5, 6]));
+    }
+
+    #[test]
+    fn a_server_whose_link_breaks_later_has_its_time_again_and_none_if_it_is_done() {
+        let mut r = with(Known::Server);
+        let (broken, back) = (NOW + Span::secs(9), NOW + Span::secs(10));
+        r.handle_connected(ClientId(9), NOW + Span::secs(1));
+        r.handle_disconnected(ClientId(9), broken);
+        assert_eq!(r.poll_timeout(), Some(broken + limits::SERVER_RETURN));
+        r.handle_timeout(back);
+        assert_eq!(r.poll_evict(), None);
+        r.handle_connected(ClientId(9), back);
+        r.handle_disconnected(ClientId(9), back);
+        r.handle_timeout(back + limits::SERVER_RETURN);
+        assert_eq!(r.poll_evict(), Some(ClientId(9)));
+
+        let mut r = with(Known::Server);
+        r.handle_connected(ClientId(9), NOW + Span::secs(1));
+        r.handle_connected(ClientId(1), NOW + Span::secs(1));
+        r.handle_done(ClientId(9), 6, NOW + Span::secs(1));
+        r.handle_disconnected(ClientId(9), broken);
+        r.handle_timeout(broken + limits::SERVER_RETURN);
+        assert_eq!(r.poll_evict(), None, "nobody waits for it");
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub struct Remote {
     pub(crate) import: RefCell<Import<BulkState, Waiter>>,
     link: RefCell<Option<Rc<SharedLink>>>,
     callbacks: Callbacks,
-    /// Who waits for the answer to Connect or Disconnect.
-    control: RefCell<Option<(Xid, Promise<Box<Reply>>)>>,
+    /// Who waits for the answer to Connect or Disconnect, and on which link.
+    control: RefCell<Option<(Xid, u64, Promise<Box<Reply>>)>>,
     wake: Rc<tokio::sync::Notify>,
     driven: Cell<bool>,
     pub(crate) active: Cell<bool>,
@@ -295,7 +295,7 @@ impl Remote {
         let xid = Xid(reply.header.xid);
         {
             let mut control = self.control.borrow_mut();
-            if let Some((_, waiter)) = control.take_if(|(waits, _)| *waits == xid) {
+            if let Some((.., waiter)) = control.take_if(|(waits, ..)| *waits == xid) {
                 waiter.keep(reply);
                 return Ok(());
             }
@@ -447,10 +447,8 @@ impl Remote {
             self.import.borrow_mut().handle_disconnect(self.core.env.now());
             self.pump();
         }
-        // a Connect on that link gets no answer any more
-        if self.import.borrow().state() == State::Connecting {
-            self.control.borrow_mut().take();
-        }
+        // a Connect or Disconnect on that link gets no answer any more
+        drop(self.control.borrow_mut().take_if(|(_, on, _)| *on == serial));
         self.wake.notify_one();
     }
 
@@ -573,7 +571,7 @@ impl Remote {
             }
         };
         let (waiter, wait) = promise();
-        *self.control.borrow_mut() = Some((request.xid(), waiter));
+        *self.control.borrow_mut() = Some((request.xid(), link.serial, waiter));
         let suspect = Suspect {
             link: &link,
             since: self.core.env.now(),
@@ -596,7 +594,7 @@ impl Remote {
         self.wake.notify_one();
         let (request, link) = (request?, self.link.borrow_mut().take()?);
         let (waiter, wait) = promise();
-        *self.control.borrow_mut() = Some((request.xid(), waiter));
+        *self.control.borrow_mut() = Some((request.xid(), link.serial, waiter));
         link.tx.send_message(&request).ok()?;
         Some(wait)
     }

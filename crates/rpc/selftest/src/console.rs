@@ -1,8 +1,8 @@
 //! The console: one session, its nodes, and the commands of `lst`.
 //!
 //! The console asks all nodes at once. Each answer, or its absence, is the node's new state. A
-//! session that gets no command for its timeout ends. Until then the console pings nodes that it
-//! has not heard from.
+//! session that gets no command for its timeout ends. A command that takes longer than that is not
+//! silence. Until then the console pings nodes that it has not heard from.
 
 mod run;
 mod see;
@@ -33,7 +33,10 @@ pub struct Console {
     book: RefCell<Book>,
     peers: RefCell<BTreeMap<Nid, Rc<Peer>>>,
     heard: RefCell<BTreeMap<Nid, Instant>>,
+    /// When a command began or ended last.
     commanded: Cell<Instant>,
+    /// Commands under way.
+    working: Cell<usize>,
     over: Cell<bool>,
     ended: Notify,
 }
@@ -55,6 +58,7 @@ impl Console {
             peers: RefCell::default(),
             heard: RefCell::default(),
             commanded: Cell::new(env.now()),
+            working: Cell::new(0),
             over: Cell::new(false),
             ended: Notify::new(),
         });
@@ -80,7 +84,7 @@ impl Console {
 
     /// Does what a command says.
     pub async fn execute(self: &Rc<Self>, command: Command) -> Answer {
-        self.commanded.set(self.env.now());
+        let _working = Working::begin(self);
         if self.over.get() {
             return failed(Errno::ESHUTDOWN, "Session is shutting down");
         }
@@ -114,7 +118,6 @@ impl Console {
                 self.ping(group.as_deref(), batch.as_deref(), nodes.as_deref()).await
             }
         };
-        self.commanded.set(self.env.now());
         done.unwrap_or_else(|error| failed(error.errno, &error.text))
     }
 
@@ -236,8 +239,8 @@ impl Console {
         while !self.over.get() {
             self.env.sleep(limits::PING_EVERY).await;
             let now = self.env.now();
-            if self.config.timeout > Span::ZERO && now - self.commanded.get() >= self.config.timeout
-            {
+            let (idle, timeout) = (now - self.commanded.get(), self.config.timeout);
+            if timeout > Span::ZERO && self.working.get() == 0 && idle >= timeout {
                 tracing::warn!("no command came for the session's timeout: it ends");
                 self.end_session().await;
                 return;
@@ -334,6 +337,23 @@ impl Console {
             Some(nid) => Err(error(Errno::ENOENT, format!("Can't find {nid} in current session"))),
             None => Ok(nids),
         }
+    }
+}
+
+/// A command under way. It is over as well when its future is dropped.
+struct Working<'a>(&'a Console);
+
+impl Working<'_> {
+    fn begin(console: &Console) -> Working<'_> {
+        console.working.set(console.working.get() + 1);
+        Working(console)
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.0.working.set(self.0.working.get() - 1);
+        self.0.commanded.set(self.0.env.now());
     }
 }
 

@@ -312,6 +312,25 @@ fn a_session_without_commands_ends_after_its_timeout() {
 }
 
 #[test]
+fn a_session_does_not_end_under_a_command_that_takes_longer_than_its_timeout() {
+    let world = World::new(8, 4);
+    let victim = world.nodes[0].clone();
+    let console = world.run(async |env| {
+        let timeout = Span::secs(20);
+        let console = Console::start(&env, NewSession { timeout, ..config("short", false) });
+        groups(&console).await;
+        console
+    });
+    victim.kill();
+    world.run(async move |env| {
+        let before = env.now();
+        console.execute(Command::Sample { of: vec!["servers".into()], timeout_secs: 60 }).await;
+        assert!(env.now() - before >= Span::secs(60), "it waited for the node");
+        good(&console, Command::ShowSession).await;
+    });
+}
+
+#[test]
 fn a_node_that_goes_down_is_told_and_comes_back_by_refresh() {
     let world = World::new(7, 4);
     let (victim, params) = (world.nodes[0].clone(), ParamTree::new());

@@ -33,16 +33,23 @@ impl Fs {
 
     /// The kernel keeps the directory locked meanwhile, so no OST is asked. It sends this where it
     /// knows of no file; one that another client made in between is opened, but is not cut here:
-    /// ESTALE lets the kernel look again, find it, and open it with nothing locked.
+    /// ESTALE lets the kernel look again, find it, and open it with nothing locked. So it does with
+    /// what is not a regular file, which the kernel opens by itself, follows or refuses.
     pub(crate) async fn create(&self, header: &Header, name: &[u8], args: abi::CreateIn) -> Reply {
         let (parent, name) = (self.fid(header.nodeid)?, convert::name(name)?);
         let ctx = self.ctx(header, args.umask);
         let flags = if self.is_second_try(header) { args.flags } else { args.flags & !O_TRUNC };
         let made =
             self.client.create_glance(&ctx, parent, name, args.mode & 0o7777, flags, None).await;
-        let (glance, file) = made.map_err(errno)?;
-        if args.flags != flags && !file.was_made() {
+        let (glance, file) = match made.map_err(errno) {
+            Err(Errno::ELOOP) => return Err(Errno::ESTALE),
+            made => made?,
+        };
+        let is_to_be_cut = args.flags != flags && !file.was_made();
+        if is_to_be_cut {
             self.sent_back.borrow_mut().insert(header.pid);
+        }
+        if is_to_be_cut || !glance.attr.is_file() {
             return Err(Errno::ESTALE); // the handle is closed in the background
         }
         let fid = glance.attr.fid();

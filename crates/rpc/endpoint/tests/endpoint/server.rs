@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::{Env, Link, LinkTx};
-use types::{Errno, NidAddr};
+use types::{Errno, NidAddr, Span};
 use wire::body::{ConnectRep, ConnectReq, GrantWord, connect};
 use wire::grants::Callback;
 use wire::{Frame, FrameKind, Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
@@ -44,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) links: RefCell<Vec<LinkTx>>,
     /// Outcomes of the next Connects; then NEW, or RESUMED where a session is named.
     pub(crate) connects: RefCell<VecDeque<Result<u32, Errno>>>,
+    /// How long it takes to answer a Connect.
+    pub(crate) connect_pause: Cell<Span>,
     /// What becomes of the next operations; then they are answered.
     pub(crate) script: RefCell<VecDeque<Do>>,
     held: RefCell<Vec<(LinkTx, Request)>>,
@@ -65,6 +67,7 @@ impl Server {
             seen: RefCell::default(),
             links: RefCell::default(),
             connects: RefCell::default(),
+            connect_pause: Cell::default(),
             script: RefCell::default(),
             held: RefCell::default(),
             pulled: RefCell::default(),
@@ -188,7 +191,11 @@ impl Server {
         };
         let mut reply = self.reply(request);
         reply.bufs = vec![encode_body(&body)];
-        let _ = link.send_message(&reply);
+        let (link, pause) = (link.clone(), self.env.sleep(self.connect_pause.get()));
+        self.env.spawn("connected", async move {
+            pause.await;
+            let _ = link.send_message(&reply);
+        });
     }
 
     /// With the request's own body, and a place in history for a change.
@@ -261,6 +268,6 @@ impl Server {
     pub(crate) async fn pull(&self, link: &LinkTx, id: u64, len: usize) -> Option<Bytes> {
         let ticket = link.expect_bulk(id, len);
         link.send(Frame::new(FrameKind::BulkPull, id, Bytes::new())).expect("open");
-        self.env.timeout(types::Span::secs(1), ticket).await.flatten()
+        self.env.timeout(Span::secs(1), ticket).await.flatten()
     }
 }

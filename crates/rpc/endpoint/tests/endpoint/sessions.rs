@@ -96,6 +96,26 @@ fn targets_of_one_node_share_a_link() {
 }
 
 #[test]
+fn a_connect_goes_on_when_the_link_to_another_node_ends() {
+    check(|world| async move {
+        let elsewhere = (world.other)(989);
+        *world.book.addrs.borrow_mut() = vec![elsewhere.at];
+        let other = world.endpoint.remote(TargetId::ost(1));
+        other.call(read(1)).await.expect("answered");
+        *world.book.addrs.borrow_mut() = vec![world.server.at];
+        world.server.connect_pause.set(Span::secs(1));
+        let outcome = world.begin(read(3));
+        world.pause(200).await;
+        elsewhere.reset();
+        world.pause(2_000).await;
+        assert!(outcome.borrow_mut().take().expect("answered").is_ok());
+        let connects = world.server.seen(Opcode::Connect);
+        let own = connects.iter().filter(|sent| sent.header.target == crate::TARGET.to_u32());
+        assert_eq!(own.count(), 1);
+    });
+}
+
+#[test]
 fn a_lost_link_resumes_the_session_and_repeats_what_has_no_answer() {
     check(|world| async move {
         world.remote.call(read(1)).await.expect("connected");
