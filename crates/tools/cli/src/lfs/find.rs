@@ -111,7 +111,7 @@ mod tests {
             Ok(found) => lines.push(line(&found, true)),
             Err(failed) => panic!("{}", failed.text),
         });
-        assert_eq!(lines, [[path.as_os_str().as_bytes(), b"\0"].concat()]);
+        assert_eq!(lines, [[path.as_os_str().as_bytes(), &b"\0"[..]].concat()]);
         std::fs::remove_dir_all(&dir).expect("removed");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply, rundir};
+use ctl::{Ask, RawPath, Reply, rundir};
 use serde_json::json;
 use types::{Errno, Fid};
 
@@ -101,32 +101,31 @@ pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
 fn parents(path: &Path, fid: Fid) -> Result<Vec<String>, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
-    let known = match mountpoint::ask(&mount, &Ask::Fid2path { fid: fid.to_string() }, COMMAND) {
-        Ok(Reply::Lines(known)) => known,
-        Ok(_) => Vec::new(),
-        Err(failed) if i32::from(failed.status) == Errno::EPERM.raw() => {
-            vec![mountpoint::inside(&mount, path, COMMAND)?]
-        }
-        Err(failed) => return Err(failed),
-    };
-    let split = |known: &String| {
-        let (dir, name) = known.rsplit_once('/')?;
-        Some((
-            if dir.is_empty() { "/".to_owned() } else { format!("/{}", dir.trim_matches('/')) },
-            name.to_owned(),
-        ))
-    };
-    let shown = |(dir, name): (String, String)| {
+    let known: Vec<RawPath> =
+        match mountpoint::ask(&mount, &Ask::Fid2path { fid: fid.to_string() }, COMMAND) {
+            Ok(Reply::Lines(known)) => {
+                known.into_iter().map(|known| RawPath(known.into())).collect()
+            }
+            Ok(_) => Vec::new(),
+            Err(failed) if i32::from(failed.status) == Errno::EPERM.raw() => {
+                vec![mountpoint::inside(&mount, path, COMMAND)?]
+            }
+            Err(failed) => return Err(failed),
+        };
+    let shown = |RawPath(known): RawPath| {
+        let slash = known.iter().rposition(|byte| *byte == b'/')?;
+        let (dir, name) = known.split_at(slash + 1);
         if name.is_empty() {
-            return Ok(format!("{fid}/")); // the root has no other directory
+            return Some(Ok(format!("{fid}/"))); // the root has no other directory
         }
-        Ok(format!("{}/{name}", fid_inside(&mount, dir, path)?))
+        let dir = fid_inside(&mount, RawPath(dir.to_vec()), path);
+        Some(dir.map(|dir| format!("{dir}/{}", String::from_utf8_lossy(name))))
     };
-    known.iter().filter_map(split).map(shown).collect()
+    known.into_iter().filter_map(shown).collect()
 }
 
 /// The FID of a path from the root of the file system; an error names what the user said.
-fn fid_inside(mount: &Mount, inside: String, shown: &Path) -> Result<Fid, Failed> {
+fn fid_inside(mount: &Mount, inside: RawPath, shown: &Path) -> Result<Fid, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let reply =
         mountpoint::ask(mount, &Ask::Path2fid { path: inside }, COMMAND).map_err(|failed| {

@@ -279,24 +279,17 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
         Ask::Mgs => Ok(Reply::Targets(vec![target(&client.mgs().await)])),
         Ask::Df => Ok(Reply::Spaces(client.df().await.iter().map(space).collect())),
         Ask::Path2fid { path } => {
-            let attr = client.lookup_path(&ctx, &path).await.map_err(failed)?;
+            let attr = client.lookup_path(&ctx, &path.0).await.map_err(failed)?;
             Ok(Reply::Lines(vec![attr.fid().to_string()]))
         }
         Ask::Create { dir, name, umask, striping } => {
             let template =
                 layout::lov::decode_any(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
             let ctx = Ctx { umask, ..ctx };
-            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
+            let parent = client.lookup_path(&ctx, &dir.0).await.map_err(failed)?.fid();
             let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY).cast_unsigned();
             let made = client
-                .create(
-                    &ctx,
-                    parent,
-                    name.as_bytes(),
-                    libc::S_IFREG | 0o644,
-                    flags,
-                    Some(&template),
-                )
+                .create(&ctx, parent, &name.0, libc::S_IFREG | 0o644, flags, Some(&template))
                 .await;
             let (attr, file) = made.map_err(failed)?;
             file.close().await.map_err(failed)?;
@@ -306,8 +299,8 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
             let spread = layout::dir::Asked::decode(&striping);
             let spread = spread.map_err(|error| Failure::of(error.errno()))?;
             let ctx = Ctx { umask, ..ctx };
-            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
-            let made = client.mkdir_spread(&ctx, parent, name.as_bytes(), mode, Some(&spread));
+            let parent = client.lookup_path(&ctx, &dir.0).await.map_err(failed)?.fid();
+            let made = client.mkdir_spread(&ctx, parent, &name.0, mode, Some(&spread));
             Ok(Reply::Lines(vec![made.await.map_err(failed)?.fid().to_string()]))
         }
         Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
