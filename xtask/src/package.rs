@@ -169,4 +169,16 @@ mod tests {
             assert!(text.contains(&format!("ln -s {to} /{link}")), "{link}");
         }
     }
+
+    /// systemd makes slashes of the dashes in `%I`, as in the names of targets.
+    #[test]
+    fn the_unit_takes_the_name_of_its_directory_as_it_is() {
+        let unit = include_str!("../../packaging/systemd/nacre@.service");
+        let said: Vec<&str> = unit.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(!said.iter().any(|line| line.contains("%I")), "{unit}");
+        let serves = "ExecStart=/usr/bin/nacre serve /srv/nacre/%i $NACRE_SERVE";
+        for line in [serves, "AssertPathIsDirectory=/srv/nacre/%i"] {
+            assert!(said.contains(&line), "{unit}");
+        }
+    }
 }
