@@ -366,9 +366,16 @@ fn spawn_embedded(scratch: &Scratch) -> (std::process::Child, PathBuf) {
 }
 
 fn spawn(scratch: &Scratch, more: &[&str]) -> (std::process::Child, PathBuf) {
+    // the test may run under nohup
+    spawn_by(&["env", "--default-signal=HUP"], scratch, more)
+}
+
+/// Started by another command, which becomes it.
+fn spawn_by(by: &[&str], scratch: &Scratch, more: &[&str]) -> (std::process::Child, PathBuf) {
     let log = scratch.path().join("up.log");
     let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
-    let mut command = Command::new(nacre_bin());
+    let mut command = Command::new(by[0]);
+    command.args(&by[1..]).arg(nacre_bin());
     command.args(["up", "--osts", "1", "--data"]).arg(scratch.path().join("data"));
     command.arg("--mount").arg(scratch.path().join("mnt")).stdin(Stdio::null());
     command.args(more).stdout(file.try_clone().expect("a descriptor")).stderr(file);
@@ -462,4 +469,16 @@ fn an_up_ends_in_order_when_its_terminal_is_closed() {
     let text = fs::read_to_string(&log).expect("a log");
     assert!(text.contains("SIGHUP: unmounting and stopping"), "{text}");
     assert!(!mounted::is_mounted(&scratch.path().join("mnt")));
+}
+
+#[test]
+fn an_up_under_nohup_outlives_its_terminal() {
+    let scratch = Scratch::new("life-nohup");
+    let (mut up, log) = spawn_by(&["nohup"], &scratch, &[]);
+    wait_until_mounted(&log, 1);
+    mounted::kill(up.id(), libc::SIGHUP);
+    wait_for_line(&scratch.path().join("data/log/up.log"), |line| line.contains("SIGHUP: ignored"));
+    assert!(mounted::is_mounted(&scratch.path().join("mnt")));
+    mounted::kill(up.id(), libc::SIGTERM);
+    assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
 }
