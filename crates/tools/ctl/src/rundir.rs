@@ -4,18 +4,23 @@
 //! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set.
 //! A socket is called `PID-LABEL.sock`. A mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's
 //! socket, so that any file's `st_dev` leads to the daemon that serves it. A process that finds
-//! files of a dead daemon removes them.
+//! files of a dead daemon removes them, unless they are young.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Longest path of a Unix socket, bytes (`sun_path` without its NUL).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A younger socket on which nobody listens may be that of a daemon which starts: a socket has its
+/// name before it is listened on.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The run directory, made if it is not there.
 pub fn path() -> io::Result<PathBuf> {
@@ -117,12 +122,20 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
             continue;
         }
         if !is_alive(&path) {
-            let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
+            if !is_young(&entry) {
+                let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
+            }
         } else if kind.is_socket() {
             alive.push(path);
         }
     }
     alive
+}
+
+/// Whether a file was made a moment ago. One from the future stays: the clock has changed.
+fn is_young(entry: &fs::DirEntry) -> bool {
+    let made = entry.metadata().and_then(|metadata| metadata.modified());
+    made.is_ok_and(|made| made.elapsed().map_or(true, |age| age < STARTS_WITHIN))
 }
 
 /// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
@@ -191,5 +204,36 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.drop_device();
         let _ = fs::remove_file(&self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_not_listened_on_yet_stays() {
+        let dir = std::env::temp_dir().join(format!("nacre-rundir-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let [living, dead] = ["1-server-a.sock", "2-server-b.sock"].map(|name| dir.join(name));
+        let _listens = UnixListener::bind(&living).expect("a socket");
+        drop(UnixListener::bind(&dead).expect("a socket"));
+        assert_eq!(sockets_in(&dir), [living.clone()]);
+        assert!(dead.exists(), "its daemon may be about to listen");
+        let link = dir.join("dev-0:7.sock");
+        std::os::unix::fs::symlink("2-server-b.sock", &link).expect("a link");
+        let is_stale = |path: &Path| {
+            let mut entries = fs::read_dir(&dir).expect("a directory").flatten();
+            !is_young(&entries.find(|entry| entry.path() == path).expect("it is there"))
+        };
+        assert!(!is_stale(&link) && !is_stale(&dead));
+        let plain = dir.join("plain");
+        let file = fs::File::create(&plain).expect("a file");
+        file.set_modified(SystemTime::now() - 2 * STARTS_WITHIN).expect("ours");
+        assert!(is_stale(&plain));
+        fs::remove_dir_all(&dir).expect("cleaned up");
     }
 }
