@@ -1,14 +1,15 @@
 //! The run directory: control sockets of the daemons of this machine, and the daemon of each mount.
 //!
 //! It is `/run/nacre`, or `NACRE_RUN`. For users other than root it is `nacre-UID` in
-//! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set.
+//! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set. That of a user is
+//! refused if it belongs to another user.
 //! A socket is called `PID-LABEL.sock`. A mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's
 //! socket, so that any file's `st_dev` leads to the daemon that serves it. A process that finds
 //! files of a dead daemon removes them, unless they are young.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,16 +36,45 @@ pub fn path() -> io::Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         made(PathBuf::from("/run/nacre"))
     } else {
-        made(user())
+        made_by_user(user())
     }
 }
 
 fn made(dir: PathBuf) -> io::Result<PathBuf> {
-    fs::create_dir_all(&dir).map_err(|error| {
-        let text = format!("run directory {}: {error}; NACRE_RUN names another one", dir.display());
-        io::Error::new(error.kind(), text)
-    })?;
+    match fs::create_dir_all(&dir) {
+        Ok(()) => Ok(dir),
+        Err(error) => Err(unfit(&dir, error.kind(), &error.to_string())),
+    }
+}
+
+fn unfit(dir: &Path, kind: io::ErrorKind, why: &str) -> io::Error {
+    let text = format!("run directory {}: {why}; NACRE_RUN names another one", dir.display());
+    io::Error::new(kind, text)
+}
+
+/// The directory of a user, perhaps in one where everybody may make it first: who owns it answers
+/// for daemons.
+fn made_by_user(dir: PathBuf) -> io::Result<PathBuf> {
+    let _is_made_below = dir.parent().map(fs::create_dir_all);
+    match fs::DirBuilder::new().mode(0o755).create(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(unfit(&dir, error.kind(), &error.to_string()));
+        }
+        _ => {}
+    }
+    check_owner(&dir, rustix::process::geteuid().as_raw())?;
     Ok(dir)
+}
+
+/// Whether this is a directory that `user` owns and that not everybody may change.
+fn check_owner(dir: &Path, user: u32) -> io::Result<()> {
+    let found =
+        fs::symlink_metadata(dir).map_err(|error| unfit(dir, error.kind(), &error.to_string()))?;
+    if found.is_dir() && found.uid() == user && found.mode() & 0o002 == 0 {
+        return Ok(());
+    }
+    let why = "it must be a directory of this user, which others cannot change";
+    Err(unfit(dir, io::ErrorKind::PermissionDenied, why))
 }
 
 /// Directories in which daemons may have registered: the own one, and the system's for a user.
@@ -213,6 +243,24 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+
+    #[test]
+    fn a_users_directory_is_the_users_own() {
+        let dir = std::env::temp_dir().join(format!("nacre-own-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let user = fs::metadata(&dir).expect("it is there").uid();
+        let own = dir.join("own");
+        fs::DirBuilder::new().mode(0o755).create(&own).expect("a directory");
+        assert!(check_owner(&own, user).is_ok());
+        let refused = check_owner(&own, user + 1).expect_err("another user's").to_string();
+        assert!(refused.contains("NACRE_RUN names another one"), "{refused}");
+        let link = dir.join("link");
+        std::os::unix::fs::symlink(&own, &link).expect("a link");
+        assert!(check_owner(&link, user).is_err(), "it may lead anywhere");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(check_owner(&own, user).is_err(), "anybody may put sockets there");
+        fs::remove_dir_all(&dir).expect("cleaned up");
+    }
 
     #[test]
     fn a_socket_that_is_not_listened_on_yet_stays() {
