@@ -336,7 +336,10 @@ impl Servers {
     async fn ready(&self) -> Result<()> {
         match self {
             Servers::Embedded(embedded) => embedded.ready().await,
-            Servers::Children(children) => children.ready().await,
+            Servers::Children(children) => {
+                children.ready().await;
+                Ok(())
+            }
         }
     }
 
