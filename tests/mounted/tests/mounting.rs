@@ -40,7 +40,7 @@ fn alone_with(address: &str, work: &Path, script: &str) -> Vec<String> {
 const HELPER: &str = r#"
     mkdir -p "$W/layer" "$W/a" "$W/b"; mount -t tmpfs none "$W/layer"; mkdir "$W/layer/up" "$W/layer/work"
     mount -t overlay none -o "lowerdir=$(readlink -f /sbin),upperdir=$W/layer/up,workdir=$W/layer/work" "$(readlink -f /sbin)"
-    for name in mount.nacre mount.fuse.nacre umount.nacre; do ln -sf "$B" "/sbin/$name"; done
+    for name in mount.nacre mount.fuse.nacre umount.nacre umount.fuse.nacre; do ln -sf "$B" "/sbin/$name"; done
 "#;
 
 #[test]

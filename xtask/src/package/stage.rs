@@ -19,6 +19,7 @@ pub(super) const LINKS: &[(&str, &str)] = &[
     ("usr/sbin/mount.nacre", "../bin/nacre"),
     ("usr/sbin/mount.fuse.nacre", "../bin/nacre"),
     ("usr/sbin/umount.nacre", "../bin/nacre"),
+    ("usr/sbin/umount.fuse.nacre", "../bin/nacre"),
 ];
 
 /// Tools with completions, as `nacre completion --for` knows them.
