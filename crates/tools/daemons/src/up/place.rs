@@ -301,12 +301,24 @@ impl Place {
         self.save()
     }
 
+    /// On a full disk the old state stays: files can be deleted only through a mount.
     fn save(&self) -> Result<()> {
         let path = self.data.join("up.json");
         let mut text = serde_json::to_vec_pretty(&self.state).context("state")?;
         text.push(b'\n');
-        write_private(&path, &text).with_context(|| path.display().to_string())
+        match write_private(&path, &text) {
+            Err(error) if is_full(&error) && path.exists() => {
+                let path = path.display();
+                ctl::say!("nacre up: {path} stays as it was: {error}; delete files, or add a disk");
+                Ok(())
+            }
+            written => written.with_context(|| path.display().to_string()),
+        }
     }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// Replaces a file, durably. No other user reads it: the number of the living client is in it, and
@@ -360,6 +372,13 @@ mod tests {
         assert!(!is_forgotten(TargetId::ost(1), &None), "the MGS cannot be asked");
         assert!(!is_forgotten(TargetId::MGT, &left), "the MGS does not tell of itself");
         assert!(!is_forgotten(TargetId::mdt(1), &left), "an MDT is never forgotten");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_errors() {
+        let check = |errno| is_full(&std::io::Error::from_raw_os_error(errno));
+        assert!(check(libc::ENOSPC) && check(libc::EDQUOT));
+        assert!(!check(libc::EIO) && !check(libc::EROFS));
     }
 
     #[test]
