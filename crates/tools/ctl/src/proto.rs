@@ -211,6 +211,8 @@ pub enum Reply {
     /// To [`Ask::Nids`], [`Ask::SetPermanent`] (names of file systems), [`Ask::Forget`] (its name),
     /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`] and [`Ask::Fid2path`].
     Lines(Vec<String>),
+    /// To [`Ask::Fid2path`] where a path is not UTF-8.
+    Paths(Vec<RawPath>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),
     /// To [`Ask::Mdts`], [`Ask::Osts`] and [`Ask::Mgs`].

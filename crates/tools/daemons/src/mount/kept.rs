@@ -8,7 +8,7 @@ use ::params::ParamTree;
 use anyhow::{Context, Result};
 use client::{Client, Ctx};
 use ctl::rundir::Registered;
-use ctl::{Ask, Device, Failure, Reply, Room, Space, Target, Who, mounts};
+use ctl::{Ask, Device, Failure, RawPath, Reply, Room, Space, Target, Who, mounts};
 use env::{Env, LocalFuture, Task};
 use fuse::{Jobids, Mounted};
 use fusedev::Channel;
@@ -306,9 +306,19 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
         Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
         Ask::Fid2path { fid } => {
             let fid: Fid = fid.parse().map_err(|_| Failure::of(Errno::EINVAL))?;
-            Ok(Reply::Lines(client.fid2path(&ctx, fid).await.map_err(failed)?))
+            Ok(paths(client.fid2path(&ctx, fid).await.map_err(failed)?))
         }
         _ => Err(Failure::of(Errno::ENOTTY)),
+    }
+}
+
+/// As lines, which tools of earlier versions know, where they are text.
+fn paths(paths: Vec<Vec<u8>>) -> Reply {
+    let lines = paths.iter().map(|path| std::str::from_utf8(path).map(str::to_owned));
+    let lines: Result<Vec<String>, std::str::Utf8Error> = lines.collect();
+    match lines {
+        Ok(lines) => Reply::Lines(lines),
+        Err(_) => Reply::Paths(paths.into_iter().map(RawPath).collect()),
     }
 }
 
@@ -348,3 +358,16 @@ const STATES: [(client::StatfsState, char); 5] = [
     (client::StatfsState::FULL, 'S'),
     (client::StatfsState::NO_INODES, 'I'),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_lines_where_they_are_text() {
+        let text = vec![b"/a".to_vec(), b"/b".to_vec()];
+        assert_eq!(paths(text), Reply::Lines(vec!["/a".into(), "/b".into()]));
+        let odd = vec![b"/a".to_vec(), b"/\xe9".to_vec()];
+        assert_eq!(paths(odd.clone()), Reply::Paths(odd.into_iter().map(RawPath).collect()));
+    }
+}
