@@ -119,10 +119,18 @@ fn pack(built: &Built, out: &Path, compression: &[&str]) -> Result<Package> {
     let arch = debian_arch()?;
     let tree = out.join("tree");
     stage::stage(&built.path, &tree)?;
+    stage::open_directories(&tree)?;
     let archive = out.join(format!("nacre-{VERSION}-{arch}.tar.gz"));
     let (from, to) = (tree.display().to_string(), archive.display().to_string());
-    run("tar", &["-C", &from, "--owner=0", "--group=0", "-czf", &to, "."], &[])?;
+    let list = out.join("members");
+    fs::write(&list, stage::members(&tree)?.join("\n"))?;
+    let members = list.display().to_string();
+    let words: &[&str] =
+        &["-C", &from, "--no-recursion", "--owner=0", "--group=0", "-czf", &to, "-T", &members];
+    run("tar", words, &[])?;
+    fs::remove_file(&list)?;
     stage::control(&tree, &arch, &built.libc)?;
+    stage::open_directories(&tree)?;
     let deb = out.join(format!("nacre_{VERSION}_{arch}.deb"));
     let to = deb.display().to_string();
     let args = [compression, &["--build", "--root-owner-group", &from, &to]].concat();
