@@ -34,7 +34,7 @@ pub fn path() -> io::Result<PathBuf> {
             .join(format!("nacre-{}", rustix::process::geteuid().as_raw()))
     };
     if rustix::process::geteuid().is_root() {
-        made(PathBuf::from("/run/nacre"))
+        made_for_all(PathBuf::from("/run/nacre"))
     } else {
         made_by_user(user())
     }
@@ -45,6 +45,16 @@ fn made(dir: PathBuf) -> io::Result<PathBuf> {
         Ok(()) => Ok(dir),
         Err(error) => Err(unfit(&dir, error.kind(), &error.to_string())),
     }
+}
+
+/// A new one lets every user enter, whatever the umask: each daemon decides who may do what.
+fn made_for_all(dir: PathBuf) -> io::Result<PathBuf> {
+    let is_new = !dir.exists();
+    let dir = made(dir)?;
+    if is_new {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
+    }
+    Ok(dir)
 }
 
 fn unfit(dir: &Path, kind: io::ErrorKind, why: &str) -> io::Error {
@@ -243,6 +253,18 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+
+    #[test]
+    fn every_user_may_enter_the_systems_directory() {
+        let dir = std::env::temp_dir().join(format!("nacre-all-{}", std::process::id()));
+        let mode = || fs::metadata(&dir).expect("it is there").permissions().mode() & 0o777;
+        made_for_all(dir.clone()).expect("made");
+        assert_eq!(mode(), 0o755);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o711)).expect("ours");
+        made_for_all(dir.clone()).expect("it is there");
+        assert_eq!(mode(), 0o711, "an administrator wants it so");
+        fs::remove_dir(&dir).expect("cleaned up");
+    }
 
     #[test]
     fn a_users_directory_is_the_users_own() {
