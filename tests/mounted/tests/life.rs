@@ -245,6 +245,30 @@ fn a_forgotten_ost_holds_nobody_up() {
     up.stop();
 }
 
+/// What the others of its process have acknowledged is durable.
+#[test]
+fn a_target_that_the_mgs_refuses_ends_others_in_order() {
+    let mut up = Up::with(Scratch::new("life-refused"), None, &["--osts", "1"]);
+    let address = up.address();
+    let (mgs, _) = address.split_once(":/").expect("NID:/FSNAME");
+    let made = |index: &str| {
+        let dir = up.data().join(format!("another-{index}"));
+        let mut format = Command::new(nacre_bin());
+        format.args(["format", "--fsname", "testfs", "--ost", "--mgsnode", mgs]);
+        let done = format.args(["--index", index]).arg(&dir).output().expect("nacre starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        dir
+    };
+    let mut serve = Command::new(nacre_bin());
+    serve.arg("serve").args([made("5"), made("0")]).args(["--listen", "127.0.249.8@tcp"]);
+    let served = serve.output().expect("nacre starts");
+    let text = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert_eq!(served.status.code(), Some(1), "{text}");
+    assert!(text.contains("testfs-OST0000: the MGS knows another storage"), "{text}");
+    assert!(text.contains("testfs-OST0005: stopped"), "{text}");
+    up.stop();
+}
+
 /// A logger that dies, `| head`: what is said then goes nowhere, and nothing ends.
 #[test]
 fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
