@@ -119,10 +119,18 @@ fn pack(built: &Built, out: &Path, compression: &[&str]) -> Result<Package> {
     let arch = debian_arch()?;
     let tree = out.join("tree");
     stage::stage(&built.path, &tree)?;
+    stage::open_directories(&tree)?;
     let archive = out.join(format!("nacre-{VERSION}-{arch}.tar.gz"));
     let (from, to) = (tree.display().to_string(), archive.display().to_string());
-    run("tar", &["-C", &from, "--owner=0", "--group=0", "-czf", &to, "."], &[])?;
+    let list = out.join("members");
+    fs::write(&list, stage::members(&tree)?.join("\n"))?;
+    let members = list.display().to_string();
+    let words: &[&str] =
+        &["-C", &from, "--no-recursion", "--owner=0", "--group=0", "-czf", &to, "-T", &members];
+    run("tar", words, &[])?;
+    fs::remove_file(&list)?;
     stage::control(&tree, &arch, &built.libc)?;
+    stage::open_directories(&tree)?;
     let deb = out.join(format!("nacre_{VERSION}_{arch}.deb"));
     let to = deb.display().to_string();
     let args = [compression, &["--build", "--root-owner-group", &from, &to]].concat();
@@ -167,6 +175,18 @@ mod tests {
         let text = fs::read_to_string(root().join("packaging/Containerfile")).expect("read");
         for (link, to) in stage::LINKS {
             assert!(text.contains(&format!("ln -s {to} /{link}")), "{link}");
+        }
+    }
+
+    /// systemd makes slashes of the dashes in `%I`, as in the names of targets.
+    #[test]
+    fn the_unit_takes_the_name_of_its_directory_as_it_is() {
+        let unit = include_str!("../../packaging/systemd/nacre@.service");
+        let said: Vec<&str> = unit.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(!said.iter().any(|line| line.contains("%I")), "{unit}");
+        let serves = "ExecStart=/usr/bin/nacre serve /srv/nacre/%i $NACRE_SERVE";
+        for line in [serves, "AssertPathIsDirectory=/srv/nacre/%i"] {
+            assert!(said.contains(&line), "{unit}");
         }
     }
 }

@@ -156,6 +156,12 @@ fn an_ost_is_emptied_and_removed_under_programs_and_another_one_joins() {
     up.stop();
     mounted::kill(server.id(), libc::SIGTERM);
     assert!(server.wait().expect("our child").success());
+
+    // the disk of a forgotten OST may be taken away
+    fs::rename(up.data().join("testfs-OST0001"), up.data().join("../gone")).expect("moved");
+    let check = Command::new(nacre_bin()).arg("fsck").arg("--data").arg(up.data()).output();
+    let said = String::from_utf8_lossy(&check.expect("nacre starts").stderr).into_owned();
+    assert!(said.contains("1 MDTs, 2 OSTs: "), "{said}");
 }
 
 #[test]

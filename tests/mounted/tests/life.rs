@@ -245,6 +245,30 @@ fn a_forgotten_ost_holds_nobody_up() {
     up.stop();
 }
 
+/// What the others of its process have acknowledged is durable.
+#[test]
+fn a_target_that_the_mgs_refuses_ends_others_in_order() {
+    let mut up = Up::with(Scratch::new("life-refused"), None, &["--osts", "1"]);
+    let address = up.address();
+    let (mgs, _) = address.split_once(":/").expect("NID:/FSNAME");
+    let made = |index: &str| {
+        let dir = up.data().join(format!("another-{index}"));
+        let mut format = Command::new(nacre_bin());
+        format.args(["format", "--fsname", "testfs", "--ost", "--mgsnode", mgs]);
+        let done = format.args(["--index", index]).arg(&dir).output().expect("nacre starts");
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        dir
+    };
+    let mut serve = Command::new(nacre_bin());
+    serve.arg("serve").args([made("5"), made("0")]).args(["--listen", "127.0.249.8@tcp"]);
+    let served = serve.output().expect("nacre starts");
+    let text = String::from_utf8_lossy(&served.stderr).into_owned();
+    assert_eq!(served.status.code(), Some(1), "{text}");
+    assert!(text.contains("testfs-OST0000: the MGS knows another storage"), "{text}");
+    assert!(text.contains("testfs-OST0005: stopped"), "{text}");
+    up.stop();
+}
+
 /// A logger that dies, `| head`: what is said then goes nowhere, and nothing ends.
 #[test]
 fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
@@ -366,9 +390,16 @@ fn spawn_embedded(scratch: &Scratch) -> (std::process::Child, PathBuf) {
 }
 
 fn spawn(scratch: &Scratch, more: &[&str]) -> (std::process::Child, PathBuf) {
+    // the test may run under nohup
+    spawn_by(&["env", "--default-signal=HUP"], scratch, more)
+}
+
+/// Started by another command, which becomes it.
+fn spawn_by(by: &[&str], scratch: &Scratch, more: &[&str]) -> (std::process::Child, PathBuf) {
     let log = scratch.path().join("up.log");
     let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
-    let mut command = Command::new(nacre_bin());
+    let mut command = Command::new(by[0]);
+    command.args(&by[1..]).arg(nacre_bin());
     command.args(["up", "--osts", "1", "--data"]).arg(scratch.path().join("data"));
     command.arg("--mount").arg(scratch.path().join("mnt")).stdin(Stdio::null());
     command.args(more).stdout(file.try_clone().expect("a descriptor")).stderr(file);
@@ -462,4 +493,16 @@ fn an_up_ends_in_order_when_its_terminal_is_closed() {
     let text = fs::read_to_string(&log).expect("a log");
     assert!(text.contains("SIGHUP: unmounting and stopping"), "{text}");
     assert!(!mounted::is_mounted(&scratch.path().join("mnt")));
+}
+
+#[test]
+fn an_up_under_nohup_outlives_its_terminal() {
+    let scratch = Scratch::new("life-nohup");
+    let (mut up, log) = spawn_by(&["nohup"], &scratch, &[]);
+    wait_until_mounted(&log, 1);
+    mounted::kill(up.id(), libc::SIGHUP);
+    wait_for_line(&scratch.path().join("data/log/up.log"), |line| line.contains("SIGHUP: ignored"));
+    assert!(mounted::is_mounted(&scratch.path().join("mnt")));
+    mounted::kill(up.id(), libc::SIGTERM);
+    assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
 }

@@ -40,7 +40,7 @@ fn alone_with(address: &str, work: &Path, script: &str) -> Vec<String> {
 const HELPER: &str = r#"
     mkdir -p "$W/layer" "$W/a" "$W/b"; mount -t tmpfs none "$W/layer"; mkdir "$W/layer/up" "$W/layer/work"
     mount -t overlay none -o "lowerdir=$(readlink -f /sbin),upperdir=$W/layer/up,workdir=$W/layer/work" "$(readlink -f /sbin)"
-    for name in mount.nacre mount.fuse.nacre umount.nacre; do ln -sf "$B" "/sbin/$name"; done
+    for name in mount.nacre mount.fuse.nacre umount.nacre umount.fuse.nacre; do ln -sf "$B" "/sbin/$name"; done
 "#;
 
 #[test]
@@ -215,6 +215,11 @@ fn an_ordinary_user_mounts_for_himself() {
         user sh -c 'echo x > "$W/mine/roots"' 2>/dev/null || echo "another one's file"
         user chown 0 "$W/mine/g" 2>/dev/null || echo "not given away"
         ls "$W/mine" 2>/dev/null || echo "root is kept out"
+        setpriv --reuid=65534 --regid=65534 --clear-groups \
+            sh -c 'cd "$W/mine" && touch "$W/run/in" && exec sleep 60' > /dev/null 2>&1 & busy=$!
+        until test -e "$W/run/in"; do sleep 0.1; done
+        user "$W/nacre" umount "$W/mine" 2>/dev/null || echo "it is in use"
+        grep -c " $W/mine " /proc/mounts; kill $busy; wait $busy || true
         user "$W/nacre" umount "$W/mine"; grep -c " $W/mine " /proc/mounts || true
         user "$W/nacre" mount "$S" "$W/theirs" -o nid=127.0.0.73@tcp 2>/dev/null || echo "another one's directory"
         "#,
@@ -228,6 +233,8 @@ fn an_ordinary_user_mounts_for_himself() {
         "another one's file",
         "not given away",
         "root is kept out",
+        "it is in use",
+        "1",
         "0",
         "another one's directory",
     ]

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -19,6 +19,7 @@ pub(super) const LINKS: &[(&str, &str)] = &[
     ("usr/sbin/mount.nacre", "../bin/nacre"),
     ("usr/sbin/mount.fuse.nacre", "../bin/nacre"),
     ("usr/sbin/umount.nacre", "../bin/nacre"),
+    ("usr/sbin/umount.fuse.nacre", "../bin/nacre"),
 ];
 
 /// Tools with completions, as `nacre completion --for` knows them.
@@ -115,6 +116,39 @@ pub(super) fn control(tree: &Path, arch: &str, libc: &Libc) -> Result<()> {
     write(&tree.join("DEBIAN/control"), &text)
 }
 
+/// Lets every user enter the directories, whatever the umask was when they were made.
+pub(super) fn open_directories(dir: &Path) -> Result<()> {
+    fs::set_permissions(dir, fs::Permissions::from_mode(0o755))?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_directories(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// What the archive has: files, links and empty directories. With other directories in it, `tar`
+/// would set owner and mode of `/` and `/usr` where it is unpacked.
+pub(super) fn members(tree: &Path) -> Result<Vec<String>> {
+    let (mut members, mut open) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(dir) = open.pop() {
+        let mut is_empty = true;
+        for entry in fs::read_dir(tree.join(&dir))? {
+            let entry = entry?;
+            let path = dir.join(entry.file_name());
+            let below = if entry.file_type()?.is_dir() { &mut open } else { &mut members };
+            below.push(path);
+            is_empty = false;
+        }
+        if is_empty {
+            members.push(dir);
+        }
+    }
+    members.sort();
+    Ok(members.iter().map(|path| path.display().to_string()).collect())
+}
+
 /// Without symbols, where there is a `strip`.
 fn strip(binary: &Path) {
     let stripped = Command::new("strip").arg("--strip-unneeded").arg(binary).status();
@@ -138,4 +172,29 @@ fn write(path: &Path, text: &str) -> Result<()> {
     make_parent(path)?;
     fs::write(path, text).with_context(|| path.display().to_string())?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_archive_changes_no_directory_where_it_is_unpacked() {
+        let tree = std::env::temp_dir().join(format!("nacre-stage-{}", std::process::id()));
+        write(&tree.join("usr/share/doc/a.md"), "text").expect("written");
+        fs::create_dir_all(tree.join("etc/nacre")).expect("made");
+        symlink("share", tree.join("usr/link")).expect("linked");
+        assert_eq!(members(&tree).expect("read"), ["etc/nacre", "usr/link", "usr/share/doc/a.md"]);
+
+        let mode =
+            |path: &str| fs::metadata(tree.join(path)).expect("there").permissions().mode() & 0o777;
+        for dir in ["usr/share/doc", "usr/share", "usr"] {
+            let closed = fs::Permissions::from_mode(0o700);
+            fs::set_permissions(tree.join(dir), closed).expect("ours");
+        }
+        open_directories(&tree).expect("ours");
+        assert_eq!(["", "usr", "usr/share/doc", "etc/nacre"].map(mode), [0o755; 4]);
+        assert_eq!(mode("usr/share/doc/a.md"), 0o644);
+        fs::remove_dir_all(&tree).expect("cleaned up");
+    }
 }

@@ -119,7 +119,7 @@ impl Client {
             for fid in files.into_iter().take(LOST_NAMED_MAX) {
                 let paths = self.fid2path(&Ctx::root(), fid).await.unwrap_or_default();
                 if let Some(path) = paths.into_iter().next() {
-                    found.insert(fid, path);
+                    found.insert(fid, String::from_utf8_lossy(&path).into_owned());
                 }
             }
         };

@@ -51,7 +51,7 @@ pub use caller::{
 pub use connection::{Connection, Handler, InitInfo, LocalFuture};
 pub use direct::Direct;
 pub use guard::run_guard;
-pub use mount::{Channel, MountOptions, unmount_detached};
+pub use mount::{Channel, MountOptions, unmount_by_helper, unmount_detached};
 pub use notifier::{Deaf, Hears, Name, Notifier};
 pub use offer::UringOffer;
 pub use op::{DecodeError, Header, Op, decode};

@@ -260,8 +260,16 @@ pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         return Ok(rustix::mount::unmount(mountpoint, UnmountFlags::DETACH)?);
     }
+    unmount_by_helper(mountpoint, true)
+}
+
+/// Unmounts an ordinary user's mount; if not lazily, only one that no program uses.
+///
+/// # Errors
+/// Nothing is mounted there, we may not, or it is in use. The helper has said so on stderr.
+pub fn unmount_by_helper(mountpoint: &Path, is_lazy: bool) -> io::Result<()> {
     let status = Command::new("fusermount3")
-        .args(["-u", "-z", "--"])
+        .args(helper_words(is_lazy))
         .arg(mountpoint)
         .stdin(Stdio::null())
         .status()?;
@@ -270,6 +278,10 @@ pub fn unmount_detached(mountpoint: &Path) -> io::Result<()> {
     } else {
         Err(io::Error::other(format!("fusermount3 could not unmount: {status}")))
     }
+}
+
+fn helper_words(is_lazy: bool) -> &'static [&'static str] {
+    if is_lazy { &["-u", "-z", "--"] } else { &["-u", "--"] }
 }
 
 #[cfg(test)]

@@ -83,10 +83,11 @@ impl Mgt {
     }
 
     /// Takes a target out of the configuration of its file system, durably; an OST is out of use
-    /// from then on. Its storage is not touched.
+    /// from then on, and in no pool. Its storage is not touched.
     ///
     /// # Errors
-    /// ENOENT where it is not known, EPERM for what a file system cannot do without.
+    /// ENOENT where it is not known, EPERM for what a file system cannot do without, E2BIG where a
+    /// pool without it would be over the bounds.
     pub async fn forget(&self, fsname: FsName, target: TargetId) -> Result<(), Errno> {
         let mdt = target.dom_of().unwrap_or(target);
         let is_spare = target.is_ost() || (mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX);

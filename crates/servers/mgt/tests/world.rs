@@ -8,7 +8,7 @@ use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
 use env::CptTable;
 use env_sim::{NodeHandle, Sim, SimConfig};
-use mgt::{Mgt, MgtConfig};
+use mgt::{Mgt, MgtConfig, PoolChange};
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use service::{Node, NodeConfig};
 use types::{ClientId, Errno, MDTS_MAX, Nid, NidAddr, Span, TargetId};
@@ -249,6 +249,31 @@ fn a_forgotten_ost_is_out_of_use_and_its_index_is_free() {
     assert_eq!(after.inactive_osts(fsname), [TargetId::ost(3)]);
     assert!(after.is_inactive(TargetId::ost(3), fsname) && after.version > before.version);
     world.register(TargetId::ost(3), 3, 14).expect("another storage may be OST0003");
+}
+
+#[test]
+fn a_forgotten_ost_leaves_its_pools() {
+    let world = World::new();
+    for index in 0..3 {
+        world.register(TargetId::ost(index), 3, 13 + u128::from(index)).expect("registers");
+    }
+    let members = |pool: &str| world.config("testfs").expect("known").pools().remove(pool);
+    let change = |pool: &'static str, change: PoolChange| {
+        let mgt = world.mgt.borrow().clone().expect("is served");
+        let fsname = "testfs".parse().expect("a name");
+        let done = async move { mgt.pool(fsname, pool, change).await };
+        world.sim.block_on(&world.server, done).expect(pool);
+    };
+    for (pool, osts) in [("both", vec![0, 1]), ("one", vec![1]), ("other", vec![2])] {
+        change(pool, PoolChange::New);
+        osts.into_iter().for_each(|ost| change(pool, PoolChange::Add(ost)));
+    }
+    world.forget(TargetId::ost(1)).expect("forgets");
+    assert_eq!(members("both"), Some(vec![0]));
+    assert_eq!((members("one"), members("other")), (Some(vec![]), Some(vec![2])));
+    change("one", PoolChange::Destroy);
+    world.register(TargetId::ost(1), 3, 99).expect("another storage takes the index");
+    assert_eq!(members("both"), Some(vec![0]), "and is in no pool");
 }
 
 #[test]

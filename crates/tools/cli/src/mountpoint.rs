@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ctl::ask::AskError;
 use ctl::everywhere::Daemon;
-use ctl::rundir;
+use ctl::{RawPath, rundir};
 use types::Errno;
 
 use crate::Failed;
@@ -116,7 +116,7 @@ fn run_dir() -> String {
 
 /// `path` as the file system knows it: symbolic links resolved by the kernel up to the last part,
 /// mount point taken off.
-pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<String, Failed> {
+pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<RawPath, Failed> {
     let shown = path.display().to_string();
     let fail = |error: io::Error| Failed::io(&error, command, &shown);
     let is_link = fs::symlink_metadata(path).map_err(fail)?.is_symlink();
@@ -129,8 +129,7 @@ pub(crate) fn inside(mount: &Mount, path: &Path, command: &str) -> Result<String
     };
     let below =
         whole.strip_prefix(&mount.dir).map_err(|_| Failed::of(Errno::EXDEV, command, &shown))?;
-    let text = below.to_str().ok_or_else(|| Failed::of(Errno::EINVAL, command, &shown))?;
-    Ok(format!("/{text}"))
+    Ok(RawPath([&b"/"[..], below.as_os_str().as_bytes()].concat()))
 }
 
 /// A mount point shown where a path is wanted.

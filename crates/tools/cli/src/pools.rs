@@ -37,6 +37,13 @@ pub(crate) fn expand(word: &str, known: &Pools) -> Result<Vec<u32>, String> {
     Ok(there)
 }
 
+/// The same with the members of a pool, of which some may be forgotten.
+pub(crate) fn with_members(mut known: Pools, pool: &str) -> Pools {
+    let members = known.pools.get(pool).cloned().unwrap_or_default();
+    known.osts.extend(members);
+    known
+}
+
 const INDEX_MAX: u32 = types::TARGET_INDEX_MAX;
 
 /// Indices of `0002`, `[0-3]`, `000[8,a-c]`, `[0-7/2]`.
@@ -128,6 +135,16 @@ mod tests {
             let error = found(word).expect_err(word);
             assert!(error.contains(part), "{word}: {error}");
         }
+    }
+
+    #[test]
+    fn a_member_that_is_forgotten_can_be_named() {
+        let mut known = known();
+        known.pools.insert("old".into(), vec![3, 20]);
+        assert!(expand("OST0014", &known).is_err());
+        let known = with_members(known, "old");
+        assert_eq!(expand("OST0014", &known), Ok(vec![20]));
+        assert_eq!(expand("testfs-OST0014_UUID", &known), Ok(vec![20]));
     }
 
     #[test]

@@ -26,5 +26,5 @@ pub mod server;
 
 pub use proto::{
     Ask, Device, Export, Failure, Leaving, Migration, Name, Object, Outcome, PoolChange, Pools,
-    Reply, Room, Space, Target, Unnamed, Value, Who,
+    RawPath, Reply, Room, Space, Target, Unnamed, Value, Who,
 };

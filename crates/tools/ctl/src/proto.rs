@@ -67,13 +67,13 @@ pub enum Ask {
     /// FID of a path below the mount point (clients only).
     Path2fid {
         /// From the root of the file system, with a leading slash.
-        path: String,
+        path: RawPath,
     },
     /// Makes a regular file with a layout; it must not exist (clients only).
     Create {
         /// Path of its directory, from the root of the file system.
-        dir: String,
-        name: String,
+        dir: RawPath,
+        name: RawPath,
         /// The asker's umask.
         umask: u32,
         /// What `lustre.lov` would be set to.
@@ -82,8 +82,8 @@ pub enum Ask {
     /// Makes a directory on MDTs of the asker's choice; it must not exist (clients only).
     Mkdir {
         /// Path of its directory, from the root of the file system.
-        dir: String,
-        name: String,
+        dir: RawPath,
+        name: RawPath,
         /// Permissions, to which the umask is applied.
         mode: u32,
         /// The asker's umask.
@@ -95,7 +95,7 @@ pub enum Ask {
     /// for its state any more.
     Migrate {
         /// From the root of the file system.
-        path: String,
+        path: RawPath,
         /// What `lustre.lov` would be set to.
         striping: Vec<u8>,
         /// It ends where somebody changes the file meanwhile.
@@ -175,6 +175,36 @@ impl Ask {
     }
 }
 
+/// A path or a name, as the bytes that it has: in JSON a string, or a list of bytes where it is not
+/// UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Spelled", into = "Spelled")]
+pub struct RawPath(pub Vec<u8>);
+
+/// A [`RawPath`] in JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Spelled {
+    Text(String),
+    Bytes(Vec<u8>),
+}
+
+impl From<Spelled> for RawPath {
+    fn from(spelled: Spelled) -> RawPath {
+        match spelled {
+            Spelled::Text(text) => RawPath(text.into_bytes()),
+            Spelled::Bytes(bytes) => RawPath(bytes),
+        }
+    }
+}
+
+impl From<RawPath> for Spelled {
+    fn from(path: RawPath) -> Spelled {
+        String::from_utf8(path.0)
+            .map_or_else(|error| Spelled::Bytes(error.into_bytes()), Spelled::Text)
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
@@ -192,6 +222,8 @@ pub enum Reply {
     /// [`Ask::Path2fid`], [`Ask::Create`], [`Ask::Mkdir`], [`Ask::Fid2path`] and [`Ask::Mend`]
     /// (what was done, if anything).
     Lines(Vec<String>),
+    /// To [`Ask::Fid2path`] where a path is not UTF-8.
+    Paths(Vec<RawPath>),
     /// To [`Ask::Df`].
     Spaces(Vec<Space>),
     /// To [`Ask::Mdts`], [`Ask::Osts`] and [`Ask::Mgs`].
@@ -453,5 +485,19 @@ mod tests {
             assert_eq!(decode(&line), Some(answer));
         }
         assert_eq!(decode("{}"), None);
+    }
+
+    /// Daemons of earlier versions know text.
+    #[test]
+    fn a_path_is_text_where_it_can_be_and_its_bytes_elsewhere() {
+        let shown = |path: &[u8]| {
+            let ask = Ask::Path2fid { path: RawPath(path.to_vec()) };
+            let text = serde_json::to_string(&ask).expect("a question encodes");
+            assert_eq!(serde_json::from_str::<Ask>(&text).expect("its own text"), ask);
+            text
+        };
+        assert_eq!(shown("/é".as_bytes()), r#"{"path2fid":{"path":"/é"}}"#);
+        assert_eq!(shown(b"/\xe9"), r#"{"path2fid":{"path":[47,233]}}"#);
+        assert_eq!(shown(b""), r#"{"path2fid":{"path":""}}"#);
     }
 }

@@ -1,21 +1,27 @@
 //! The run directory: control sockets of the daemons of this machine, and the daemon of each mount.
 //!
 //! It is `/run/nacre`, or `NACRE_RUN`. For users other than root it is `nacre-UID` in
-//! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set.
+//! `$XDG_RUNTIME_DIR`, or in the temporary directory if that variable is not set. That of a user is
+//! refused if it belongs to another user.
 //! A socket is called `PID-LABEL.sock`. A mount adds a link `dev-MAJOR:MINOR.sock` to its daemon's
 //! socket, so that any file's `st_dev` leads to the daemon that serves it. A process that finds
-//! files of a dead daemon removes them.
+//! files of a dead daemon removes them, unless they are young.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 /// Longest path of a Unix socket, bytes (`sun_path` without its NUL).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// A younger socket on which nobody listens may be that of a daemon which starts: a socket has its
+/// name before it is listened on.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// The run directory, made if it is not there.
 pub fn path() -> io::Result<PathBuf> {
@@ -28,18 +34,57 @@ pub fn path() -> io::Result<PathBuf> {
             .join(format!("nacre-{}", rustix::process::geteuid().as_raw()))
     };
     if rustix::process::geteuid().is_root() {
-        made(PathBuf::from("/run/nacre"))
+        made_for_all(PathBuf::from("/run/nacre"))
     } else {
-        made(user())
+        made_by_user(user())
     }
 }
 
 fn made(dir: PathBuf) -> io::Result<PathBuf> {
-    fs::create_dir_all(&dir).map_err(|error| {
-        let text = format!("run directory {}: {error}; NACRE_RUN names another one", dir.display());
-        io::Error::new(error.kind(), text)
-    })?;
+    match fs::create_dir_all(&dir) {
+        Ok(()) => Ok(dir),
+        Err(error) => Err(unfit(&dir, error.kind(), &error.to_string())),
+    }
+}
+
+/// A new one lets every user enter, whatever the umask: each daemon decides who may do what.
+fn made_for_all(dir: PathBuf) -> io::Result<PathBuf> {
+    let is_new = !dir.exists();
+    let dir = made(dir)?;
+    if is_new {
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755))?;
+    }
     Ok(dir)
+}
+
+fn unfit(dir: &Path, kind: io::ErrorKind, why: &str) -> io::Error {
+    let text = format!("run directory {}: {why}; NACRE_RUN names another one", dir.display());
+    io::Error::new(kind, text)
+}
+
+/// The directory of a user, perhaps in one where everybody may make it first: who owns it answers
+/// for daemons.
+fn made_by_user(dir: PathBuf) -> io::Result<PathBuf> {
+    let _is_made_below = dir.parent().map(fs::create_dir_all);
+    match fs::DirBuilder::new().mode(0o755).create(&dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(unfit(&dir, error.kind(), &error.to_string()));
+        }
+        _ => {}
+    }
+    check_owner(&dir, rustix::process::geteuid().as_raw())?;
+    Ok(dir)
+}
+
+/// Whether this is a directory that `user` owns and that not everybody may change.
+fn check_owner(dir: &Path, user: u32) -> io::Result<()> {
+    let found =
+        fs::symlink_metadata(dir).map_err(|error| unfit(dir, error.kind(), &error.to_string()))?;
+    if found.is_dir() && found.uid() == user && found.mode() & 0o002 == 0 {
+        return Ok(());
+    }
+    let why = "it must be a directory of this user, which others cannot change";
+    Err(unfit(dir, io::ErrorKind::PermissionDenied, why))
 }
 
 /// Directories in which daemons may have registered: the own one, and the system's for a user.
@@ -117,12 +162,20 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
             continue;
         }
         if !is_alive(&path) {
-            let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
+            if !is_young(&entry) {
+                let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
+            }
         } else if kind.is_socket() {
             alive.push(path);
         }
     }
     alive
+}
+
+/// Whether a file was made a moment ago. One from the future stays: the clock has changed.
+fn is_young(entry: &fs::DirEntry) -> bool {
+    let made = entry.metadata().and_then(|metadata| metadata.modified());
+    made.is_ok_and(|made| made.elapsed().map_or(true, |age| age < STARTS_WITHIN))
 }
 
 /// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
@@ -191,5 +244,66 @@ impl Drop for Registered {
     fn drop(&mut self) {
         self.drop_device();
         let _ = fs::remove_file(&self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn every_user_may_enter_the_systems_directory() {
+        let dir = std::env::temp_dir().join(format!("nacre-all-{}", std::process::id()));
+        let mode = || fs::metadata(&dir).expect("it is there").permissions().mode() & 0o777;
+        made_for_all(dir.clone()).expect("made");
+        assert_eq!(mode(), 0o755);
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o711)).expect("ours");
+        made_for_all(dir.clone()).expect("it is there");
+        assert_eq!(mode(), 0o711, "an administrator wants it so");
+        fs::remove_dir(&dir).expect("cleaned up");
+    }
+
+    #[test]
+    fn a_users_directory_is_the_users_own() {
+        let dir = std::env::temp_dir().join(format!("nacre-own-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let user = fs::metadata(&dir).expect("it is there").uid();
+        let own = dir.join("own");
+        fs::DirBuilder::new().mode(0o755).create(&own).expect("a directory");
+        assert!(check_owner(&own, user).is_ok());
+        let refused = check_owner(&own, user + 1).expect_err("another user's").to_string();
+        assert!(refused.contains("NACRE_RUN names another one"), "{refused}");
+        let link = dir.join("link");
+        std::os::unix::fs::symlink(&own, &link).expect("a link");
+        assert!(check_owner(&link, user).is_err(), "it may lead anywhere");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o777)).expect("ours");
+        assert!(check_owner(&own, user).is_err(), "anybody may put sockets there");
+        fs::remove_dir_all(&dir).expect("cleaned up");
+    }
+
+    #[test]
+    fn a_socket_that_is_not_listened_on_yet_stays() {
+        let dir = std::env::temp_dir().join(format!("nacre-rundir-{}", std::process::id()));
+        fs::create_dir_all(&dir).expect("a directory");
+        let [living, dead] = ["1-server-a.sock", "2-server-b.sock"].map(|name| dir.join(name));
+        let _listens = UnixListener::bind(&living).expect("a socket");
+        drop(UnixListener::bind(&dead).expect("a socket"));
+        assert_eq!(sockets_in(&dir), [living.clone()]);
+        assert!(dead.exists(), "its daemon may be about to listen");
+        let link = dir.join("dev-0:7.sock");
+        std::os::unix::fs::symlink("2-server-b.sock", &link).expect("a link");
+        let is_stale = |path: &Path| {
+            let mut entries = fs::read_dir(&dir).expect("a directory").flatten();
+            !is_young(&entries.find(|entry| entry.path() == path).expect("it is there"))
+        };
+        assert!(!is_stale(&link) && !is_stale(&dead));
+        let plain = dir.join("plain");
+        let file = fs::File::create(&plain).expect("a file");
+        file.set_modified(SystemTime::now() - 2 * STARTS_WITHIN).expect("ours");
+        assert!(is_stale(&plain));
+        fs::remove_dir_all(&dir).expect("cleaned up");
     }
 }

@@ -89,7 +89,16 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<()> {
         );
         return Ok(());
     }
-    check_meta::compare(&meta, (fsname, target.index), &lists, out).map(drop)
+    let compared = check_meta::compare(&meta, (fsname, target.index), &lists, out);
+    compared.map(drop).with_context(|| not_compared(&name))
+}
+
+/// The records are in, and stay.
+fn not_compared(name: &str) -> String {
+    format!(
+        "{name} is complete and can be served, but was not compared with the objects to the end; \
+         nacre check-meta does that"
+    )
 }
 
 fn shown(options: &Options) -> String {

@@ -131,10 +131,14 @@ async fn serve(env: &env::Env, options: &ServerOptions, is_child: bool) -> Resul
         }
         reason = server.ended() => {
             ctl::say!("nacre serve: {reason}");
-            Ok(match reason {
-                Ended::Storage(..) => STORAGE_FAILED,
-                Ended::Refused(..) => REFUSED,
-            })
+            if let Ended::Storage(..) = reason {
+                return Ok(STORAGE_FAILED);
+            }
+            // the other targets have done nothing wrong
+            if env.timeout(STOP_MAX, server.stop()).await.is_none() {
+                tracing::error!("not stopped within {} s", STOP_MAX.as_secs_f64());
+            }
+            Ok(REFUSED)
         }
     }
 }

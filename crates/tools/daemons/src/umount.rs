@@ -141,20 +141,22 @@ pub(crate) fn resolve(dir: &Path) -> Result<PathBuf> {
     Ok(parent.canonicalize().map(|parent| parent.join(name)).unwrap_or(absolute))
 }
 
+/// The way out of a mount that is in use.
+const BUSY: &str = "end the programs that use it (fuser -m), or unmount with -l";
+
 fn detach(dir: &Path, options: &Options) -> Result<()> {
+    let is_lazy = options.lazy || options.force;
     if !rustix::process::geteuid().is_root() {
-        return Ok(fusedev::unmount_detached(dir)?);
+        return fusedev::unmount_by_helper(dir, is_lazy).with_context(|| match is_lazy {
+            true => dir.display().to_string(),
+            false => format!("{} is still mounted: {BUSY}", dir.display()),
+        });
     }
     let mut flags = UnmountFlags::empty();
-    flags.set(UnmountFlags::DETACH, options.lazy || options.force);
+    flags.set(UnmountFlags::DETACH, is_lazy);
     flags.set(UnmountFlags::FORCE, options.force);
     match rustix::mount::unmount(dir, flags) {
-        Err(rustix::io::Errno::BUSY) => {
-            bail!(
-                "{} is in use: end the programs that use it (fuser -m), or unmount with -l",
-                dir.display()
-            )
-        }
+        Err(rustix::io::Errno::BUSY) => bail!("{} is in use: {BUSY}", dir.display()),
         other => other.with_context(|| dir.display().to_string()),
     }
 }

@@ -57,8 +57,7 @@ enum Servers {
 
 /// Where the targets of a data directory are, as far as the last `up` on it says.
 pub(crate) fn known_dirs(data: &Path) -> Result<Vec<PathBuf>> {
-    let state = place::State::read(&data.join("up.json"))?;
-    Ok(state.targets.into_iter().filter_map(|known| known.dir).collect())
+    Ok(place::State::read(&data.join("up.json"))?.dirs())
 }
 
 /// Runs until a signal, the end of the mount or of the command; the exit status.
@@ -336,7 +335,10 @@ impl Servers {
     async fn ready(&self) -> Result<()> {
         match self {
             Servers::Embedded(embedded) => embedded.ready().await,
-            Servers::Children(children) => children.ready().await,
+            Servers::Children(children) => {
+                children.ready().await;
+                Ok(())
+            }
         }
     }
 

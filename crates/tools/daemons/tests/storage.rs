@@ -109,6 +109,38 @@ fn import(node: &Node, file: &Path, reformat: bool) -> Result<(), String> {
     done
 }
 
+/// A full disk behind stdout.
+struct Full;
+
+impl std::io::Write for Full {
+    fn write(&mut self, _bytes: &[u8]) -> std::io::Result<usize> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Err(std::io::ErrorKind::StorageFull.into())
+    }
+}
+
+#[test]
+fn an_import_that_cannot_say_what_differs_has_made_an_mdt() {
+    let node = Node::new("import-full", 7);
+    let file = export(&node);
+    fs::remove_dir_all(node.dir.join(MDT)).expect("removed");
+    let list = node.dir.with_extension("list");
+    fs::write(&list, format!("{OST} end 0\n")).expect("written");
+    let dir = node.dir.join(MDT);
+    let objects = vec![list.clone()];
+    let options =
+        import_meta::Options { file: file.clone(), dir, mgs: Vec::new(), objects, reformat: false };
+    let error = import_meta::run(&options, &mut Full).expect_err("stdout is full");
+    assert!(format!("{error:#}").contains("can be served"), "{error:#}");
+    node.serve(Trust::Whole).expect("starts");
+    for path in [file, list] {
+        fs::remove_file(path).expect("removed");
+    }
+}
+
 #[test]
 fn an_mdt_is_made_of_an_export_and_never_over_another_one() {
     let node = Node::new("import", 6);

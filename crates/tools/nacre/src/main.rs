@@ -103,6 +103,7 @@ mod tests {
         );
         assert_eq!(check("nacre mount -f a:/b c"), "mount -f a:/b c");
         assert_eq!(check("/sbin/umount.nacre c -n -l -v"), "umount c -l");
+        assert_eq!(check("/sbin/umount.fuse.nacre c -f -r"), "umount c -f");
         assert_eq!(check("./nacre up"), "up");
         assert_eq!(check("lfs find . ! -name -x"), "lfs find . --not --name -x");
         assert_eq!(check("nacre lfs getstripe -r ."), "lfs getstripe -r .");

@@ -38,6 +38,19 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lctl", "clear", "daemons log to files; NACRE_LOG sets the level"),
 ];
 
+/// Options of Lustre's tools and of find(1) that Nacre does not have: command, names, reason and
+/// way out.
+const ABSENT_OPTIONS: &[(&str, &[&str], &str)] = &[
+    (
+        "lfs find",
+        &["mmin", "amin", "cmin"],
+        "-mtime, -atime and -ctime take minutes, use -mtime -5m",
+    ),
+    ("lfs find", &["exec", "execdir", "ok", "delete", "ls", "printf"], "use -print0 and xargs -0"),
+    ("lfs find", &["o", "or", "prune", "path", "iname", "regex"], "use find(1) to choose by names"),
+    ("lfs find", &["projid"], "there are no project quotas, use -user or -group"),
+];
+
 /// Phrases of the parsers below, and the words that a user understands.
 const PHRASES: &[(&str, &str)] = &[
     ("invalid digit found in string", "not a whole number"),
@@ -94,12 +107,25 @@ fn path_of(command: &Command, args: &[OsString]) -> String {
 
 /// A line about a word of Lustre's that is not here.
 fn absent(error: &Error, path: &str) -> Option<String> {
+    let tool = path.strip_prefix("nacre ")?;
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    {
+        return absent_option(option, tool);
+    }
     let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
         return None;
     };
-    let tool = path.strip_prefix("nacre ")?;
     let (.., why) = ABSENT.iter().find(|(of, start, _)| *of == tool && word.starts_with(start))?;
     Some(format!("error: {tool} {word}: not supported: {why}"))
+}
+
+/// `option` has dashes in front.
+fn absent_option(option: &str, command: &str) -> Option<String> {
+    let name = option.trim_start_matches('-');
+    let is_it = |(of, names, _): &&(&str, &[&str], &str)| *of == command && names.contains(&name);
+    let (.., why) = ABSENT_OPTIONS.iter().find(is_it)?;
+    Some(format!("error: {command} -{name}: not supported: {why}"))
 }
 
 /// The text of an error, with the whole command to type for help.
@@ -152,6 +178,26 @@ mod tests {
         assert_eq!(said, "/x: No such file or directory: gone");
         assert_eq!(plain("0 is not in 1..=5"), "0 is not in 1 to 5");
         assert_eq!(plain("a (os error 2"), "a (os error 2");
+    }
+
+    #[test]
+    fn an_option_that_is_absent_is_none_of_its_command() {
+        let root = crate::args::declared();
+        for (path, names, _) in ABSENT_OPTIONS {
+            let below = |at: clap::Command, word| at.find_subcommand(word).expect(word).clone();
+            let command = path.split(' ').fold(root.clone(), below);
+            let has = |name: &str| {
+                let mut all = command.get_arguments();
+                all.any(|arg| arg.get_long() == Some(name) || arg.get_short() == name.parse().ok())
+            };
+            for name in *names {
+                assert!(!has(name), "{path} -{name}");
+                let said = absent_option(&format!("--{name}"), path).expect("a line");
+                assert!(said.starts_with(&format!("error: {path} -{name}: ")), "{said}");
+            }
+        }
+        assert_eq!(absent_option("--wombat", "lfs find"), None);
+        assert_eq!(absent_option("--ls", "lfs getstripe"), None);
     }
 
     #[test]

@@ -178,6 +178,8 @@ impl Inner {
             let ask = async {
                 for fid in files {
                     let paths = client.fid2path(&Ctx::root(), fid).await.unwrap_or_default();
+                    let paths: Vec<_> =
+                        paths.iter().map(|path| String::from_utf8_lossy(path)).collect();
                     tracing::warn!(%fid, ?paths, "work of this file is lost");
                 }
             };

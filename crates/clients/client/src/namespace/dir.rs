@@ -273,11 +273,11 @@ impl Client {
         Ok(self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1))
     }
 
-    /// All paths of a file, from the root, with a leading slash.
+    /// All paths of a file, from the root, with a leading slash. Names need not be UTF-8.
     ///
     /// # Errors
     /// ENOENT if it has no name; EPERM if the caller may not ask.
-    pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+    pub async fn fid2path(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let mut paths = Vec::new();
         for path in self.paths_at_mdt(ctx, fid).await? {
             paths.push(self.whole_path(ctx, path).await?);
@@ -286,24 +286,24 @@ impl Client {
     }
 
     /// Paths without a leading slash, as far as the MDT of the file has them.
-    async fn paths_at_mdt(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<String>> {
+    async fn paths_at_mdt(&self, ctx: &Ctx, fid: Fid) -> Result<Vec<Vec<u8>>> {
         let call =
             self.0.call(ctx, Opcode::MdtFid2path, &FidReq { fid: fid.into(), ..FidReq::default() });
         let paths =
             self.0.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply.buf(1);
-        Ok(split_nul(&paths).map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+        Ok(split_nul(&paths).map(<[u8]>::to_vec).collect())
     }
 
     /// A path that begins with a directory of another MDT goes on there.
-    async fn whole_path(&self, ctx: &Ctx, mut path: String) -> Result<String> {
+    async fn whole_path(&self, ctx: &Ctx, mut path: Vec<u8>) -> Result<Vec<u8>> {
         for _ in 0..limits::PATH_MDTS_MAX {
-            let Some((dir, rest)) = elsewhere(&path) else { return Ok(format!("/{path}")) };
+            let Some((dir, rest)) = elsewhere(&path) else { return Ok(joined(&[], &path)) };
             let above = self.paths_at_mdt(ctx, dir).await?;
             let above = above.into_iter().next().unwrap_or_default();
             path = match (above.is_empty(), rest.is_empty()) {
                 (true, _) => rest,
                 (_, true) => above,
-                _ => format!("{above}/{rest}"),
+                _ => joined(&above, &rest),
             };
         }
         Err(Error::local(Errno::ELOOP, "fid2path"))
@@ -311,10 +311,17 @@ impl Client {
 }
 
 /// Directory and rest of a path that begins with a slash and a FID. That of a shard has no rest.
-fn elsewhere(path: &str) -> Option<(Fid, String)> {
-    let path = path.strip_prefix('/')?;
-    let (dir, rest) = path.split_once('/').unwrap_or((path, ""));
-    Some((dir.parse().ok()?, rest.to_owned()))
+fn elsewhere(path: &[u8]) -> Option<(Fid, Vec<u8>)> {
+    let path = path.strip_prefix(b"/")?;
+    let end = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+    let (dir, rest) = path.split_at(end);
+    let dir = std::str::from_utf8(dir).ok()?.parse().ok()?;
+    Some((dir, rest.strip_prefix(b"/").unwrap_or(rest).to_vec()))
+}
+
+/// With a slash in between.
+fn joined(above: &[u8], below: &[u8]) -> Vec<u8> {
+    [above, &b"/"[..], below].concat()
 }
 
 /// What a page may have, of what is wanted.
@@ -334,10 +341,13 @@ mod tests {
     #[test]
     fn a_path_that_goes_on_elsewhere_is_told_from_a_name_like_it() {
         let fid = Fid::new(0x200020400, 7);
-        assert_eq!(elsewhere(&format!("/{fid}/a/b")), Some((fid, "a/b".to_owned())));
-        assert_eq!(elsewhere(&format!("/{fid}")), Some((fid, String::new())), "of a shard");
-        assert_eq!(elsewhere(&format!("{fid}/a")), None, "a directory may have such a name");
-        assert_eq!(elsewhere("a/b"), None);
+        let of = |path: String| elsewhere(path.as_bytes());
+        assert_eq!(of(format!("/{fid}/a/b")), Some((fid, b"a/b".to_vec())));
+        assert_eq!(of(format!("/{fid}")), Some((fid, Vec::new())), "of a shard");
+        assert_eq!(of(format!("{fid}/a")), None, "a directory may have such a name");
+        assert_eq!(elsewhere(b"a/b"), None);
+        assert_eq!(elsewhere(b"/caf\xe9/b"), None);
+        assert_eq!(joined(b"", b"caf\xe9"), b"/caf\xe9");
     }
 
     #[test]

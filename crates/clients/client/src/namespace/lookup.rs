@@ -53,15 +53,16 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::lookup`], for any part of the path.
-    pub async fn lookup_path(&self, ctx: &Ctx, path: &str) -> Result<Attr> {
+    pub async fn lookup_path(&self, ctx: &Ctx, path: &[u8]) -> Result<Attr> {
         let mut attr = self.getattr(ctx, Fid::ROOT, None).await?;
-        for name in path.split('/').filter(|name| !matches!(*name, "" | ".")) {
-            attr = if name == ".." {
+        let names = path.split(|byte| *byte == b'/');
+        for name in names.filter(|name| !matches!(*name, b"" | b".")) {
+            attr = if name == b".." {
                 let parent =
                     self.readdir(ctx, attr.fid(), 0, limits::READDIR_BYTES_MIN).await?.parent;
                 self.getattr(ctx, parent, None).await?
             } else {
-                self.lookup(ctx, attr.fid(), name.as_bytes()).await?
+                self.lookup(ctx, attr.fid(), name).await?
             };
         }
         Ok(attr)

@@ -1,11 +1,13 @@
 //! Removes a target from the configuration of its file system. Its storage is not touched, and
 //! neither are the names of files that have objects there. An OST is set inactive, so that these
-//! files return EIO at once. The index is free: another storage may register it.
+//! files return EIO at once. The index is free: another storage may register it. The OST leaves its
+//! pools, because another storage of this index need not be what a pool is for.
 
 use osd::{Table, WriteSet};
 use target::OpError;
 use types::{Errno, FsName, TargetId, TargetKind};
 
+use super::pool;
 use crate::record;
 use crate::target::Mgt;
 
@@ -22,7 +24,13 @@ pub(crate) async fn forget(mgt: &Mgt, fsname: FsName, target: TargetId) -> Resul
             let param = format!("{}.osc.active", target.name(fsname));
             set.put(Table::Config, record::param_key(fsname, &param), "0");
         }
-        let version = record::version(view, fsname)? + 1;
+        let known = record::fs_config(view, fsname)?;
+        if target.is_ost() {
+            for (name, osts) in pool::without(&known, target.index) {
+                pool::put(&mut set, fsname, &name, &osts).map_err(OpError::Refused)?;
+            }
+        }
+        let version = known.version + 1;
         set.put(Table::Config, record::version_key(fsname), version.to_le_bytes());
         Ok((set, ()))
     })

@@ -38,13 +38,7 @@ pub(crate) async fn change(
         let known = record::fs_config(view, fsname)?;
         let mut set = WriteSet::new();
         match decide(&known, pool, change).map_err(OpError::Refused)? {
-            Some(osts) => {
-                let value = config::encode_pool(&osts);
-                if value.len() > PARAM_VALUE_BYTES_MAX {
-                    return Err(OpError::Refused(Errno::E2BIG));
-                }
-                set.put(Table::Config, key.clone(), value);
-            }
+            Some(osts) => put(&mut set, fsname, pool, &osts).map_err(OpError::Refused)?,
             None => set.delete(Table::Config, key.clone()),
         }
         let version = known.version + 1;
@@ -52,6 +46,30 @@ pub(crate) async fn change(
         Ok((set, ()))
     })
     .await
+}
+
+/// Stores the members of a pool.
+pub(super) fn put(
+    set: &mut WriteSet,
+    fsname: FsName,
+    pool: &str,
+    osts: &[u32],
+) -> Result<(), Errno> {
+    let value = config::encode_pool(osts);
+    if value.len() > PARAM_VALUE_BYTES_MAX {
+        return Err(Errno::E2BIG);
+    }
+    let param = config::pool_param(fsname.as_str(), pool);
+    set.put(Table::Config, record::param_key(fsname, &param), value);
+    Ok(())
+}
+
+/// The pools that have this OST, and their other members.
+pub(super) fn without(known: &FsConfig, ost: u32) -> Vec<(String, Vec<u32>)> {
+    let mut pools: Vec<_> = known.pools().into_iter().collect();
+    pools.retain(|(_, members)| members.contains(&ost));
+    pools.iter_mut().for_each(|(_, members)| members.retain(|member| *member != ost));
+    pools
 }
 
 /// The members afterwards, none where it is gone.

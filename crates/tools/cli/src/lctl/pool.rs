@@ -86,8 +86,11 @@ fn members(
     of: fn(u32) -> PoolChange,
     done: &str,
 ) -> Result<(), Failed> {
-    let (fsname, _) = pools::parse(&args.pool.pool);
-    let known = ask_mgs(command, &Ask::Pools { fsname: fsname.to_owned() })?;
+    let (fsname, pool) = pools::parse(&args.pool.pool);
+    let mut known = ask_mgs(command, &Ask::Pools { fsname: fsname.to_owned() })?;
+    if matches!(of(0), PoolChange::Remove(_)) {
+        known = pools::with_members(known, pool);
+    }
     let mut first = First::default();
     let mut last = None;
     for word in &args.osts {

@@ -10,6 +10,7 @@ mod options;
 mod predicate;
 mod walk;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
                 Ok(row) => rows.push(row),
                 Err(failed) => first.note(&failed),
             },
-            Ok((true, found)) => crate::out::print(&line(&found, args.print0)),
+            Ok((true, found)) => crate::out::bytes(&line(&found, args.print0)),
             Ok((false, _)) => {}
             Err(failed) => first.note(&failed),
         });
@@ -72,8 +73,10 @@ fn is_wanted(args: &Args, found: &Found) -> Result<bool, Failed> {
     Ok(true)
 }
 
-fn line(found: &Found, print0: bool) -> String {
-    format!("{}{}", found.path.display(), if print0 { '\0' } else { '\n' })
+/// The path as it is: a name need not be UTF-8, and what is printed here is opened elsewhere.
+fn line(found: &Found, print0: bool) -> Vec<u8> {
+    let end: &[u8] = if print0 { b"\0" } else { b"\n" };
+    [found.path.as_os_str().as_bytes(), end].concat()
 }
 
 fn row(found: &Found) -> Result<Value, Failed> {
@@ -89,4 +92,26 @@ fn row(found: &Found) -> Result<Value, Failed> {
         "size": stat.size(),
         "mtime": stat.mtime(),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_printed_as_the_bytes_that_it_has() {
+        let dir = std::env::temp_dir().join(format!("nacre-find-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let path = dir.join(OsStr::from_bytes(b"caf\xe9\n"));
+        std::fs::write(&path, "").expect("a file");
+        let mut lines = Vec::new();
+        walk::walk(&path, 0, &mut |found| match found {
+            Ok(found) => lines.push(line(&found, true)),
+            Err(failed) => panic!("{}", failed.text),
+        });
+        assert_eq!(lines, [[path.as_os_str().as_bytes(), &b"\0"[..]].concat()]);
+        std::fs::remove_dir_all(&dir).expect("removed");
+    }
 }

@@ -5,6 +5,7 @@ mod fields;
 mod render;
 mod shown;
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use types::Errno;
@@ -112,11 +113,26 @@ fn collect(args: &Args, path: &Path, is_named: bool, out: &mut Vec<Shown>, first
         Ok(entries) => entries,
         Err(error) => return first.note(&Failed::io(&error, COMMAND, &path.display().to_string())),
     };
-    let mut below: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-    below.sort();
+    let (below, errors) = in_order(entries.map(|entry| entry.map(|entry| entry.path())));
+    for error in &errors {
+        first.note(&Failed::io(error, COMMAND, &path.display().to_string()));
+    }
     for path in &below {
         collect(args, path, false, out, first);
     }
+}
+
+/// The paths of a directory by name, and why it could not be read to its end.
+fn in_order(entries: impl Iterator<Item = io::Result<PathBuf>>) -> (Vec<PathBuf>, Vec<io::Error>) {
+    let (mut paths, mut errors) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match entry {
+            Ok(path) => paths.push(path),
+            Err(error) => errors.push(error),
+        }
+    }
+    paths.sort();
+    (paths, errors)
 }
 
 /// What is to be shown of `path`: nothing for links and devices. Says whether it is a directory.
@@ -132,4 +148,18 @@ fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     let wants_fid = args.fields.fid || args.fields.mdt;
     let fid = wants_fid.then(|| ids::fid_of(path)).transpose()?;
     Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, layout, fid })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_cannot_be_read_to_its_end_is_an_error() {
+        let failed = || io::Error::from_raw_os_error(Errno::EIO.raw());
+        let entries = [Ok("b".into()), Ok("a".into()), Err(failed())];
+        let (paths, errors) = in_order(entries.into_iter());
+        assert_eq!(paths, [PathBuf::from("a"), PathBuf::from("b")]);
+        assert_eq!(errors.len(), 1);
+    }
 }

@@ -1,8 +1,10 @@
 //! `lfs path2fid` and `lfs fid2path`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply, rundir};
+use ctl::{Ask, RawPath, Reply, rundir};
 use serde_json::json;
 use types::{Errno, Fid};
 
@@ -102,31 +104,26 @@ fn parents(path: &Path, fid: Fid) -> Result<Vec<String>, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
     let known = match mountpoint::ask(&mount, &Ask::Fid2path { fid: fid.to_string() }, COMMAND) {
-        Ok(Reply::Lines(known)) => known,
-        Ok(_) => Vec::new(),
+        Ok(reply) => paths_in(reply).unwrap_or_default(),
         Err(failed) if i32::from(failed.status) == Errno::EPERM.raw() => {
-            vec![mountpoint::inside(&mount, path, COMMAND)?]
+            vec![mountpoint::inside(&mount, path, COMMAND)?.0]
         }
         Err(failed) => return Err(failed),
     };
-    let split = |known: &String| {
-        let (dir, name) = known.rsplit_once('/')?;
-        Some((
-            if dir.is_empty() { "/".to_owned() } else { format!("/{}", dir.trim_matches('/')) },
-            name.to_owned(),
-        ))
-    };
-    let shown = |(dir, name): (String, String)| {
+    let shown = |known: Vec<u8>| {
+        let slash = known.iter().rposition(|byte| *byte == b'/')?;
+        let (dir, name) = known.split_at(slash + 1);
         if name.is_empty() {
-            return Ok(format!("{fid}/")); // the root has no other directory
+            return Some(Ok(format!("{fid}/"))); // the root has no other directory
         }
-        Ok(format!("{}/{name}", fid_inside(&mount, dir, path)?))
+        let dir = fid_inside(&mount, RawPath(dir.to_vec()), path);
+        Some(dir.map(|dir| format!("{dir}/{}", String::from_utf8_lossy(name))))
     };
-    known.iter().filter_map(split).map(shown).collect()
+    known.into_iter().filter_map(shown).collect()
 }
 
 /// The FID of a path from the root of the file system; an error names what the user said.
-fn fid_inside(mount: &Mount, inside: String, shown: &Path) -> Result<Fid, Failed> {
+fn fid_inside(mount: &Mount, inside: RawPath, shown: &Path) -> Result<Fid, Failed> {
     const COMMAND: &str = "lfs path2fid";
     let reply =
         mountpoint::ask(mount, &Ask::Path2fid { path: inside }, COMMAND).map_err(|failed| {
@@ -159,10 +156,11 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
             Ok((fid, paths)) if args.form.is_data() => {
                 let paths: Vec<String> = links(args, &paths)
                     .map(|(_, path)| shown(args.name, &mount, is_path, path))
+                    .map(|path| String::from_utf8_lossy(&path).into_owned())
                     .collect();
                 rows.push(json!({"fid": fid.to_string(), "paths": paths}));
             }
-            Ok((fid, paths)) => crate::out::print(&render(args, &mount, is_path, fid, &paths)),
+            Ok((fid, paths)) => crate::out::bytes(&render(args, &mount, is_path, fid, &paths)),
             Err(failed) => first.note(&failed),
         }
     }
@@ -173,7 +171,7 @@ pub(super) fn fid2path(args: &Fid2path) -> Result<(), Failed> {
 }
 
 /// The links that were asked for, with their numbers.
-fn links<'p>(args: &Fid2path, paths: &'p [String]) -> impl Iterator<Item = (usize, &'p String)> {
+fn links<'p>(args: &Fid2path, paths: &'p [Vec<u8>]) -> impl Iterator<Item = (usize, &'p Vec<u8>)> {
     let only = args.link;
     paths.iter().enumerate().filter(move |(number, _)| only.is_none_or(|link| link == *number))
 }
@@ -197,7 +195,7 @@ fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
 
 /// A mount of the file system called `fs`, whose daemon answers if there is one. Where two file
 /// systems have that name, only a path says which is meant.
-fn of_name(
+pub(super) fn of_name(
     mounts: Vec<Mount>,
     fs: &str,
     is_alive: impl Fn(&Mount) -> bool,
@@ -213,13 +211,23 @@ fn of_name(
     Ok(named.iter().find(|mount| is_alive(mount)).or(named.first()).cloned())
 }
 
-fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String>), Failed> {
+/// The paths in an answer, if it has some.
+fn paths_in(reply: Reply) -> Option<Vec<Vec<u8>>> {
+    match reply {
+        Reply::Lines(lines) => Some(lines.into_iter().map(String::into_bytes).collect()),
+        Reply::Paths(paths) => Some(paths.into_iter().map(|RawPath(path)| path).collect()),
+        _ => None,
+    }
+}
+
+fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<Vec<u8>>), Failed> {
     let fid: Fid = text
         .parse()
         .map_err(|error| Failed::new(Errno::EINVAL.raw(), format!("{command}: {error}")))?;
     match mountpoint::ask(mount, &Ask::Fid2path { fid: fid.to_string() }, command) {
-        Ok(Reply::Lines(paths)) => Ok((fid, paths)),
-        Ok(_) => Err(Failed::of(Errno::EPROTO, command, text)),
+        Ok(reply) => paths_in(reply)
+            .map(|paths| (fid, paths))
+            .ok_or_else(|| Failed::of(Errno::EPROTO, command, text)),
         Err(failed) if i32::from(failed.status) == Errno::ENOENT.raw() => {
             let reason = format!("no file of {} has this FID", mount.fsname());
             Err(Failed { text: format!("{command}: {text}: {reason}"), ..failed })
@@ -228,33 +236,33 @@ fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<String
     }
 }
 
-fn render(args: &Fid2path, mount: &Mount, is_path: bool, fid: Fid, paths: &[String]) -> String {
-    let end = if args.print0 { '\0' } else { '\n' };
-    let mut out = String::new();
+fn render(args: &Fid2path, mount: &Mount, is_path: bool, fid: Fid, paths: &[Vec<u8>]) -> Vec<u8> {
+    let mut out = Vec::new();
     for (number, path) in links(args, paths) {
         if args.print_fid {
-            out.push_str(&format!("{fid} "));
+            out.extend(format!("{fid} ").bytes());
         }
         if args.print_link {
-            out.push_str(&format!("{number} "));
+            out.extend(format!("{number} ").bytes());
         }
-        out.push_str(&shown(args.name, mount, is_path, path));
-        out.push(end);
+        out.extend(shown(args.name, mount, is_path, path));
+        out.push(if args.print0 { 0 } else { b'\n' });
     }
     out
 }
 
-fn shown(name_only: bool, mount: &Mount, is_path: bool, path: &str) -> String {
-    let inner = path.trim_start_matches('/');
-    if name_only {
-        return inner.rsplit('/').next().unwrap_or_default().to_owned();
-    }
-    match (is_path, inner) {
-        (true, "") => mountpoint::show(&mount.dir),
-        (true, inner) => format!("{}/{inner}", mountpoint::show(&mount.dir).trim_end_matches('/')),
-        (false, "") => "/".into(),
-        (false, inner) => inner.to_owned(),
-    }
+/// A path as it is: a name need not be UTF-8.
+fn shown(name_only: bool, mount: &Mount, is_path: bool, path: &[u8]) -> Vec<u8> {
+    let inner = Path::new(OsStr::from_bytes(path));
+    let inner = inner.strip_prefix("/").unwrap_or(inner);
+    let shown = match (name_only, is_path) {
+        (true, _) => inner.file_name().map(PathBuf::from).unwrap_or_default(),
+        (_, true) if inner.as_os_str().is_empty() => mount.dir.clone(),
+        (_, true) => mount.dir.join(inner),
+        (_, false) if inner.as_os_str().is_empty() => PathBuf::from("/"),
+        (_, false) => inner.to_owned(),
+    };
+    shown.into_os_string().into_vec()
 }
 
 #[cfg(test)]
@@ -292,10 +300,15 @@ mod tests {
             source: "x@tcp:/testfs".into(),
             options: Vec::new(),
         };
-        let text = |name, is_path, path: &str| shown(name, &mount, is_path, path);
+        let shown = |name, is_path, path: &[u8]| shown(name, &mount, is_path, path);
+        let text = |name, is_path, path: &str| {
+            String::from_utf8(shown(name, is_path, path.as_bytes())).expect("text")
+        };
         assert_eq!(text(false, true, "/a/b"), "/mnt/testfs/a/b");
         assert_eq!(text(false, true, "/"), "/mnt/testfs");
         assert_eq!(text(false, false, "/a/b"), "a/b");
         assert_eq!(text(true, true, "/a/b"), "b");
+        assert_eq!((text(true, true, "/"), text(false, false, "/")), (String::new(), "/".into()));
+        assert_eq!(shown(false, true, b"/caf\xe9/b"), b"/mnt/testfs/caf\xe9/b");
     }
 }

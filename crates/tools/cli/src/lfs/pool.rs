@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Pools, Reply};
+use ctl::{Ask, Pools, Reply, rundir};
 use types::Errno;
 
+use super::ids;
 use crate::mountpoint::{self, Mount};
 use crate::{Failed, pools};
 
@@ -38,8 +39,8 @@ pub(super) fn list(args: &Args) -> Result<(), Failed> {
 
 fn of_fs(fsname: &str, command: &str) -> Result<Mount, Failed> {
     let mounts = mountpoint::all().map_err(|error| Failed::io(&error, command, fsname))?;
-    let found = mounts.into_iter().find(|mount| mount.fsname() == fsname);
-    found.ok_or_else(|| {
+    let is_alive = |mount: &Mount| rundir::of_device(mount.device).is_some();
+    ids::of_name(mounts, fsname, is_alive, command)?.ok_or_else(|| {
         let text = format!(
             "{command}: no file system '{fsname}' is mounted here; nacre status lists the mounts"
         );

@@ -5,9 +5,10 @@
 mod parts;
 mod restripe;
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply, Space};
+use ctl::{Ask, RawPath, Reply, Space};
 use layout::dir;
 use types::Errno;
 
@@ -108,8 +109,8 @@ fn check_dir(path: &Path, command: &str) -> Result<(), Failed> {
 /// The kernel's mkdir cannot say where. The mount's daemon is asked, and the servers check that the
 /// caller may.
 fn make(path: &Path, args: &Args, asked: &dir::Asked, command: &str) -> Result<(), Failed> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| failure(command, path, Errno::EINVAL))?.to_owned();
+    let name = path.file_name().ok_or_else(|| failure(command, path, Errno::EINVAL))?;
+    let name = RawPath(name.as_bytes().to_vec());
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
     let mount = mountpoint::of(Some(parent), command)?;

@@ -7,9 +7,10 @@ mod parts;
 mod yaml;
 
 use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use ctl::{Ask, Reply, Space};
+use ctl::{Ask, RawPath, Reply, Space};
 use types::Errno;
 
 use self::parts::Named;
@@ -244,7 +245,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn create(path: &Path, wish: &Wish) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let wrong = || Failed::of(Errno::EINVAL, COMMAND, &format!("setstripe error for '{shown}'"));
-    let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(wrong)?.to_owned();
+    let name = RawPath(path.file_name().ok_or_else(wrong)?.as_bytes().to_vec());
     let parent =
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     wish.check(parent, COMMAND)?;

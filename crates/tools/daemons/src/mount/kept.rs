@@ -8,7 +8,7 @@ use ::params::ParamTree;
 use anyhow::{Context, Result};
 use client::{Client, Ctx};
 use ctl::rundir::Registered;
-use ctl::{Ask, Device, Failure, Reply, Room, Space, Target, Who, mounts};
+use ctl::{Ask, Device, Failure, RawPath, Reply, Room, Space, Target, Who, mounts};
 use env::{Env, LocalFuture, Task};
 use fuse::{Jobids, Mounted};
 use fusedev::Channel;
@@ -279,24 +279,17 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
         Ask::Mgs => Ok(Reply::Targets(vec![target(&client.mgs().await)])),
         Ask::Df => Ok(Reply::Spaces(client.df().await.iter().map(space).collect())),
         Ask::Path2fid { path } => {
-            let attr = client.lookup_path(&ctx, &path).await.map_err(failed)?;
+            let attr = client.lookup_path(&ctx, &path.0).await.map_err(failed)?;
             Ok(Reply::Lines(vec![attr.fid().to_string()]))
         }
         Ask::Create { dir, name, umask, striping } => {
             let template =
                 layout::lov::decode_any(&striping).map_err(|_| Failure::of(Errno::EINVAL))?;
             let ctx = Ctx { umask, ..ctx };
-            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
+            let parent = client.lookup_path(&ctx, &dir.0).await.map_err(failed)?.fid();
             let flags = (libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY).cast_unsigned();
             let made = client
-                .create(
-                    &ctx,
-                    parent,
-                    name.as_bytes(),
-                    libc::S_IFREG | 0o644,
-                    flags,
-                    Some(&template),
-                )
+                .create(&ctx, parent, &name.0, libc::S_IFREG | 0o644, flags, Some(&template))
                 .await;
             let (attr, file) = made.map_err(failed)?;
             file.close().await.map_err(failed)?;
@@ -306,16 +299,26 @@ async fn special(client: Client, ask: Ask, creds: Creds) -> Result<Reply, Failur
             let spread = layout::dir::Asked::decode(&striping);
             let spread = spread.map_err(|error| Failure::of(error.errno()))?;
             let ctx = Ctx { umask, ..ctx };
-            let parent = client.lookup_path(&ctx, &dir).await.map_err(failed)?.fid();
-            let made = client.mkdir_spread(&ctx, parent, name.as_bytes(), mode, Some(&spread));
+            let parent = client.lookup_path(&ctx, &dir.0).await.map_err(failed)?.fid();
+            let made = client.mkdir_spread(&ctx, parent, &name.0, mode, Some(&spread));
             Ok(Reply::Lines(vec![made.await.map_err(failed)?.fid().to_string()]))
         }
         Ask::Fid2path { .. } if ctx.creds.uid != 0 => Err(Failure::of(Errno::EPERM)),
         Ask::Fid2path { fid } => {
             let fid: Fid = fid.parse().map_err(|_| Failure::of(Errno::EINVAL))?;
-            Ok(Reply::Lines(client.fid2path(&ctx, fid).await.map_err(failed)?))
+            Ok(paths(client.fid2path(&ctx, fid).await.map_err(failed)?))
         }
         _ => Err(Failure::of(Errno::ENOTTY)),
+    }
+}
+
+/// As lines, which tools of earlier versions know, where they are text.
+fn paths(paths: Vec<Vec<u8>>) -> Reply {
+    let lines = paths.iter().map(|path| std::str::from_utf8(path).map(str::to_owned));
+    let lines: Result<Vec<String>, std::str::Utf8Error> = lines.collect();
+    match lines {
+        Ok(lines) => Reply::Lines(lines),
+        Err(_) => Reply::Paths(paths.into_iter().map(RawPath).collect()),
     }
 }
 
@@ -355,3 +358,16 @@ const STATES: [(client::StatfsState, char); 5] = [
     (client::StatfsState::FULL, 'S'),
     (client::StatfsState::NO_INODES, 'I'),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_lines_where_they_are_text() {
+        let text = vec![b"/a".to_vec(), b"/b".to_vec()];
+        assert_eq!(paths(text), Reply::Lines(vec!["/a".into(), "/b".into()]));
+        let odd = vec![b"/a".to_vec(), b"/\xe9".to_vec()];
+        assert_eq!(paths(odd.clone()), Reply::Paths(odd.into_iter().map(RawPath).collect()));
+    }
+}

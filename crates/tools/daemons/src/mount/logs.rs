@@ -15,10 +15,29 @@ use rustix::fs::{FlockOperation, flock};
 /// Logs of mounts that are over, at most.
 const OLD_LOGS_MAX: usize = 16;
 
+/// Bytes of a place in the name of its log, at most: with `mount-` and `.log.1` a name has at most
+/// 255.
+const PLACE_BYTES_MAX: usize = 200;
+
 /// The log of the mount at `place`.
 pub(super) fn path(dir: &Path, place: &Path) -> PathBuf {
     let place = place.display().to_string().trim_matches('/').replace('/', "-");
-    dir.join(format!("mount-{place}.log"))
+    dir.join(format!("mount-{}.log", shortened(place)))
+}
+
+/// The end of a long place, behind a number that tells it from other places with this end.
+fn shortened(place: String) -> String {
+    if place.len() <= PLACE_BYTES_MAX {
+        return place;
+    }
+    // FNV-1a
+    let hash = place.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let head = format!("{hash:016x}-");
+    let first = place.len() + head.len() - PLACE_BYTES_MAX;
+    let end = (first..).find_map(|at| place.get(at..)).unwrap_or_default();
+    head + end
 }
 
 /// Says that a log is in use, until all descriptors of this opening are closed.
@@ -55,6 +74,21 @@ fn is_over(path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn a_long_place_has_a_log_of_its_own() {
+        let dir = Path::new("/run/nacre");
+        let log = |place: &str| path(dir, Path::new(place));
+        assert_eq!(log("/mnt/a"), dir.join("mount-mnt-a.log"));
+        let long = |letter: &str| format!("/{}/{}", letter.repeat(300), "é/b".repeat(120));
+        let (one, other) = (log(&long("x")), log(&long("y")));
+        assert_ne!(one, other);
+        for log in [one, other] {
+            let name = log.file_name().and_then(|name| name.to_str()).expect("text").to_owned();
+            assert!(name.starts_with("mount-") && name.ends_with("é-b.log"), "{name}");
+            assert!(name.len() + ".1".len() <= 255, "{name}");
+        }
+    }
 
     #[test]
     fn the_youngest_logs_stay_and_those_in_use() {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use client::{Client, Ctx, Migration};
-use ctl::{Failure, Reply};
+use ctl::{Failure, RawPath, Reply};
 use layout::Asked;
 use types::{Creds, Errno, Instant, Span};
 
@@ -41,7 +41,7 @@ impl Migrations {
     pub(super) fn begin(
         self: &Rc<Self>,
         ctx: Ctx,
-        path: String,
+        path: RawPath,
         striping: &[u8],
         gives_way: bool,
     ) -> Result<Reply, Failure> {
@@ -61,7 +61,7 @@ impl Migrations {
         self.jobs.borrow_mut().insert(number, job.clone());
         let (client, moved) = (self.client.clone(), job.clone());
         env.spawn("migration", async move {
-            let done = migrate(&client, &ctx, &path, &asked, &moved.migration).await;
+            let done = migrate(&client, &ctx, &path.0, &asked, &moved.migration).await;
             let failure = |error: client::Error| Failure {
                 errno: error.errno().raw(),
                 text: error.to_string(),
@@ -107,14 +107,20 @@ impl Migrations {
 async fn migrate(
     client: &Client,
     ctx: &Ctx,
-    path: &str,
+    path: &[u8],
     striping: &Asked,
     migration: &Rc<Migration>,
 ) -> client::Result<()> {
-    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (dir, name) = of_dir(path);
     let dir = client.lookup_path(ctx, dir).await?.fid();
-    let file = client.lookup(ctx, dir, name.as_bytes()).await?.fid();
+    let file = client.lookup(ctx, dir, name).await?.fid();
     client.migrate(ctx, file, dir, striping, migration).await
+}
+
+/// The directory of a path, and the name in it.
+fn of_dir(path: &[u8]) -> (&[u8], &[u8]) {
+    let name = path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    path.split_at(name)
 }
 
 fn told(number: u64, job: &Job) -> ctl::Migration {
@@ -128,5 +134,18 @@ fn told(number: u64, job: &Job) -> ctl::Migration {
         pause_ms: pause.get().as_millis(),
         is_done: outcome.is_some(),
         failure: outcome.as_ref().and_then(|outcome| outcome.as_ref().err().cloned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_a_directory_and_a_name() {
+        let check = |path: &[u8], dir: &[u8], name: &[u8]| assert_eq!(of_dir(path), (dir, name));
+        check(b"/a/caf\xe9", b"/a/", b"caf\xe9");
+        check(b"/f", b"/", b"f");
+        check(b"f", b"", b"f");
     }
 }

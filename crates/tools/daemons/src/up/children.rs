@@ -6,14 +6,14 @@
 //! within a minute a child is given up, and `up` shows the end of its log. The others go on.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::rc::Rc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use ctl::background::log_tail;
 use env::Env;
 use rustix::process::{Pid, Signal, kill_process};
@@ -29,6 +29,7 @@ use super::plan;
 use crate::pretend::Pretend;
 use crate::serve::RECOVERY;
 use crate::server::Awaited;
+use crate::targets::TargetDir;
 
 const PAUSE_MIN: Span = Span::millis(200);
 const PAUSE_MAX: Span = Span::secs(5);
@@ -42,8 +43,9 @@ const MINUTE: Span = Span::secs(60);
 const STOP_MAX: Span = Span::secs(30);
 /// Lines of a log that are shown.
 const LOG_LINES: usize = 20;
-/// Until all children are there for the first time.
-const READY_MAX: Span = Span::secs(60);
+/// How often `up` says for which children it waits before the first mount. A large target takes
+/// minutes to check its records.
+const READY_SAID_EVERY: Span = Span::secs(20);
 
 /// What all children share.
 struct Shared {
@@ -52,9 +54,19 @@ struct Shared {
     /// Why nothing can be mounted.
     hopeless: watch::Sender<Option<String>>,
     is_new: bool,
-    waiting: watch::Sender<usize>,
+    /// Children that have not been there yet.
+    waiting: watch::Sender<BTreeSet<String>>,
+    has_given_up: Cell<bool>,
     stopping: watch::Sender<bool>,
     alive: watch::Sender<usize>,
+}
+
+impl Shared {
+    /// A child is waited for no longer.
+    fn note_ready(&self, server: &Server) {
+        server.was_ready.set(true);
+        self.waiting.send_if_modified(|waiting| waiting.remove(&server.name));
+    }
 }
 
 /// One server's process, started as often as it must be.
@@ -89,12 +101,14 @@ impl Children {
         dead: &[ClientId],
     ) -> Children {
         let count = place.targets.len();
+        let names: BTreeSet<String> = place.targets.iter().map(TargetDir::name).collect();
         let shared = Rc::new(Shared {
             env: env.clone(),
             crashes_max: options.crashes_max as usize,
             hopeless: watch::channel(None).0,
             is_new: place.is_new,
-            waiting: watch::channel(count).0,
+            waiting: watch::channel(names).0,
+            has_given_up: Cell::new(false),
             stopping: watch::channel(false).0,
             alive: watch::channel(count).0,
         });
@@ -127,13 +141,18 @@ impl Children {
         Children { shared }
     }
 
-    /// All targets that are not given up are served and registered.
-    pub(super) async fn ready(&self) -> Result<()> {
-        let mut waiting = self.shared.waiting.subscribe();
-        let all = waiting.wait_for(|waiting| *waiting == 0);
-        let done = self.shared.env.timeout(READY_MAX, all).await;
-        done.map(|_| ())
-            .ok_or_else(|| anyhow!("servers are not ready within {} s", READY_MAX.as_secs_f64()))
+    /// All targets that are not given up are served and registered. If one is given up, an MDT may
+    /// wait in vain to hear of it, and is not waited for: the mount says whether it serves.
+    pub(super) async fn ready(&self) {
+        let Shared { env, waiting, has_given_up, .. } = &*self.shared;
+        let mut waiting = waiting.subscribe();
+        loop {
+            let all = waiting.wait_for(BTreeSet::is_empty);
+            if env.timeout(READY_SAID_EVERY, all).await.is_some() || has_given_up.get() {
+                return;
+            }
+            ctl::say!("nacre up: {}", awaits(&waiting.borrow()));
+        }
     }
 
     /// Completes when a child is given up without which nothing can be mounted.
@@ -152,6 +171,11 @@ impl Children {
         let mut alive = self.shared.alive.subscribe();
         let _ = alive.wait_for(|alive| *alive == 0).await; // the sender is ours
     }
+}
+
+fn awaits(names: &BTreeSet<String>) -> String {
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    format!("waiting for {} to serve (large targets check their records first)", names.join(", "))
 }
 
 async fn keep(shared: &Rc<Shared>, server: Rc<Server>) {
@@ -198,9 +222,8 @@ fn give_up(shared: &Shared, server: &Server, end: &str, crashes: usize) {
         shared.hopeless.send_replace(Some(text.trim_end().to_owned()));
     }
     super::tell_given_up(text.trim_end());
-    if !server.was_ready.replace(true) {
-        shared.waiting.send_modify(|waiting| *waiting -= 1);
-    }
+    shared.has_given_up.set(true);
+    shared.note_ready(server);
 }
 
 /// One life of a child: how it ended, or nothing when it was told to.
@@ -282,11 +305,10 @@ fn listen(shared: &Rc<Shared>, server: &Rc<Server>, child: &mut Child) {
                 continue;
             }
             tracing::info!("{line} serves, process {pid}");
-            if server.was_ready.replace(true) {
+            if server.was_ready.get() {
                 ctl::say!("nacre up: {} is back (process {pid})", server.name);
-            } else {
-                shared2.waiting.send_modify(|waiting| *waiting -= 1);
             }
+            shared2.note_ready(&server);
         }
     });
 }
@@ -297,5 +319,17 @@ async fn end(env: &Env, child: &mut Child) {
     }
     if env.timeout(STOP_MAX, child.wait()).await.is_none() {
         let _ = child.kill().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_children_that_are_waited_for_are_named() {
+        let names = ["testfs-OST0001", "testfs-MDT0000"].map(str::to_owned);
+        let said = awaits(&names.into());
+        assert!(said.starts_with("waiting for testfs-MDT0000, testfs-OST0001 to serve"), "{said}");
     }
 }

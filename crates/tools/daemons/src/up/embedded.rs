@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use anyhow::{Context, Result, anyhow};
 use env::Env;
 use tokio::sync::watch;
-use types::{ClientId, Instant, Span, TargetId};
+use types::{ClientId, Instant, Span, TargetId, TargetKind};
 
 use super::address::{Block, MGS};
 use super::options::Options;
@@ -84,7 +84,7 @@ impl Embedded {
             metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
             commit_interval: Span::millis(options.commit_interval_ms),
             devices: options.devices.clone(),
-            awaited: Awaited { mdts: place.mdts(), osts: place.osts() },
+            awaited: awaited(&place.targets),
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
@@ -192,8 +192,19 @@ impl Thread {
         let name = self.targets.iter().find(|found| is_it(found)).map(TargetDir::name);
         self.targets.retain(|found| !is_it(found));
         self.options.dirs = self.targets.iter().map(|found| found.dir.clone()).collect();
+        self.options.awaited = awaited(&self.targets);
         super::tell_given_up(&format!("{} is given up: {error:#}", name.unwrap_or_default()));
     }
+}
+
+/// The targets that an MDT has to know before it is ready: those that are served here. One that is
+/// given up may never have registered.
+fn awaited(targets: &[TargetDir]) -> Awaited {
+    let count = |kind: TargetKind| {
+        let those = targets.iter().filter(|found| found.superblock.target.kind == kind);
+        u32::try_from(those.count()).expect("targets are bounded")
+    };
+    Awaited { mdts: count(TargetKind::Mdt), osts: count(TargetKind::Ost) }
 }
 
 /// One life of the node; an error when it must boot again.
@@ -237,4 +248,26 @@ async fn serve(server: &Server, life: &watch::Sender<Life>) {
     server.registered().await;
     life.send_replace(Life::Ready);
     std::future::pending::<()>().await;
+}
+
+#[cfg(test)]
+mod tests {
+    use osd_disk::Superblock;
+    use types::{FsName, Timespec};
+
+    use super::*;
+
+    #[test]
+    fn a_target_that_is_given_up_is_not_awaited() {
+        let fsname: FsName = "testfs".parse().expect("a name");
+        let found = |target| TargetDir {
+            dir: "/d".into(),
+            superblock: Superblock::new(fsname, target, 1, Vec::new(), Timespec::default()),
+        };
+        let mut targets: Vec<TargetDir> =
+            [TargetId::MGT, TargetId::mdt(0), TargetId::ost(0), TargetId::ost(1)].map(found).into();
+        assert_eq!(awaited(&targets), Awaited { mdts: 1, osts: 2 });
+        targets.pop();
+        assert_eq!(awaited(&targets), Awaited { mdts: 1, osts: 1 });
+    }
 }

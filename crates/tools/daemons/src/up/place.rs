@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
-use types::{ClientId, TargetId, TargetKind};
+use types::{ClientId, FsName, TargetId, TargetKind};
 
 use super::address::Block;
 use super::known;
@@ -61,6 +61,23 @@ impl State {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(State::default()),
             Err(error) => Err(error).with_context(|| path.display().to_string()),
         }
+    }
+
+    /// Where its targets are. OSTs that the MGS has forgotten are nowhere: their disks may be gone.
+    pub(super) fn dirs(&self) -> Vec<PathBuf> {
+        let is_there = |known: &Known| known.dir.as_ref().is_none_or(|dir| dir.is_dir());
+        let left = if self.targets.iter().all(is_there) { None } else { self.left_by_mgs() };
+        let is_left = |known: &&Known| {
+            !TargetId::from_u32(known.id).is_some_and(|target| is_forgotten(target, &left))
+        };
+        self.targets.iter().filter(is_left).filter_map(|known| known.dir.clone()).collect()
+    }
+
+    /// What the MGS of this place still knows, if it can be asked.
+    fn left_by_mgs(&self) -> Option<BTreeSet<TargetId>> {
+        let mgs = targets::open(&self.dir_of(TargetId::MGT)?).ok()??;
+        let (fsname, _) = self.targets.iter().find_map(|known| known.name.rsplit_once('-'))?;
+        known::left_by_mgs(&[mgs], fsname.parse().ok()?)
     }
 
     fn dir_of(&self, target: TargetId) -> Option<PathBuf> {
@@ -160,7 +177,9 @@ impl Place {
         }
         let ask = || known::left_by_mgs(&self.targets, options.fsname);
         let left = if plan.missing.is_empty() { None } else { ask() };
-        for target in plan.missing.into_iter().filter(|target| !is_forgotten(*target, &left)) {
+        let (forgotten, missing): (Vec<TargetId>, Vec<TargetId>) =
+            plan.missing.into_iter().partition(|target| is_forgotten(*target, &left));
+        for target in missing {
             let name = target.name(options.fsname);
             let dir = self.state.dir_of(target).unwrap_or_else(|| base.join(&name));
             let why = format!("{name} is not there: is its disk mounted at {}?", dir.display());
@@ -168,7 +187,7 @@ impl Place {
         }
         self.set_aside_broken()?;
         self.make(base, options, &plan.make)?;
-        self.note(options, &known);
+        self.note(options.fsname, &known, &forgotten);
         Ok(())
     }
 
@@ -224,12 +243,12 @@ impl Place {
         Ok(())
     }
 
-    /// Every target that is known by now, for the next `up`.
-    fn note(&mut self, options: &Options, known: &BTreeSet<TargetId>) {
+    /// Every target that is known by now, for the next `up`. One that is forgotten is nowhere.
+    fn note(&mut self, fsname: FsName, known: &BTreeSet<TargetId>, forgotten: &[TargetId]) {
         let mut note = |id: TargetId, dir: Option<PathBuf>| {
-            let name = id.name(options.fsname);
-            let last = self.state.targets.iter().find(|other| other.id == id.to_u32());
-            let dir = dir.or_else(|| last.and_then(|last| last.dir.clone()));
+            let name = id.name(fsname);
+            let last = self.state.dir_of(id).filter(|_| !forgotten.contains(&id));
+            let dir = dir.or(last);
             self.state.targets.retain(|other| other.id != id.to_u32());
             self.state.targets.push(Known { name, id: id.to_u32(), dir });
         };
@@ -282,12 +301,24 @@ impl Place {
         self.save()
     }
 
+    /// On a full disk the old state stays: files can be deleted only through a mount.
     fn save(&self) -> Result<()> {
         let path = self.data.join("up.json");
         let mut text = serde_json::to_vec_pretty(&self.state).context("state")?;
         text.push(b'\n');
-        write_private(&path, &text).with_context(|| path.display().to_string())
+        match write_private(&path, &text) {
+            Err(error) if is_full(&error) && path.exists() => {
+                let path = path.display();
+                ctl::say!("nacre up: {path} stays as it was: {error}; delete files, or add a disk");
+                Ok(())
+            }
+            written => written.with_context(|| path.display().to_string()),
+        }
     }
+}
+
+fn is_full(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
 /// Replaces a file, durably. No other user reads it: the number of the living client is in it, and
@@ -341,6 +372,37 @@ mod tests {
         assert!(!is_forgotten(TargetId::ost(1), &None), "the MGS cannot be asked");
         assert!(!is_forgotten(TargetId::MGT, &left), "the MGS does not tell of itself");
         assert!(!is_forgotten(TargetId::mdt(1), &left), "an MDT is never forgotten");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_from_other_errors() {
+        let check = |errno| is_full(&std::io::Error::from_raw_os_error(errno));
+        assert!(check(libc::ENOSPC) && check(libc::EDQUOT));
+        assert!(!check(libc::EIO) && !check(libc::EROFS));
+    }
+
+    #[test]
+    fn a_forgotten_ost_is_nowhere() {
+        let osts = [0, 1].map(TargetId::ost);
+        let known = |id: TargetId| Known {
+            name: format!("testfs-{id}"),
+            id: id.to_u32(),
+            dir: Some(format!("/d/{id}").into()),
+        };
+        let mut place = Place {
+            data: "/d".into(),
+            targets: Vec::new(),
+            missing: Vec::new(),
+            misses_mdt: false,
+            is_new: false,
+            state: State { targets: osts.map(known).into(), ..State::default() },
+            _lock: File::open("/dev/null").expect("it is there"),
+        };
+        assert_eq!(place.state.dirs().len(), 2, "no MGS can be asked");
+        let fsname = "testfs".parse().expect("a name");
+        place.note(fsname, &BTreeSet::from(osts), &[osts[1]]);
+        assert_eq!(place.state.dirs(), [PathBuf::from("/d/OST0000")]);
+        assert_eq!(place.state.targets.len(), 2, "it is not made again");
     }
 
     #[test]

@@ -49,8 +49,8 @@ Examples:
   ssh oss1 nacre list-objects testfs-OST0000 > ost0
   nacre import-meta /backup/testfs-MDT0000.export /srv/mdt0 --objects ost0
 
-Exit status: 0 the MDT can be served, with differences or without; 1 failure, reported on stderr: DIR is
-as it was, or no target.")]
+Exit status: 0 the MDT can be served, with differences or without; 1 failure, reported on stderr:
+DIR is as it was, or no target. If only the comparison fails, stderr says that the MDT is complete.")]
 pub(super) struct ImportMeta {
     /// An export, made by `nacre export-meta`.
     pub(super) file: PathBuf,
