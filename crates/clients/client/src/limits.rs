@@ -157,6 +157,10 @@ pub const MIGRATE_LOOK: Span = Span::secs(1);
 /// Pieces of [`COPY_PIECE_BYTES`] that a migration reads and writes side by side.
 pub const MIGRATE_PIECES: usize = 4;
 
+/// Generations by which a migration that failed raises the file's layout, a request each: more than
+/// a layout of full size has components, of which each raised the copy's generation by one.
+pub const MIGRATE_RENEWALS_MAX: u32 = 4_096;
+
 /// Files and directories of which lost work is remembered until somebody has heard of it: 32 bytes
 /// each. Of more of them every handle of the mount hears.
 pub const LOST_FILES_MAX: usize = 65_536;

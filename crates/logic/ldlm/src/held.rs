@@ -64,7 +64,9 @@ impl Held {
     pub(crate) fn take_of(&mut self, session: u64) -> Vec<Ranges> {
         let gone: Vec<Owner> =
             self.owners.range(Held::all_of(session)).map(|(owner, _)| *owner).collect();
-        self.writers.retain(|owner| owner.session != session);
+        gone.iter().for_each(|owner| {
+            self.writers.remove(owner);
+        });
         gone.iter().filter_map(|owner| self.owners.remove(owner)).collect()
     }
 

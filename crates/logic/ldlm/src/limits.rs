@@ -11,12 +11,13 @@ pub const WAITERS_OF_SESSION_MAX: usize = 4_096;
 /// [`RANGE_BYTES`]. A request beyond is refused (`ENOLCK`).
 pub const HELD_BYTES_MAX: usize = 512 << 20;
 
-/// The same of one session: some 70,000 files, or a million ranges of one. Clients that state their
+/// The same of one session: some 65,000 files, or a million ranges of one. Clients that state their
 /// locks again after a restart may have twice that, because waits that were granted count late.
 pub const HELD_BYTES_OF_SESSION_MAX: usize = 64 << 20;
 
-/// An owner that holds something on a file: nodes of three trees that may hold nothing else.
-pub const OWNER_BYTES: usize = 896;
+/// An owner that holds something on a file: nodes of three trees that may hold nothing else, and an
+/// entry among all that sessions hold.
+pub const OWNER_BYTES: usize = 960;
 
 /// A range that an owner holds.
 pub const RANGE_BYTES: usize = 64;

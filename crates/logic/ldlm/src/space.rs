@@ -11,6 +11,7 @@
 //! with EDEADLK.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use types::{Extent, Fid};
 
@@ -30,6 +31,11 @@ pub enum Kind {
     File,
 }
 
+impl Kind {
+    /// In their order.
+    pub(crate) const ALL: [Kind; 3] = [Kind::Flock, Kind::Posix, Kind::File];
+}
+
 /// Who holds a lock: a client's session and whatever that client calls an owner. A client that
 /// comes back in another session holds nothing of what the one before held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,6 +51,14 @@ pub struct WaitId {
     pub session: u64,
     /// Its cookie, unique among its waits.
     pub cookie: u64,
+}
+
+impl WaitId {
+    /// Those of a session.
+    #[must_use]
+    pub fn all_of(session: u64) -> RangeInclusive<WaitId> {
+        WaitId { session, cookie: 0 }..=WaitId { session, cookie: u64::MAX }
+    }
 }
 
 /// What somebody asks for.
@@ -134,6 +148,9 @@ pub struct LockSpace {
     resources: BTreeMap<ResourceId, Resource>,
     waits: BTreeMap<WaitId, ResourceId>,
     waits_of: BTreeMap<(Kind, Owner), BTreeSet<WaitId>>,
+    /// Each session with each resource of which it holds something: its end does not walk what
+    /// others hold.
+    holds: BTreeSet<(u64, ResourceId)>,
     book: Book,
 }
 
@@ -262,7 +279,7 @@ impl LockSpace {
         let id = (resource, kind);
         let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
         let (before, after) = resource.held.change(owner, |ranges| ranges.clear(extent));
-        self.book.held(owner.session, before, after);
+        self.note(id, owner.session, before, after);
         self.settle(id)
     }
 
@@ -305,37 +322,34 @@ impl LockSpace {
     /// Resources of which a session holds something.
     #[must_use]
     pub fn resources_of(&self, session: u64) -> Vec<Fid> {
-        let holds = |resource: &Resource| resource.held.has_of(session);
-        let held = self.resources.iter().filter(|(_, resource)| holds(resource));
-        held.map(|((fid, _), _)| *fid).collect()
+        self.held_by(session).map(|(fid, _)| fid).collect()
     }
 
     /// Ends all waits of a session. Returns who is granted by this.
     pub fn end_waits(&mut self, session: u64) -> Vec<WaitId> {
-        let gone: Vec<WaitId> =
-            self.waits.keys().filter(|wait| wait.session == session).copied().collect();
+        let own = self.waits.range(WaitId::all_of(session));
+        let gone: Vec<WaitId> = own.map(|(wait, _)| *wait).collect();
         gone.into_iter().flat_map(|wait| self.cancel(wait)).collect()
     }
 
     /// Everything of a session goes. Returns who is granted by this.
     pub fn drop_session(&mut self, session: u64) -> Vec<WaitId> {
         let mut granted = self.end_waits(session);
-        let ids: Vec<ResourceId> = self.resources.keys().copied().collect();
+        let ids: Vec<ResourceId> = self.held_by(session).collect();
         granted.extend(ids.into_iter().flat_map(|id| self.drop_held(id, session)));
         granted
     }
 
     /// What a session holds of one file goes. Returns who is granted by this.
     pub fn drop_file(&mut self, session: u64, file: Fid) -> Vec<WaitId> {
-        let ids: Vec<ResourceId> =
-            self.resources.keys().copied().filter(|(fid, _)| *fid == file).collect();
-        ids.into_iter().flat_map(|id| self.drop_held(id, session)).collect()
+        Kind::ALL.into_iter().flat_map(|kind| self.drop_held((file, kind), session)).collect()
     }
 
     fn drop_held(&mut self, id: ResourceId, session: u64) -> Vec<WaitId> {
         let Some(resource) = self.resources.get_mut(&id) else { return Vec::new() };
         let gone = resource.held.take_of(session);
         gone.iter().for_each(|ranges| self.book.held(session, ranges.len(), 0));
+        self.holds.remove(&(session, id));
         if gone.is_empty() { Vec::new() } else { self.settle(id) }
     }
 
@@ -414,7 +428,26 @@ impl LockSpace {
         let held = &mut self.resources.entry(id).or_default().held;
         let set = |ranges: &mut Ranges| ranges.set(request.extent, request.mode, request.pid);
         let (before, after) = held.change(request.owner, set);
-        self.book.held(request.owner.session, before, after);
+        self.note(id, request.owner.session, before, after);
+    }
+
+    /// An owner of `session` had so many ranges of a resource, and has so many now.
+    fn note(&mut self, id: ResourceId, session: u64, before: usize, after: usize) {
+        self.book.held(session, before, after);
+        if before == 0 && after > 0 {
+            self.holds.insert((session, id));
+        }
+        let still = |resource: &Resource| resource.held.has_of(session);
+        if before > 0 && after == 0 && !self.resources.get(&id).is_some_and(still) {
+            self.holds.remove(&(session, id));
+        }
+    }
+
+    /// Resources of which a session holds something.
+    fn held_by(&self, session: u64) -> impl Iterator<Item = ResourceId> {
+        let first = (session, (Fid::default(), Kind::Flock)); // none is lower
+        let own = self.holds.range(first..).take_while(move |(holder, _)| *holder == session);
+        own.map(|(_, id)| *id)
     }
 
     /// Whether `request`, standing at `place`, may be granted.

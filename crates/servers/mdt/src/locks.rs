@@ -47,6 +47,14 @@ impl Inner {
     }
 }
 
+/// Nothing is known of the waits of a session.
+fn forget<V>(waits: &mut BTreeMap<WaitId, V>, session: u64) {
+    let own: Vec<WaitId> = waits.range(WaitId::all_of(session)).map(|(wait, _)| *wait).collect();
+    for wait in own {
+        waits.remove(&wait);
+    }
+}
+
 /// What a request asks of the lock space, checked.
 pub(crate) struct Wanted {
     pub(crate) request: LockRequest,
@@ -201,8 +209,8 @@ impl Locks {
     /// What a session waits for it does not get.
     pub(crate) fn end_waits(&self, session: u64) {
         let mut inner = self.inner.borrow_mut();
-        inner.answers.retain(|wait, _| wait.session != session);
-        inner.abandoned.retain(|wait, _| wait.session != session);
+        forget(&mut inner.answers, session);
+        forget(&mut inner.abandoned, session);
         let granted = inner.space.end_waits(session);
         inner.wake(granted);
     }

@@ -11,6 +11,10 @@
 //!   may still take what the client sent in the session before.
 //! - A client does not write a file that another runs as a program, nor the reverse. A client's own
 //!   kernel decides whether that client may do both.
+//! - The end of a session costs what that session has, however much others have: `own` and `cuts`
+//!   have each handle and each cut, and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use queues::FixedMap;
 use types::{ClientId, Fid};
@@ -36,7 +40,7 @@ impl OpenFile {
 }
 
 /// A client that may cut the objects of files, in one of its sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cutter {
     pub(crate) client: ClientId,
     pub(crate) session: u64,
@@ -105,6 +109,25 @@ pub(crate) enum Verdict {
     Clean,
 }
 
+/// What belongs to each key; none of the sets is empty. A tree, because clients choose their ids.
+type Sets<K, V> = BTreeMap<K, BTreeSet<V>>;
+
+/// `value` belongs to `key` no longer.
+fn leave<K: Ord, V: Ord>(sets: &mut Sets<K, V>, key: K, value: &V) {
+    let Some(set) = sets.get_mut(&key) else { return };
+    set.remove(value);
+    if set.is_empty() {
+        sets.remove(&key);
+    }
+}
+
+/// Nobody cuts the objects of the file.
+fn end_cut(cuts: &mut Sets<Cutter, Fid>, fid: Fid, file: &mut FileState) {
+    if let Some(by) = file.cut_by.take() {
+        leave(cuts, by, &fid);
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Opens {
     handles: FixedMap<u64, OpenFile>,
@@ -113,8 +136,12 @@ pub(crate) struct Opens {
     base: u64,
     next_epoch: u64,
     next_handle: u64,
-    /// Handles of each session.
+    /// How many handles each session has.
     held: FixedMap<u64, usize>,
+    /// Handles of each client, by their files.
+    own: Sets<ClientId, (Fid, u64)>,
+    /// Files that each session cuts.
+    cuts: Sets<Cutter, Fid>,
 }
 
 impl Opens {
@@ -167,8 +194,8 @@ impl Opens {
 
     /// Whether this client has the file open.
     pub(crate) fn is_open_by(&self, fid: Fid, client: ClientId) -> bool {
-        self.is_open(fid)
-            && self.handles.values().any(|open| open.fid == fid && open.client == client)
+        let handles = (fid, 0)..=(fid, u64::MAX);
+        self.own.get(&client).is_some_and(|own| own.range(handles).next().is_some())
     }
 
     /// Whether `handle` is the only one of its file.
@@ -217,9 +244,9 @@ impl Opens {
 
     /// Handles of a session.
     pub(crate) fn of_session(&self, client: ClientId, session: u64) -> Vec<u64> {
-        let own = |open: &OpenFile| open.client == client && open.session == session;
-        let mut handles: Vec<_> =
-            self.handles.iter().filter(|(_, open)| own(open)).map(|(handle, _)| *handle).collect();
+        let own = self.own.get(&client).into_iter().flatten().map(|(_, handle)| *handle);
+        let is_its = |handle: &u64| self.get(*handle).is_some_and(|open| open.session == session);
+        let mut handles: Vec<_> = own.filter(is_its).collect();
         handles.sort_unstable();
         handles
     }
@@ -251,6 +278,7 @@ impl Opens {
             return;
         }
         self.handles.insert(handle, open);
+        self.own.entry(open.client).or_default().insert((open.fid, handle));
         self.count(open.session, |held| held + 1);
         let base = self.base;
         let file =
@@ -292,6 +320,7 @@ impl Opens {
     /// clean.
     pub(crate) fn close(&mut self, handle: u64, wrote: bool, cleaned: bool) {
         let Some(open) = self.handles.remove(&handle) else { return };
+        leave(&mut self.own, open.client, &(open.fid, handle));
         self.count(open.session, |held| held - 1);
         let fresh = self.draw_epoch();
         let file = self.files.get_mut(&open.fid).expect("an open file has a state");
@@ -306,7 +335,7 @@ impl Opens {
                 file.epoch = fresh;
             }
             if cleaned {
-                file.cut_by = None;
+                end_cut(&mut self.cuts, open.fid, file);
             }
             file.mixed &= file.writers.count > 0;
         }
@@ -316,6 +345,7 @@ impl Opens {
         assert!(file.writers.count <= file.handles, "every writer has a handle");
         let idle = file.handles == 0;
         if idle && (cleaned || file.epoch == self.base) {
+            end_cut(&mut self.cuts, open.fid, file);
             self.files.remove(&open.fid);
         }
         self.bound();
@@ -332,7 +362,7 @@ impl Opens {
     /// The size is known and nobody writes, or the file is gone.
     pub(crate) fn cleaned(&mut self, fid: Fid) {
         let Some(file) = self.files.get_mut(&fid) else { return };
-        file.cut_by = None;
+        end_cut(&mut self.cuts, fid, file);
         if file.handles == 0 {
             self.files.remove(&fid);
         }
@@ -341,7 +371,9 @@ impl Opens {
     /// A client has truncated the file, and cuts its objects now.
     pub(crate) fn cut(&mut self, fid: Fid, by: Cutter) {
         if let Some(file) = self.files.get_mut(&fid) {
+            end_cut(&mut self.cuts, fid, file);
             file.cut_by = Some(by);
+            self.cuts.entry(by).or_default().insert(fid);
         }
     }
 
@@ -350,17 +382,17 @@ impl Opens {
         if let Some(file) = self.files.get_mut(&fid)
             && file.cut_by == Some(by)
         {
-            file.cut_by = None;
+            end_cut(&mut self.cuts, fid, file);
         }
     }
 
     /// A session is over: OSTs refuse what was not sent in it. Returns the files that its client
     /// was about to cut.
     pub(crate) fn cuts_ended(&mut self, by: Cutter) -> Vec<Fid> {
-        let mut ended = Vec::new();
-        for (fid, file) in self.files.iter_mut().filter(|(_, file)| file.cut_by == Some(by)) {
+        let ended: Vec<Fid> = self.cuts.remove(&by).into_iter().flatten().collect();
+        for fid in &ended {
+            let file = self.files.get_mut(fid).expect("a file that is cut has a state");
             file.cut_by = None;
-            ended.push(*fid);
         }
         ended
     }
@@ -374,7 +406,14 @@ impl Opens {
     /// under way are refused.
     fn bound(&mut self) {
         if self.files.len() > IDLE_EPOCHS_MAX + self.handles.len() {
-            self.files.retain(|_, file| file.handles > 0);
+            let cuts = &mut self.cuts;
+            self.files.retain(|fid, file| {
+                let is_open = file.handles > 0;
+                if !is_open {
+                    end_cut(cuts, *fid, file);
+                }
+                is_open
+            });
             self.base = self.draw_epoch();
         }
     }
@@ -495,6 +534,81 @@ mod tests {
         assert!(!opens.is_cut_by_another(Fid::ROOT, next));
         opens.cuts_ended(next);
         assert!(!opens.is_cut_by_another(Fid::ROOT, other));
+    }
+
+    /// What a walk over all handles and all files finds.
+    fn check_indexes(opens: &Opens) {
+        let mut own: Sets<ClientId, (Fid, u64)> = Sets::new();
+        for (handle, open) in &opens.handles {
+            own.entry(open.client).or_default().insert((open.fid, *handle));
+            assert!(opens.of_session(open.client, open.session).contains(handle));
+            assert!(opens.is_open_by(open.fid, open.client));
+        }
+        assert_eq!(opens.own, own);
+        let mut cuts: Sets<Cutter, Fid> = Sets::new();
+        for (fid, file) in &opens.files {
+            if let Some(by) = file.cut_by {
+                cuts.entry(by).or_default().insert(*fid);
+            }
+        }
+        assert_eq!(opens.cuts, cuts);
+    }
+
+    #[test]
+    fn what_belongs_to_a_session_is_known_through_all_changes() {
+        let (mut opens, mut chance) = (Opens::new(1), types::SplitMix64::new(3));
+        for _ in 0..5_000 {
+            let client = chance.below(3);
+            let session = 2 * client + chance.below(2);
+            let by = Cutter { client: ClientId(u128::from(client)), session };
+            let fid = Fid::new(1, chance.below(4) as u32 + 1);
+            let is_odd = chance.below(2) == 1;
+            let any = opens.handles.keys().copied().nth(chance.below(8) as usize);
+            match (chance.below(10), any) {
+                (0..=3, _) => {
+                    let (handle, epoch) = (opens.draw_handle(), opens.draw_epoch());
+                    let (client, write) = (by.client, is_odd);
+                    let open = OpenFile { fid, client, session, write, ..file(1) };
+                    opens.open(handle, open, write.then_some(epoch), None);
+                }
+                (4, Some(any)) => {
+                    let open = opens.get(any).expect("it is open");
+                    let next = OpenFile { session: open.session ^ 1, ..open };
+                    opens.open(any, next, None, None);
+                }
+                (5 | 6, Some(any)) => opens.close(any, true, is_odd),
+                (7, _) => {
+                    let epoch = opens.draw_epoch();
+                    opens.dirtied(fid, epoch);
+                    opens.cut(fid, by);
+                }
+                (8, _) if is_odd => opens.cut_ended(fid, by),
+                (8, _) => opens.cleaned(fid),
+                (9, _) => {
+                    for handle in opens.of_session(by.client, session) {
+                        opens.close(handle, true, false);
+                    }
+                    opens.cuts_ended(by);
+                    assert!(opens.handles.values().all(|open| open.opener() != by));
+                    assert!(opens.files.values().all(|file| file.cut_by != Some(by)));
+                }
+                _ => {}
+            }
+            check_indexes(&opens);
+        }
+    }
+
+    #[test]
+    fn files_that_are_forgotten_are_cut_by_nobody() {
+        let mut opens = Opens::new(1);
+        let by = Cutter { client: ClientId(1), session: 1 };
+        for oid in 0..=IDLE_EPOCHS_MAX as u32 {
+            let (fid, epoch) = (Fid::new(1, oid + 1), opens.draw_epoch());
+            opens.dirtied(fid, epoch);
+            opens.cut(fid, by);
+        }
+        assert_eq!((opens.files.len(), opens.cuts.len()), (0, 0));
+        assert!(opens.cuts_ended(by).is_empty());
     }
 
     #[test]

@@ -203,6 +203,13 @@ impl Cluster {
         }
     }
 
+    /// Cuts `node` off from the server of one target.
+    pub fn cut_off_from(&self, node: &NodeHandle, target: TargetId) {
+        for server in self.servers.iter().filter(|server| server.target == target) {
+            self.sim.partition(node, &server.node, Cut::BothWays);
+        }
+    }
+
     /// Starts a policy for the data of every OST, and sets its tunables.
     pub fn schedule_data(
         &self,

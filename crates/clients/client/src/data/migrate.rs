@@ -14,6 +14,10 @@
 //! end when the changed objects can be copied within [`MIGRATE_PAUSE`], or after
 //! [`MIGRATE_ROUNDS_MAX`]. In the last pass the objects refuse every other client that reads or
 //! writes F (ESTALE). That client waits for the file's lock.
+//!
+//! If the last pass fails after the objects of F were told of a generation, the MDT's layout of F
+//! gets that generation before the lock is given back. Other clients would have to raise it one by
+//! one, and a call tries only so many layouts.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,7 +41,7 @@ use crate::inode::Inode;
 use crate::join::try_join;
 use crate::limits::{
     BATCH_RPCS_MAX, COPY_PIECE_BYTES, LAYOUTS_TRIED_MAX, MIGRATE_LOOK, MIGRATE_PAUSE,
-    MIGRATE_PIECES, MIGRATE_ROUNDS_MAX, MIGRATE_STALL,
+    MIGRATE_PIECES, MIGRATE_RENEWALS_MAX, MIGRATE_ROUNDS_MAX, MIGRATE_STALL,
 };
 use crate::xattr::{LOV, LOV_SWAP};
 use crate::{Ctx, Error, Result, SeekFor, flags, lost, size};
@@ -133,6 +137,8 @@ struct Mover {
     migration: Rc<Migration>,
     /// The MDT is asked to swap.
     swaps: Cell<bool>,
+    /// The generation of which the file's objects were told, or some of them; 0: none.
+    raised: Cell<u32>,
 }
 
 /// The file as it was when it was looked at.
@@ -225,8 +231,9 @@ impl Mover {
             closed: Cell::new(true), // there is nothing to close
             heard: inner.losses.listen(file.fid()),
         });
-        let (file, other, swaps) = (file.clone(), other.clone(), Cell::new(false));
-        Mover { inner, ctx, file, other, copy, migration, swaps }
+        let (file, other) = (file.clone(), other.clone());
+        let (swaps, raised) = (Cell::new(false), Cell::new(0));
+        Mover { inner, ctx, file, other, copy, migration, swaps, raised }
     }
 
     async fn run(&self) -> Result<()> {
@@ -440,8 +447,35 @@ impl Mover {
             Err(self.refused(Errno::ETIMEDOUT))
         };
         let done = or(takes, stalls).await;
+        if done.is_err() {
+            // what is left of it the next callers do, one generation at a time
+            let _ = self.catch_up(claim).await;
+        }
         self.migration.pause.set(self.inner.env.now() - began);
         done
+    }
+
+    /// Gives the file's layout at the MDT the generation of which its objects were told.
+    async fn catch_up(&self, claim: Claim) -> Result<()> {
+        let raised = self.raised.get();
+        if raised == 0 {
+            return Ok(());
+        }
+        let (fid, handle) = (self.file.fid(), self.file.0.handle);
+        let renew =
+            |generation, look| self.inner.renew_layout(&self.ctx, fid, handle, generation, look);
+        let mut stat = renew(raised, true).await?;
+        for _ in 0..MIGRATE_RENEWALS_MAX {
+            let layout = stat.layout.as_ref().ok_or_else(|| self.refused(Errno::EPROTO))?;
+            let generation = layout.generation();
+            if generation >= raised {
+                break;
+            }
+            self.inner.under_lease(fid, claim).await?;
+            stat = renew(generation, false).await?;
+        }
+        self.file.0.inode.learn(&stat);
+        Ok(())
     }
 
     /// Returns when the migration was given up, or nothing was copied for [`MIGRATE_STALL`]: other
@@ -478,6 +512,7 @@ impl Mover {
             let claimed = next.and_then(|next| layout.at_generation(next));
             let claimed = Rc::new(claimed.ok_or_else(|| self.refused(Errno::EOVERFLOW))?);
             self.inner.under_lease(fid, claim).await?;
+            self.raised.set(claimed.generation()); // they are never told of a lower one later
             self.inner.raise(&self.ctx, fid, &layout, 0, claimed.generation(), claim).await?;
             let objects = self.inner.glimpse(&self.ctx, &[Question::all(&layout)]).await?.remove(0);
             let look = Look { layout, objects: objects.into_values().collect() };

@@ -371,6 +371,41 @@ fn what_is_stated_again_is_bounded_too() {
     assert_eq!(have, (2 * HELD_BYTES_OF_SESSION_MAX).div_ceil(OWNER_BYTES + RANGE_BYTES));
 }
 
+/// What a walk over all resources finds is what is known of each session.
+#[test]
+fn what_a_session_holds_is_known_through_all_changes() {
+    let mut chance = SplitMix64::new(9);
+    let mut space = LockSpace::new();
+    let mut lost = 0;
+    for cookie in 0..5_000 {
+        let who = ['a', 'b', 'c'][chance.below(3) as usize];
+        let kind = Kind::ALL[chance.below(3) as usize];
+        let (mode, at) = (['r', 'w'][chance.below(2) as usize], chance.below(9));
+        let file = 1 + chance.below(3) as u32;
+        let asked = request(kind, file, who, &format!("{mode}{at}-{}", at + 1), cookie);
+        let asked = LockRequest { owner: Owner { id: chance.below(2), ..asked.owner }, ..asked };
+        let session = asked.owner.session;
+        match chance.below(20) {
+            0 => {
+                lost += space.resources_of(session).len();
+                drop(space.drop_session(session));
+                assert!(space.resources_of(session).is_empty());
+                assert!(space.waits.keys().all(|wait| wait.session != session));
+            }
+            1 => drop(space.drop_file(session, asked.resource)), // its waits there may be granted
+            2..=7 => drop(space.unlock(asked.resource, kind, asked.owner, asked.extent)),
+            roll => drop(space.enqueue(asked, roll < 11)),
+        }
+        let mut found = BTreeSet::new();
+        for session in ['a', 'b', 'c'].map(|who| owner(who).session) {
+            let held = space.resources.iter().filter(|(_, one)| one.held.has_of(session));
+            found.extend(held.map(|(id, _)| (session, *id)));
+        }
+        assert_eq!(space.holds, found);
+    }
+    assert!(lost > 100, "{lost}");
+}
+
 /// What each owner should hold, byte by byte: a lock is there exactly when it was granted and not
 /// given back.
 /// With a walk over all of them this takes minutes (262 s, 0.1 s without).

@@ -17,7 +17,7 @@ use zerocopy::IntoBytes;
 use super::{destroy, object_record, valid_object};
 use crate::limits::DESTROY_OBJECTS_AT_ONCE;
 use crate::owners::{claimed, record_after};
-use crate::record::{NO_LAYOUT, Owner};
+use crate::record::{NO_LAYOUT, ObjectRecord, Owner};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -52,13 +52,7 @@ async fn raise(
     let records = ost
         .persist(|| {
             let view = ost.store.meta().running()?;
-            let mut records = Vec::with_capacity(objects.len());
-            let mut set = WriteSet::new();
-            for object in objects {
-                let record = raised(&*view, *object, owner, body.layout_version)?;
-                set.put(Table::Objects, object.to_key(), record.as_bytes());
-                records.push((*object, record));
-            }
+            let (set, records) = told(&*view, objects, owner, body.layout_version)?;
             drop(view);
             ost.store.meta().apply(&set)?;
             Ok(records)
@@ -78,13 +72,75 @@ fn may_raise(ost: &Ost, incoming: &Incoming, objects: &[Fid], claim: &Claim) -> 
     objects.iter().try_for_each(|object| ost.check_there(*object))
 }
 
-fn raised(
+/// What is to be stored so that `objects` are used from this version on, and their records.
+///
+/// Where each has a record, a full store takes the set from its reserve. Files are moved away from
+/// such an OST, so what was told is destroyed soon, and the new records take no room beside the old
+/// ones.
+fn told(
     view: &dyn View,
-    object: Fid,
+    objects: &[Fid],
     owner: Owner,
     layout_version: u32,
-) -> Result<crate::record::ObjectRecord, osd::StoreError> {
-    let mtime = object_record(view, object)?.map_or(Timespec::default(), |record| record.mtime());
-    let record = record_after(view, object, owner, mtime)?;
-    Ok(record.since_version(record.layout_version().max(layout_version)))
+) -> Result<(WriteSet, Vec<(Fid, ObjectRecord)>), osd::StoreError> {
+    let (mut set, mut records) = (WriteSet::new(), Vec::with_capacity(objects.len()));
+    let mut are_there = true;
+    for object in objects {
+        let before = object_record(view, *object)?;
+        are_there &= before.is_some();
+        let mtime = before.map_or(Timespec::default(), |record| record.mtime());
+        let record = record_after(view, *object, owner, mtime)?;
+        let record = record.since_version(record.layout_version().max(layout_version));
+        set.put(Table::Objects, object.to_key(), record.as_bytes());
+        records.push((*object, record));
+    }
+    if are_there {
+        target::reserve(&mut set);
+    }
+    Ok((set, records))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use osd::StoreError;
+
+    use super::*;
+
+    /// Records of objects by their keys.
+    struct Records(BTreeMap<Vec<u8>, Vec<u8>>);
+
+    impl View for Records {
+        fn get(&self, _table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+            Ok(self.0.get(key).cloned())
+        }
+
+        fn scan(
+            &self,
+            _table: Table,
+            _from: &[u8],
+            _visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+        ) -> Result<(), StoreError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_store_takes_the_raise_of_objects_that_have_records() {
+        let owner = Owner { parent: Fid::new(1, 1), store: 7 };
+        let [there, missing] = [1, 2].map(|oid| Fid::new(2, oid));
+        let record = ObjectRecord::new(owner, Timespec::new(5, 0));
+        let stored = (there.to_key().to_vec(), record.as_bytes().to_vec());
+        let view = Records(BTreeMap::from([stored]));
+        let (set, records) = told(&view, &[there], owner, 4).expect("it is read");
+        assert!(set.frees_space());
+        assert_eq!(records.len(), 1);
+        assert_eq!((records[0].0, records[0].1.layout_version()), (there, 4));
+        for objects in [&[missing][..], &[there, missing]] {
+            let (set, records) = told(&view, objects, owner, 4).expect("it is read");
+            assert!(!set.frees_space(), "a record more takes room");
+            assert_eq!(records.len(), objects.len());
+        }
+    }
 }
