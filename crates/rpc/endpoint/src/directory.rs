@@ -34,7 +34,7 @@ pub struct Directory {
     config: RefCell<FsConfig>,
     /// A configuration has come in this run. One that was kept may be of targets that are gone.
     is_heard: Cell<bool>,
-    /// Targets of `config` that were known before the MGS began anew, and have not registered since.
+    /// Targets of `config` that were known before the MGS began anew and have not registered since.
     awaited: RefCell<Vec<Identified>>,
     /// A connect failed: worth asking the MGS again.
     stale: Notify,
