@@ -9,6 +9,15 @@ use types::{FsName, TargetId};
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
 
+/// Bits of a version that count changes; the generation is above them.
+const COUNT_BITS: u32 = 32;
+
+/// The version of a generation below all that it counts.
+#[must_use]
+pub fn first_version(generation: u32) -> u64 {
+    u64::from(generation) << COUNT_BITS
+}
+
 /// One target and where it is served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetInfo {
@@ -27,7 +36,7 @@ pub struct TargetInfo {
 pub struct FsConfig {
     /// Name of the file system.
     pub fsname: String,
-    /// Rises with each change.
+    /// Rises with each change: a generation ([`first_version`]), and a count below it.
     pub version: u64,
     /// All targets that ever registered, MDTs first, by index.
     pub targets: Vec<TargetInfo>,
@@ -55,6 +64,12 @@ impl FsConfig {
             let FsConfigWithoutUuids { fsname, version, targets, params } = decode(bytes)?;
             Some(FsConfig { fsname, version, targets, params, uuids: Vec::new() })
         })
+    }
+
+    /// Rises when the MGS begins anew: with an older copy of its records, or without any.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.version >> COUNT_BITS
     }
 
     /// Identity of a target's storage ([`types::TargetId::to_u32`]), zero where it is not known.
@@ -187,6 +202,15 @@ mod tests {
         assert_eq!(FsConfig::decode(&encode(&new)), Some(new.clone()));
         assert_eq!((new.uuid_of(2), new.uuid_of(9)), (6, 0));
         assert_eq!(FsConfig::decode(b"\xff\xff"), None);
+    }
+
+    #[test]
+    fn a_generation_is_above_all_versions_before_it() {
+        let of = |version| FsConfig { version, ..FsConfig::default() };
+        assert_eq!((of(0).generation(), of(u64::from(u32::MAX)).generation()), (0, 0));
+        assert_eq!(of(first_version(1)).generation(), 1);
+        assert_eq!(of(first_version(u32::MAX) + 9).generation(), u64::from(u32::MAX));
+        assert!(first_version(1) > u64::from(u32::MAX));
     }
 
     #[test]

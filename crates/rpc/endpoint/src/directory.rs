@@ -1,12 +1,12 @@
 //! The addresses of targets: the MGS's configuration as last read, and the targets of this node
 //! itself.
 
-use std::cell::{Ref, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use tokio::sync::Notify;
-use types::{Net, Nid, NidAddr, TargetId, TargetKind};
+use types::{FsName, Net, Nid, NidAddr, TargetId, TargetKind};
 use wire::config::{FsConfig, TargetInfo};
 
 use crate::Resolve;
@@ -16,16 +16,26 @@ use crate::Resolve;
 #[error("the MGS at this address serves another file system of this name: {0:?} differs")]
 pub struct OtherFileSystem(pub Option<TargetId>);
 
+/// A target with the identity of its storage.
+type Identified = (TargetInfo, u128);
+
 /// The configuration, shared with the endpoint that asks it before each attempt to connect.
 ///
 /// A reader of the MGS feeds it by [`Directory::update`] or [`Directory::replace`], at the latest
 /// when [`Directory::wait_stale`] completes.
+///
+/// An MGS that begins anew learns its targets again one by one. Meanwhile those that were known are
+/// still here, at their addresses.
 #[derive(Default)]
 pub struct Directory {
     mgs: Vec<NidAddr>,
     here: BTreeSet<TargetId>,
     addr: Option<NidAddr>,
     config: RefCell<FsConfig>,
+    /// A configuration has come in this run. One that was kept may be of targets that are gone.
+    is_heard: Cell<bool>,
+    /// Targets of `config` that were known before the MGS began anew and have not registered since.
+    awaited: RefCell<Vec<Identified>>,
     /// A connect failed: worth asking the MGS again.
     stale: Notify,
     asked: RefCell<BTreeSet<TargetId>>,
@@ -66,9 +76,18 @@ impl Directory {
         if let Some(id) = config.contradicted_by(&fresh) {
             return Err(OtherFileSystem(TargetId::from_u32(id)));
         }
+        let was_heard = self.is_heard.replace(true);
+        let mut awaited = match fresh.generation() > config.generation() {
+            true if was_heard => identified(&config),
+            true => Vec::new(),
+            false => self.awaited.borrow().clone(),
+        };
+        awaited.retain(|(info, _)| !is_settled(info.id, &fresh));
+        let fresh = with(fresh, &awaited);
         let is_news = is_news(&config, &fresh);
         if is_news {
             *config = fresh;
+            *self.awaited.borrow_mut() = awaited;
         }
         Ok(is_news)
     }
@@ -128,6 +147,29 @@ impl Directory {
     pub async fn wait_stale(&self) {
         self.stale.notified().await;
     }
+}
+
+fn identified(config: &FsConfig) -> Vec<Identified> {
+    config.targets.iter().map(|info| (info.clone(), config.uuid_of(info.id))).collect()
+}
+
+/// Whether a configuration says what became of a target: it is there, or out of use.
+fn is_settled(id: u32, config: &FsConfig) -> bool {
+    let names = config.fsname.parse::<FsName>().ok().zip(TargetId::from_u32(id));
+    let is_off = names.is_some_and(|(fsname, target)| config.is_inactive(target, fsname));
+    is_off || config.targets.iter().any(|info| info.id == id)
+}
+
+/// The configuration with further targets, in its order.
+fn with(config: FsConfig, further: &[Identified]) -> FsConfig {
+    if further.is_empty() {
+        return config;
+    }
+    let mut all = identified(&config);
+    all.extend_from_slice(further);
+    all.sort_by_key(|(info, _)| info.id);
+    let (targets, uuids) = all.into_iter().unzip();
+    FsConfig { targets, uuids, ..config }
 }
 
 impl Resolve for Directory {
@@ -217,6 +259,41 @@ mod tests {
         assert_eq!(directory.replace(config()), Ok(false));
         assert_eq!(directory.replace(older()), Ok(true));
         assert!(directory.targets(TargetKind::Mdt).is_empty());
+    }
+
+    #[test]
+    fn targets_are_known_until_they_register_with_an_mgs_that_began_anew() {
+        let anew = |count: u64, those: &[usize], params: &[(&str, &str)]| FsConfig {
+            fsname: "testfs".to_owned(),
+            version: wire::config::first_version(1) + count,
+            targets: those.iter().map(|at| config().targets[*at].clone()).collect(),
+            params: params.iter().map(|(name, text)| ((*name).into(), (*text).into())).collect(),
+            uuids: those.iter().map(|at| config().uuid_of(config().targets[*at].id)).collect(),
+        };
+        let ids = |directory: &Directory| {
+            let config = directory.config();
+            config.targets.iter().map(|info| (info.id, config.uuid_of(info.id))).collect::<Vec<_>>()
+        };
+        let mut all: Vec<_> =
+            config().targets.iter().map(|info| (info.id, config().uuid_of(info.id))).collect();
+        all.sort_unstable();
+        let directory = directory();
+        let steps: [(u64, &[usize]); 3] = [(1, &[]), (2, &[1]), (3, &[1, 2])];
+        for (count, those) in steps {
+            assert_eq!(directory.update(anew(count, those, &[])), Ok(true));
+            assert_eq!(ids(&directory), all, "{those:?}");
+            assert_eq!(directory.replace(anew(count, those, &[])), Ok(false), "nothing new");
+        }
+        let off = anew(4, &[1, 2], &[("testfs-OST0001.osc.active", "0")]);
+        assert_eq!(directory.update(off), Ok(true));
+        assert!(directory.targets(TargetKind::Ost).is_empty(), "one that is gone for good");
+        assert_eq!(directory.update(anew(5, &[1, 2], &[])), Ok(true));
+        assert!(directory.targets(TargetKind::Ost).is_empty());
+
+        let kept =
+            Directory::new(Vec::new()).serving(BTreeSet::new(), at("10.0.0.9:7@tcp"), config());
+        assert_eq!(kept.replace(anew(1, &[1], &[])), Ok(true));
+        assert!(kept.targets(TargetKind::Ost).is_empty(), "what was kept on disk may be gone");
     }
 
     #[test]

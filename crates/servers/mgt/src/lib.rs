@@ -22,5 +22,5 @@ mod target;
 
 pub use config::MgtConfig;
 pub use op::pool::PoolChange;
-pub use record::registered;
+pub use record::{begin_anew, registered};
 pub use target::Mgt;

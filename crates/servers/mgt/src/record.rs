@@ -1,16 +1,19 @@
 //! Records of the MGT in `Table::Config`, and the configuration made of them.
 //!
 //! Keys: a letter, the file system's name (8 bytes, NUL padded), then for `t` the target's id (u32,
-//! big-endian: MDTs before OSTs, by index), for `p` the parameter's name, for `v` nothing. Values:
-//! `v` a version (u64, little-endian), `p` the text, `t` {type, version, length} and a postcard
-//! [`StoredTarget`].
+//! big-endian: MDTs before OSTs, by index), for `p` the parameter's name, for `v` nothing. `g` is a
+//! whole key. Values: `v` a version (u64, little-endian), `p` the text, `t` {type, version, length}
+//! and a postcard [`StoredTarget`], `g` the version below all versions since the records began anew
+//! (u64, little-endian; none is zero).
 
-use osd::{StoreError, Table, View};
+use osd::{StoreError, Table, View, WriteSet};
 use serde::{Deserialize, Serialize};
 use types::{FsName, TargetId};
-use wire::config::{FsConfig, TargetInfo};
+use wire::config::{FsConfig, TargetInfo, first_version};
 
 const TYPE_TARGET: u8 = 3;
+/// Key of the version below all that have been given since the records began anew.
+const BEGUN: &[u8] = b"g";
 
 /// A target that registered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +58,33 @@ pub(crate) fn decode_u64(bytes: &[u8]) -> Option<u64> {
     bytes.try_into().ok().map(u64::from_le_bytes)
 }
 
-pub(crate) fn version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError> {
-    let stored = view.get(Table::Config, &version_key(fsname))?;
+fn word(view: &dyn View, key: &[u8]) -> Result<u64, StoreError> {
+    let stored = view.get(Table::Config, key)?;
     Ok(stored.as_deref().and_then(decode_u64).unwrap_or(0))
+}
+
+/// Zero where nobody registered for the file system.
+pub(crate) fn version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError> {
+    match word(view, &version_key(fsname))? {
+        0 => Ok(0),
+        stored => Ok(stored.max(word(view, BEGUN)?)),
+    }
+}
+
+/// The version of the next change.
+pub(crate) fn next_version(view: &dyn View, fsname: FsName) -> Result<u64, StoreError> {
+    Ok(version(view, fsname)?.max(word(view, BEGUN)?) + 1)
+}
+
+/// Adds to `set` that the records are an older copy, or that earlier ones are lost: all versions
+/// are higher than any before, by the clock. So clients and servers take what is here for news, and
+/// servers see that targets may have to register again.
+pub fn begin_anew(set: &mut WriteSet, view: &dyn View, seconds: u32) -> Result<(), StoreError> {
+    let begun = FsConfig { version: word(view, BEGUN)?, ..FsConfig::default() };
+    let last = u32::try_from(begun.generation()).unwrap_or(u32::MAX);
+    let version = first_version(last.saturating_add(1).max(seconds));
+    set.put(Table::Config, BEGUN, version.to_le_bytes());
+    Ok(())
 }
 
 /// File systems that anybody registered for.

@@ -5,13 +5,14 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
+use endpoint::{Call, Directory, Endpoint, EndpointConfig, Registration, Resolve};
 use env::CptTable;
 use env_sim::{NodeHandle, Sim, SimConfig};
 use mgt::{Mgt, MgtConfig, PoolChange};
+use osd::MetaStore;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use service::{Node, NodeConfig};
-use types::{ClientId, Errno, MDTS_MAX, Nid, NidAddr, Span, TargetId};
+use types::{ClientId, Errno, MDTS_MAX, Nid, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::config::{FsConfig, Register, TargetInfo};
 
@@ -72,6 +73,26 @@ impl World {
             mgt
         });
         *self.mgt.borrow_mut() = Some(served);
+    }
+
+    /// Starts the MGS with what is on `disk`, as `serve --older-copy` or `--reset-empty` does.
+    fn begin_anew(&mut self, disk: MemDisk, seconds: u32) {
+        self.server.kill_as(false);
+        self.disk = disk;
+        let (env, disk) = (self.server.env(), self.disk.clone());
+        self.sim.block_on(&self.server, async move {
+            let store = MemMeta::open(&env, &disk);
+            let set = {
+                let view = store.running().expect("records");
+                let mut set = target::above(&*view, TargetKind::Mgt, seconds).expect("of an MGT");
+                mgt::begin_anew(&mut set, &*view, seconds).expect("read");
+                set
+            };
+            store.apply(&set).expect("there is room");
+            store.commit().await.expect("durable");
+        });
+        self.server.kill_as(false);
+        self.start();
     }
 
     fn ask(&self, opcode: Opcode, bufs: Vec<Bytes>) -> Result<FsConfig, Errno> {
@@ -329,4 +350,62 @@ fn a_target_does_not_move_while_its_server_is_there() {
     world.sim.block_on(&world.client, async move { leaving.shutdown().await });
     let config = ask().expect("it has left");
     assert_eq!(config.targets[0].nid, elsewhere.nid().0);
+}
+
+/// Its records are lost: targets register again, mounts take what it says for news, and neither
+/// forgets meanwhile who was known.
+#[test]
+fn an_mgs_without_its_records_is_told_again() {
+    let mut world = World::new();
+    let targets = [(TargetId::mdt(0), 11), (TargetId::ost(0), 12), (TargetId::ost(1), 13)];
+    let mut registrations = Vec::new();
+    let mount = Directory::new(Vec::new());
+    for (target, uuid) in targets {
+        let info =
+            TargetInfo { id: target.to_u32(), nid: world.client.nid().0, port: 988, instance: 4 };
+        let register = Register { fsname: "testfs".to_owned(), target: info, uuid };
+        let answer = world.ask(Opcode::MgsRegister, vec![wire::config::encode(&register)]);
+        let answer = answer.expect("registers");
+        registrations.push(Registration::new(register, answer.version));
+        mount.update(answer).expect("of this file system");
+    }
+    world.forget(TargetId::ost(1)).expect("forgets");
+    let before = world.config("testfs").expect("known");
+    registrations.iter_mut().for_each(|one| one.hear(Some(&before)));
+    assert!(!registrations.iter().any(Registration::is_lost), "one was forgotten");
+    assert_eq!(mount.update(before.clone()), Ok(true));
+
+    world.begin_anew(MemDisk::new(MemDiskConfig::default()), 1_000);
+    assert_eq!(world.config("testfs"), Err(Errno::ENOENT));
+    registrations.iter_mut().for_each(|one| one.hear(None));
+    let lost: Vec<_> = registrations.iter().map(Registration::is_lost).collect();
+    assert_eq!(lost, [true, true, false], "who was forgotten stays away");
+    for registration in registrations.iter_mut().filter(|one| one.is_lost()) {
+        let bytes = wire::config::encode(registration.register());
+        let answer = world.ask(Opcode::MgsRegister, vec![bytes]).expect("takes it again");
+        registration.repeated(answer.version);
+        assert_eq!(mount.update(answer), Ok(true), "it is news to a mount");
+        assert_eq!(mount.config().targets, before.targets);
+    }
+    let after = world.config("testfs").expect("known");
+    assert_eq!((&after.targets, &after.uuids), (&before.targets, &before.uuids));
+    assert!(after.generation() > before.generation());
+}
+
+/// As one that is restored and said to be an older copy: what was added since comes back, and its
+/// versions are above all that it gave away before.
+#[test]
+fn an_older_copy_of_an_mgs_goes_on_above_what_was_seen() {
+    let mut world = World::new();
+    let first = world.register(TargetId::ost(0), 1, 11).expect("registers");
+    world.begin_anew(world.disk.clone(), 1_000);
+    let copy = world.config("testfs").expect("known");
+    assert!(copy.version > first.version && copy.targets == first.targets);
+    let next = world.set("llite.statahead_max", "64").expect("sets");
+    assert_eq!(next.version, copy.version + 1);
+    let other = world.register(TargetId::mdt(0), 2, 12).expect("registers");
+    assert_eq!(other.version, copy.version + 2);
+    world.begin_anew(world.disk.clone(), 1_000);
+    let again = world.config("testfs").expect("known");
+    assert!(again.generation() > other.generation(), "also within one second");
 }

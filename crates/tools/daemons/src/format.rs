@@ -43,6 +43,7 @@ fn check(options: &Options) -> Result<()> {
         has_mgs || !options.mgs.is_empty(),
         "--mgsnode NID is required without --mgs: a target must find its MGS"
     );
+    crate::tune::check_count(&options.mgs)?;
     let is_mdt = |id: &&TargetId| id.kind == TargetKind::Mdt;
     let too_high = options.targets.iter().filter(is_mdt).find(|id| id.index >= MDTS_MAX);
     ensure!(

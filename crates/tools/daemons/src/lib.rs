@@ -5,6 +5,7 @@
 //! | command | module |
 //! |---|---|
 //! | `nacre format` | [`mod@format`] |
+//! | `nacre tune` | [`tune`] |
 //! | `nacre serve` | [`serve`], over [`server`] |
 //! | `nacre mount` with its guard, `nacre umount` | [`mount`], [`umount`] |
 //! | `nacre up` | [`up`] |
@@ -38,6 +39,7 @@ pub mod serve;
 pub mod server;
 mod signals;
 mod targets;
+pub mod tune;
 pub mod umount;
 pub mod unnamed;
 pub mod up;

@@ -4,6 +4,7 @@
 
 mod look;
 mod meta;
+mod tune;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +16,7 @@ use types::{ClientId, FsName, NidAddr, TargetId};
 use crate::{pages, usage};
 use look::{Doctor, Status, Top};
 use meta::{CheckMeta, ExportMeta, Fsck, ImportMeta, ListObjects, Unnamed};
+use tune::Tune;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -42,6 +44,8 @@ enum Command {
     Up(Box<Up>),
     /// Make a target.
     Format(Format),
+    /// Change where stopped targets find their MGS.
+    Tune(Tune),
     /// Run targets in one process.
     Serve(Serve),
     /// Mount a file system.
@@ -515,6 +519,7 @@ impl Nacre {
                     return ExitCode::from(WRONG_USAGE);
                 }
             },
+            Command::Tune(args) => daemons::tune::run(&args.options()).map(|()| 0),
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Status(args) => status::run(&args.options()),
             Command::Top(args) => top::run(args.pause()),

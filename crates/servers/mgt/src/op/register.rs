@@ -88,7 +88,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
             }
             None => {}
         }
-        let version = record::version(view, fsname)? + 1;
+        let version = record::next_version(view, fsname)?;
         set.put(Table::Config, key.clone(), wanted.encode());
         set.put(Table::Config, record::version_key(fsname), version.to_le_bytes());
         Ok((set, ()))

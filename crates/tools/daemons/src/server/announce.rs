@@ -1,9 +1,10 @@
-//! Registration with the MGS, and repeated reads of its configuration.
+//! Registration with the MGS, and repeated reads of its configuration. A target that the MGS has
+//! lost registers again; one that it was told to forget does not.
 
 use std::rc::Rc;
 
-use endpoint::{Call, CallError};
-use types::{Errno, Span, TargetId};
+use endpoint::{Call, CallError, Registration};
+use types::{Errno, FsName, Span, TargetId};
 use wire::Opcode;
 use wire::config::{self, FsConfig, Register, TargetInfo};
 
@@ -51,12 +52,19 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
     let watcher = Rc::downgrade(server);
     let env = server.env.clone();
     server.env.spawn("configuration", async move {
-        let mut round = 0;
+        let (mut round, mut registered) = (0, Vec::new());
         while let Some(server) = watcher.upgrade() {
             let patience = if round == 0 { PATIENCE_FIRST } else { PATIENCE };
-            if let Some(config) = read(&server, &fsname.to_string(), patience).await {
-                server.peers.set(config);
+            registered.append(&mut server.peers.take_registered()); // before the question
+            match read(&server, &fsname.to_string(), patience).await {
+                Said::Nothing => {}
+                Said::Unknown => hear(&mut registered, None),
+                Said::Config(config) => {
+                    hear(&mut registered, Some(&config));
+                    server.peers.set(config);
+                }
             }
+            repeat(&server, &mut registered).await;
             server.take_permanent().await;
             let directory = server.peers.directory();
             drop(server);
@@ -91,19 +99,14 @@ fn instance_of(server: &Server, id: TargetId) -> u64 {
 
 async fn announce(server: &Server, target: &TargetDir, register: &Register) {
     let name = &target.name();
-    let remote = server.endpoint.remote(TargetId::MGT);
     let mut told = false;
     loop {
-        let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(register)]);
-        call.patience = Some(PATIENCE);
-        match remote.call(call).await {
-            Ok(_) => {
+        match ask(server, register).await {
+            Ok(version) => {
                 tracing::info!("{name}: registered with the MGS");
-                return server.peers.one_registered();
+                return server.peers.one_registered(Registration::new(register.clone(), version));
             }
-            Err(CallError::Errno(
-                errno @ (Errno::EADDRINUSE | Errno::ESTALE | Errno::EOPNOTSUPP | Errno::E2BIG),
-            )) => {
+            Err(CallError::Errno(errno)) if REFUSALS.contains(&errno) => {
                 return server.end(Ended::Refused(
                     target.superblock.target,
                     refusal(name, errno, register.target.instance),
@@ -120,6 +123,54 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
         server.env.sleep(PAUSE).await;
     }
 }
+
+/// Registers once. The version of the configuration that has it.
+async fn ask(server: &Server, register: &Register) -> Result<u64, CallError> {
+    let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(register)]);
+    call.patience = Some(PATIENCE);
+    let answer = server.endpoint.remote(TargetId::MGT).call(call).await?;
+    Ok(answer.reply.header.config_version)
+}
+
+fn hear(registered: &mut [Registration], config: Option<&FsConfig>) {
+    registered.iter_mut().for_each(|registration| registration.hear(config));
+}
+
+/// Registers again what the MGS has lost. What it refuses goes on being served: clients and servers
+/// that know the target do not need the MGS.
+async fn repeat(server: &Server, registered: &mut [Registration]) {
+    for registration in registered.iter_mut().filter(|registration| registration.is_lost()) {
+        let name = name_of(registration.register());
+        let instance = registration.register().target.instance;
+        match ask(server, registration.register()).await {
+            Ok(version) => {
+                registration.repeated(version);
+                tracing::warn!("{name}: registered again: the MGS had lost it");
+            }
+            Err(CallError::Errno(errno)) if REFUSALS.contains(&errno) => {
+                registration.give_up();
+                let why = refusal(&name, errno, instance);
+                tracing::error!("not registered again, and served as before: {why}");
+            }
+            Err(CallError::Shutdown) => return,
+            Err(error) => {
+                tracing::info!("{name}: not registered again so far: {error}");
+                server.env.sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+fn name_of(register: &Register) -> String {
+    let target = TargetId::from_u32(register.target.id);
+    match (register.fsname.parse::<FsName>(), target) {
+        (Ok(fsname), Some(target)) => target.name(fsname),
+        _ => register.fsname.clone(),
+    }
+}
+
+/// Answers to a registration that a repetition does not change.
+const REFUSALS: [Errno; 4] = [Errno::EADDRINUSE, Errno::ESTALE, Errno::EOPNOTSUPP, Errno::E2BIG];
 
 /// What to do when the MGS refuses.
 fn refusal(name: &str, errno: Errno, instance: u64) -> String {
@@ -142,9 +193,24 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
     )
 }
 
-async fn read(server: &Server, fsname: &str, patience: Span) -> Option<FsConfig> {
+/// The MGS's answer to a question for the configuration.
+enum Said {
+    /// None that is of use.
+    Nothing,
+    /// It knows no such file system.
+    Unknown,
+    Config(FsConfig),
+}
+
+async fn read(server: &Server, fsname: &str, patience: Span) -> Said {
     let mut call = Call::new(Opcode::MgsConfig, vec![config::encode(&fsname.to_owned())]);
     call.patience = Some(patience);
-    let answer = server.endpoint.remote(TargetId::MGT).call(call).await.ok()?;
-    FsConfig::decode(answer.reply.bufs.get(1)?)
+    match server.endpoint.remote(TargetId::MGT).call(call).await {
+        Ok(answer) => {
+            let config = answer.reply.bufs.get(1).and_then(|bytes| FsConfig::decode(bytes));
+            config.map_or(Said::Nothing, Said::Config)
+        }
+        Err(CallError::Errno(Errno::ENOENT)) => Said::Unknown,
+        Err(_) => Said::Nothing,
+    }
 }

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use endpoint::Directory;
+use endpoint::{Directory, Registration};
 use mdt::OstAt;
 use tokio::sync::watch;
 use types::{FsName, Nid, NidAddr, TargetId, TargetKind};
@@ -25,6 +25,8 @@ pub(crate) struct Peers {
     osts: RefCell<Vec<OstAt>>,
     keep_in: Vec<PathBuf>,
     waiting: watch::Sender<usize>,
+    /// What has registered, for who watches over it.
+    registered: RefCell<Vec<Registration>>,
     awaited: Awaited,
     known: watch::Sender<Awaited>,
 }
@@ -89,6 +91,7 @@ impl Peers {
             osts: RefCell::default(),
             keep_in,
             waiting: watch::channel(others).0,
+            registered: RefCell::default(),
         };
         peers.list_osts();
         peers
@@ -156,10 +159,14 @@ impl Peers {
     }
 
     pub(super) fn set(&self, fresh: FsConfig) {
+        let (known, said) = (self.directory.config().version, fresh.version);
         match self.directory.replace(fresh) {
             Ok(false) => return,
             Ok(true) => {}
             Err(error) => return tracing::error!("ignoring configuration: {error}"),
+        }
+        if said < known {
+            tracing::error!("{}", gone_back(known, said));
         }
         self.list_osts();
         let bytes = config::encode(&*self.directory.config());
@@ -171,8 +178,14 @@ impl Peers {
     }
 
     /// One more target is registered.
-    pub(super) fn one_registered(&self) {
+    pub(super) fn one_registered(&self, registration: Registration) {
+        self.registered.borrow_mut().push(registration);
         self.waiting.send_modify(|waiting| *waiting = waiting.saturating_sub(1));
+    }
+
+    /// What has registered since this was asked last.
+    pub(super) fn take_registered(&self) -> Vec<Registration> {
+        self.registered.take()
     }
 
     /// Completes when all are, and as many targets are known as are awaited.
@@ -182,6 +195,15 @@ impl Peers {
         let _ = waiting.wait_for(|waiting| *waiting == 0).await;
         let _ = self.known.subscribe().wait_for(|known| self.awaited.are_among(*known)).await;
     }
+}
+
+/// A running MGS never goes back: its storage was replaced, and nobody said so.
+fn gone_back(known: u64, said: u64) -> String {
+    format!(
+        "the MGS went back from version {known} of its configuration to {said}: its records are an older copy, or new. \
+         Parameters, pools and targets of the time between are lost, and mounts that run ignore it. Start the MGS once with \
+         `nacre serve --older-copy`, and set again what was changed since the copy"
+    )
 }
 
 /// The configuration that the target in `dir` saw last. A hint: one that cannot be read is none.
@@ -231,6 +253,13 @@ mod tests {
         peers.set(FsConfig { version: 1, targets, ..FsConfig::default() });
         assert!(is_server("10.0.0.3@tcp") && is_server("10.0.0.1@tcp"));
         assert!(!is_server("10.0.0.4@tcp"));
+    }
+
+    #[test]
+    fn an_mgs_that_goes_back_is_told_with_the_way_out() {
+        let text = gone_back(9, 5);
+        assert!(text.contains("from version 9 of its configuration to 5"), "{text}");
+        assert!(text.contains("--older-copy"), "{text}");
     }
 
     #[test]

@@ -122,7 +122,7 @@ fn consequence(kind: TargetKind) -> &'static str {
              clients whose records are missing are evicted"
         }
         TargetKind::Mgt | TargetKind::Lst => {
-            "it starts without records: permanent parameters are lost, and servers register when they start again"
+            "it starts without records: permanent parameters are lost, and servers register their targets again"
         }
     }
 }
@@ -142,6 +142,9 @@ pub(crate) async fn begin_anew(
         let mut set = target::above(&*view, kind, floor)?;
         if kind == TargetKind::Mdt {
             mdt::ids_anew(&mut set, &*view, index, seconds, highest).context("records")?;
+        }
+        if kind == TargetKind::Mgt {
+            mgt::begin_anew(&mut set, &*view, floor).context("records")?;
         }
         set
     };
