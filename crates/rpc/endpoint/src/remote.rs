@@ -28,6 +28,9 @@ use crate::{Bulk, Call, CallError, OnCallback};
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
 type BeforeRestate = Rc<dyn Fn() -> Option<LocalFuture<'static, ()>>>;
 
+/// A request about the session, the number of its link, and who waits for its answer.
+type ControlWait = (Xid, u64, Promise<Box<Reply>>);
+
 /// Takes the answered changes that the target will not have.
 type OnUndone = Rc<dyn Fn(&[Request], Undone)>;
 
@@ -38,8 +41,8 @@ pub struct Remote {
     pub(crate) import: RefCell<Import<BulkState, Waiter>>,
     link: RefCell<Option<Rc<SharedLink>>>,
     callbacks: Callbacks,
-    /// Who waits for the answer to Connect or Disconnect, and on which link.
-    control: RefCell<Option<(Xid, u64, Promise<Box<Reply>>)>>,
+    /// Who waits for the answer to Connect or Disconnect.
+    control: RefCell<Option<ControlWait>>,
     wake: Rc<tokio::sync::Notify>,
     driven: Cell<bool>,
     pub(crate) active: Cell<bool>,
