@@ -90,6 +90,7 @@ impl State {
         let (nid, tx) = (link.nid, link.tx);
         let fresh = || Held { nid, tx: tx.clone(), assembled: 0, counted: 0 };
         let held = self.links.entry(link.serial).or_insert_with(fresh);
+        assert!(held.nid == nid, "a link has one peer");
         held.assembled = change(held.assembled);
         self.count(link.serial);
     }

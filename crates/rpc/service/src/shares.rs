@@ -44,6 +44,7 @@ impl Shares {
         self.total = less(self.total) + now;
         let held = self.by_address.entry(nid).or_default();
         *held = less(*held) + now;
+        assert!(*held <= self.total, "an address holds a part of the sum");
         if *held == 0 {
             self.by_address.remove(&nid);
         }

@@ -4,8 +4,8 @@
 //! place in history and is in no client's. A crash takes it along with everything after it, and
 //! then the file is DIRTY again.
 //!
-//! No grant is called back. Only the client that made a DIRTY file may hold its attributes, and that
-//! client goes on to ask the objects for the size.
+//! No grant is called back. Only the client that made a DIRTY file may hold its attributes, and it
+//! goes on to ask the objects for the size.
 
 use ldlm::grants::{Bits, HolderId};
 use target::Decided;
