@@ -187,8 +187,10 @@ mod tests {
             let below = |at: clap::Command, word| at.find_subcommand(word).expect(word).clone();
             let command = path.split(' ').fold(root.clone(), below);
             let has = |name: &str| {
-                let mut all = command.get_arguments();
-                all.any(|arg| arg.get_long() == Some(name) || arg.get_short() == name.parse().ok())
+                let short: Option<char> = name.parse().ok();
+                command.get_arguments().any(|arg| {
+                    arg.get_long() == Some(name) || (short.is_some() && arg.get_short() == short)
+                })
             };
             for name in *names {
                 assert!(!has(name), "{path} -{name}");
