@@ -468,6 +468,7 @@ pub fn kill(pid: u32, signal: i32) {
         libc::SIGSTOP => rustix::process::Signal::STOP,
         libc::SIGCONT => rustix::process::Signal::CONT,
         libc::SIGHUP => rustix::process::Signal::HUP,
+        libc::SIGUSR1 => rustix::process::Signal::USR1,
         _ => rustix::process::Signal::TERM,
     };
     let _ = rustix::process::kill_process(pid, signal);

@@ -159,16 +159,19 @@ fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> 
 #[test]
 fn thirty_killed_daemons_lose_a_second_of_unsynced_writes_at_most() {
     let mut up = Up::new("kept-thirty");
+    // a directory each: a create does not wait until the MDT gives up the client before
+    let name = |round: u64| format!("round{round}/log");
+    (0..KILLS).for_each(|round| fs::create_dir(up.at(&format!("round{round}"))).expect("room"));
     let mut logs = Vec::new();
     for round in 0..KILLS {
         let dir = up.second_mount(43);
         let after = Duration::from_millis(2_300 + 70 * (round % 10));
-        logs.push(append_until_killed(&dir, &format!("log{round}"), after, round % 2 == 1));
+        logs.push(append_until_killed(&dir, &name(round), after, round % 2 == 1));
         mounted::until("the mount of a killed daemon says so", || mounted::is_dead(&dir));
     }
     let (mut lost, mut oldest) = (0, Duration::ZERO);
-    for (round, log) in logs.iter().enumerate() {
-        let found = fs::read(up.at(&format!("log{round}"))).expect("it is there");
+    for (round, log) in (0..).zip(&logs) {
+        let found = fs::read(up.at(&name(round))).expect("it is there");
         let whole = found.len() / RECORD;
         let old = log.written.iter().filter(|at| **at + LOST_MAX < log.killed).count();
         let (synced, written) = (log.synced, log.written.len());

@@ -30,8 +30,10 @@ impl World {
     fn submit(&mut self, number: u64, keep: Keep) {
         let mut request = Request::new(Opcode::OstWrite, vec![encode_body(&number)]);
         request.header.flags = RequestFlags::MODIFIES;
-        self.import
-            .submit(Submit { request: Box::new(request), bulk: (), waiter: number, keep }, NOW);
+        self.import.submit(
+            Submit { request: Box::new(request), bulk: (), waiter: number, keep, urgent: false },
+            NOW,
+        );
     }
 
     /// Breaks the link if there is one, and connects with this outcome.
@@ -138,7 +140,13 @@ fn a_replay_that_is_refused_is_told_once_and_not_repeated() {
 fn begin(world: &mut World, number: u64, is_sent: bool) -> Xid {
     let mut request = Request::new(Opcode::OstWrite, vec![encode_body(&number)]);
     request.header.flags = RequestFlags::MODIFIES;
-    let submit = Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
+    let submit = Submit {
+        request: Box::new(request),
+        bulk: (),
+        waiter: number,
+        keep: Keep::No,
+        urgent: false,
+    };
     let xid = world.import.submit(submit, NOW);
     if is_sent {
         assert_eq!(world.sent().expect("it is sent").xid(), xid);
@@ -321,7 +329,9 @@ fn the_bytes_that_came_with_an_open_are_not_kept_for_its_replay() {
     let mut open = Request::new(Opcode::MdtOpen, vec![encode_body(&1u64)]);
     open.header.flags = RequestFlags::MODIFIES;
     let request = Box::new(open);
-    world.import.submit(Submit { request, bulk: (), waiter: 1, keep: Keep::Open }, NOW);
+    world
+        .import
+        .submit(Submit { request, bulk: (), waiter: 1, keep: Keep::Open, urgent: false }, NOW);
     let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
     let mut reply = Reply::ok(&header, vec![encode_body(&2u64); 3]);
     (reply.header.transno, reply.header.instance) = (10, header.instance);
@@ -339,7 +349,9 @@ fn an_open_that_leads_to_another_mdt_is_not_repeated() {
         let mut create = Request::new(Opcode::MdtCreate, vec![encode_body(&1u64)]);
         create.header.flags = RequestFlags::MODIFIES;
         let request = Box::new(create);
-        world.import.submit(Submit { request, bulk: (), waiter, keep: Keep::Open }, NOW);
+        world
+            .import
+            .submit(Submit { request, bulk: (), waiter, keep: Keep::Open, urgent: false }, NOW);
         let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
         let body = AttrRep { disposition, ..AttrRep::default() };
         let mut reply = Reply::ok(&header, vec![encode_body(&body)]);
@@ -374,7 +386,7 @@ fn what_gives_something_up_has_a_place_when_all_others_are_taken() {
     };
     let give_up = |world: &mut World, number| {
         let request = Box::new(Request::new(Opcode::MdtAck, Vec::new()));
-        let submit = Submit { request, bulk: (), waiter: number, keep: Keep::No };
+        let submit = Submit { request, bulk: (), waiter: number, keep: Keep::No, urgent: false };
         world.import.submit(submit, NOW)
     };
     let mut world = World::new();
@@ -402,10 +414,37 @@ fn what_gives_something_up_has_a_place_when_all_others_are_taken() {
     assert_eq!(again[most + 1..], [Opcode::OstWrite; 7], "one of them had a place of the others");
 }
 
+#[test]
+fn a_change_that_others_wait_for_has_such_a_place() {
+    let mut world = World::new();
+    (1..=20).for_each(|number| world.submit(number, Keep::No));
+    let next = |world: &mut World| {
+        let sent = world.import.poll_transmit(NOW)?;
+        Some((sent.request.opcode(), sent.request.header.tag))
+    };
+    let before: Vec<_> = std::iter::from_fn(|| next(&mut world)).collect();
+    assert_eq!(before.len(), 8, "all that the target allows");
+    let mut request = Request::new(Opcode::MdtSetattr, Vec::new());
+    request.header.flags = RequestFlags::MODIFIES;
+    let request = Box::new(request);
+    let submit = Submit { request, bulk: (), waiter: 21, keep: Keep::No, urgent: true };
+    world.import.submit(submit, NOW);
+    let (opcode, tag) = next(&mut world).expect("it does not wait for the others");
+    assert!(opcode == Opcode::MdtSetattr && tag > 0);
+    assert!(before.iter().all(|(_, other)| *other != tag), "a tag of its own");
+    assert_eq!(next(&mut world), None);
+}
+
 fn unlock(world: &mut World, number: u64) -> Xid {
     let mut request = Request::new(Opcode::MdtUnlock, Vec::new());
     request.header.flags = RequestFlags::MODIFIES;
-    let submit = Submit { request: Box::new(request), bulk: (), waiter: number, keep: Keep::No };
+    let submit = Submit {
+        request: Box::new(request),
+        bulk: (),
+        waiter: number,
+        keep: Keep::No,
+        urgent: false,
+    };
     world.import.submit(submit, NOW)
 }
 

@@ -27,6 +27,8 @@ pub struct Call {
     pub sync: bool,
     /// How long it stays in the replay list.
     pub keep: Keep,
+    /// Somebody else may wait for it: it has a place when all others are taken.
+    pub urgent: bool,
     /// Gives up after so long with [`CallError::TimedOut`]; `None`: waits for ever.
     pub patience: Option<Span>,
     /// Dropped once the target has executed the change or never will, and not before.
@@ -57,6 +59,7 @@ impl Call {
             modifies: opcode.modifies(),
             sync: false,
             keep: Keep::No,
+            urgent: false,
             patience: None,
             hold: Hold::default(),
         }

@@ -281,7 +281,7 @@ impl Remote {
         (header.uid, header.gid) = (call.creds.uid, call.creds.gid);
         (header.projid, header.jobid) = (call.projid, call.jobid);
         request.groups = call.creds.groups;
-        (Submit { request, bulk, waiter, keep: call.keep }, outcome)
+        (Submit { request, bulk, waiter, keep: call.keep, urgent: call.urgent }, outcome)
     }
 
     /// The data that a server pulls.

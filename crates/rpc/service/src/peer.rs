@@ -66,6 +66,12 @@ impl Peer {
         queued > ANSWER_BYTES_LINK
     }
 
+    /// Its link is closed: the account of all links forgets what was in the queue.
+    pub(crate) fn takes_nothing(&self) {
+        self.told.set(0);
+        self.answers.look_at(&self.counted());
+    }
+
     fn counted(&self) -> answers::Of<'_> {
         answers::Of { serial: self.serial, nid: self.nid, tx: &self.tx }
     }

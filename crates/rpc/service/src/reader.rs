@@ -41,6 +41,7 @@ impl Node {
             }
         }
         peer.tx.close();
+        peer.takes_nothing();
         self.peers.borrow_mut().retain(|other| !Rc::ptr_eq(other, &peer));
         let targets: Vec<_> = self.targets.borrow().values().cloned().collect();
         for served in targets {

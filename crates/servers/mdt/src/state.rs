@@ -157,7 +157,12 @@ impl State {
                 }
                 Effect::Dirtied { fid, epoch } => self.opens.dirtied(fid, epoch),
                 Effect::Cut { fid, by } => self.opens.cut(fid, by),
-                Effect::CutEnded { fid, by } => self.opens.cut_ended(fid, by),
+                Effect::CutEnded { fid, by } => {
+                    self.opens.cut_ended(fid, by);
+                    if self.opens.writers(fid) == 0 {
+                        self.som.found(fid); // its size may not have been believed
+                    }
+                }
                 Effect::Cleaned(fid) => self.opens.cleaned(fid),
                 Effect::Gone(fid) => self.opens.cleaned(fid),
                 Effect::DestroyLogged => self.destroy_next += 1,

@@ -65,6 +65,10 @@ fn those(options: &Options) -> Result<Vec<TargetDir>> {
         }
         found.extend(here);
     }
+    for target in &mut found {
+        // one directory may be named in two ways
+        target.dir = target.dir.canonicalize().unwrap_or_else(|_| target.dir.clone());
+    }
     found.sort_by(|one, next| one.dir.cmp(&next.dir));
     found.dedup_by(|next, one| next.dir == one.dir);
     found.retain(|target| target.superblock.target != TargetId::MGT);

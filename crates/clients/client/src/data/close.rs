@@ -75,6 +75,9 @@ async fn tell_now(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= CloseFlags::WROTE;
         state_size(open, &mut body).await;
     }
+    if open.inode.access.borrow().pending().is_some() {
+        super::keep::flush_attrs(&open.inner, &open.inode).await; // an older time comes first
+    }
     let atime = open.inode.access.borrow().pending();
     if let Some(atime) = atime {
         body.flags |= CloseFlags::ATIME;

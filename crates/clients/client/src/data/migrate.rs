@@ -449,7 +449,7 @@ impl Mover {
         let done = or(takes, stalls).await;
         if done.is_err() {
             // what is left of it the next callers do, one generation at a time
-            let _ = self.catch_up(claim).await;
+            let _ = self.inner.env.timeout(MIGRATE_STALL, self.catch_up(claim)).await;
         }
         self.migration.pause.set(self.inner.env.now() - began);
         done

@@ -237,7 +237,7 @@ impl Inner {
         stripes: u64,
     ) -> Result<bool> {
         let change =
-            AttrChange { valid: SetattrFlags::SIZE_KNOWN, attr: *attr, handle: 0, epoch, stripes };
+            AttrChange { attr: *attr, epoch, stripes, ..AttrChange::of(SetattrFlags::SIZE_KNOWN) };
         match self.setattr(ctx, attr.fid(), change).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
             Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use endpoint::Call;
 use types::{Fid, Timespec};
 use wire::attr::S_IFMT;
 use wire::body::{SetattrFlags, SetattrReq};
@@ -22,9 +23,16 @@ pub(crate) struct AttrChange {
     pub(crate) handle: u64,
     pub(crate) epoch: u64,
     pub(crate) stripes: u64,
+    /// A recall may wait for it.
+    pub(crate) urgent: bool,
 }
 
 impl AttrChange {
+    /// One of these kinds.
+    pub(crate) fn of(valid: SetattrFlags) -> AttrChange {
+        AttrChange { valid, ..AttrChange::default() }
+    }
+
     fn new(set: &SetAttr, handle: u64) -> AttrChange {
         let mut change = AttrChange { handle, ..AttrChange::default() };
         let (valid, attr) = (&mut change.valid, &mut change.attr);
@@ -212,7 +220,7 @@ impl Inner {
     ) -> Result<(Stat, Lease)> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
-        let AttrChange { valid, handle, epoch, stripes, .. } = change;
+        let AttrChange { valid, handle, epoch, stripes, urgent, .. } = change;
         let body = SetattrReq {
             attr,
             valid,
@@ -221,7 +229,7 @@ impl Inner {
             stripes,
             ..SetattrReq::default()
         };
-        let call = self.call(ctx, Opcode::MdtSetattr, &body);
+        let call = Call { urgent, ..self.call(ctx, Opcode::MdtSetattr, &body) };
         let is_cut = valid.contains(SetattrFlags::SIZE);
         let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;

@@ -238,7 +238,7 @@ impl<B: Default, W> Import<B, W> {
             }
             match out.phase {
                 Phase::Queued | Phase::Resend if out.passes() => self.queue_passing.push_back(xid),
-                Phase::Queued | Phase::Resend if out.gives_up() => {
+                Phase::Queued | Phase::Resend if out.is_urgent() => {
                     self.queue_giving_up.push_back(xid);
                 }
                 Phase::Resend => self.resend.push_back(xid),

@@ -53,6 +53,8 @@ pub struct Submit<B, W> {
     pub waiter: W,
     /// How long it stays in the replay list.
     pub keep: Keep,
+    /// Somebody else may wait for it: it has a place when all others are taken.
+    pub urgent: bool,
 }
 
 /// To be sent now: header complete except for the bulk id, which the driver draws.

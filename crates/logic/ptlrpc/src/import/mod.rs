@@ -98,6 +98,7 @@ struct Out<B, W> {
     bulk: B,
     waiter: Option<W>,
     keep: Keep,
+    urgent: bool,
     kind: Kind,
     phase: Phase,
 }
@@ -112,9 +113,14 @@ impl<B, W> Out<B, W> {
         self.kind == Kind::User && self.request.opcode().passes_recovery()
     }
 
-    /// It has places of its own, which nothing else takes.
+    /// It gives up what others may wait for.
     fn gives_up(&self) -> bool {
         self.kind == Kind::User && self.request.opcode().gives_up()
+    }
+
+    /// It has places of its own, which nothing else takes.
+    fn is_urgent(&self) -> bool {
+        self.gives_up() || (self.kind == Kind::User && self.urgent)
     }
 
     /// An open says so: a restarted target that finds its answer has still lost its handle.
@@ -372,6 +378,7 @@ impl<B: Default, W> Import<B, W> {
             bulk: submit.bulk,
             waiter: Some(submit.waiter),
             keep: submit.keep,
+            urgent: submit.urgent,
             kind: Kind::User,
             phase: Phase::Queued,
         });
@@ -383,7 +390,7 @@ impl<B: Default, W> Import<B, W> {
         out.request.header.xid = xid.0;
         match out.kind {
             Kind::User if out.passes() => self.queue_passing.push_back(xid),
-            Kind::User if out.gives_up() => self.queue_giving_up.push_back(xid),
+            Kind::User if out.is_urgent() => self.queue_giving_up.push_back(xid),
             Kind::User if out.modifies() => self.queue_modifying.push_back(xid),
             Kind::User => self.queue.push_back(xid),
             Kind::Restate | Kind::Control | Kind::Cancel(_) => self.queue_control.push_back(xid),
@@ -408,6 +415,7 @@ impl<B: Default, W> Import<B, W> {
             bulk: B::default(),
             waiter: None,
             keep: Keep::No,
+            urgent: false,
             kind,
             phase: Phase::Queued,
         }))

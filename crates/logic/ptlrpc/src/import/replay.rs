@@ -52,6 +52,7 @@ impl<B: Default, W> Import<B, W> {
             bulk: submit.bulk,
             waiter: Some(submit.waiter),
             keep: Keep::No,
+            urgent: false,
             kind: Kind::Restate,
             phase: Phase::Queued,
         }));
@@ -124,7 +125,7 @@ mod tests {
 
     fn submit(opcode: Opcode, waiter: u32) -> Submit<(), u32> {
         let request = Box::new(Request::new(opcode, Vec::new()));
-        Submit { request, bulk: (), waiter, keep: Keep::No }
+        Submit { request, bulk: (), waiter, keep: Keep::No, urgent: false }
     }
 
     fn sent(import: &mut Import<(), u32>) -> Vec<(Opcode, Reply)> {

@@ -85,7 +85,7 @@ impl<B: Default, W> Import<B, W> {
         let acked = self.out.first_key().expect("the request itself is unanswered");
         let out = self.out.get_mut(xid).expect("a queued xid has its request");
         let place = match out.kind {
-            Kind::User if out.gives_up() && self.giving_up < limits::GIVING_UP_MAX => {
+            Kind::User if out.is_urgent() && self.giving_up < limits::GIVING_UP_MAX => {
                 InFlight::GivesUp
             }
             Kind::User => InFlight::Window,

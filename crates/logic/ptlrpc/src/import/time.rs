@@ -41,7 +41,7 @@ impl<B: Default, W> Import<B, W> {
                 out.mark_resent();
                 let queue = match out {
                     _ if out.passes() => &mut self.queue_passing,
-                    _ if out.gives_up() => &mut self.queue_giving_up,
+                    _ if out.is_urgent() => &mut self.queue_giving_up,
                     _ => &mut self.resend,
                 };
                 queue.push_back(xid);

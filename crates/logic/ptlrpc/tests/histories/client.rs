@@ -55,7 +55,13 @@ impl Client {
         let mut request = Request::new(Opcode::MdtSetattr, vec![encode_body(&number)]);
         request.header.flags = RequestFlags::MODIFIES;
         self.import.submit(
-            Submit { request: Box::new(request), bulk: (), waiter: Some(number), keep: Keep::No },
+            Submit {
+                request: Box::new(request),
+                bulk: (),
+                waiter: Some(number),
+                keep: Keep::No,
+                urgent: false,
+            },
             now,
         );
     }
@@ -63,7 +69,13 @@ impl Client {
     pub(crate) fn read(&mut self, now: Instant) {
         let request = Request::new(Opcode::MdtGetattr, Vec::new());
         self.import.submit(
-            Submit { request: Box::new(request), bulk: (), waiter: None, keep: Keep::No },
+            Submit {
+                request: Box::new(request),
+                bulk: (),
+                waiter: None,
+                keep: Keep::No,
+                urgent: false,
+            },
             now,
         );
     }

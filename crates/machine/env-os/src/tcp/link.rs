@@ -98,7 +98,8 @@ impl LinkSend for TcpSend {
     }
 
     fn queued_bytes(&self) -> u64 {
-        (self.0.control.queued_bytes() + self.0.bulk_out.queued_bytes()) as u64
+        let bytes = || self.0.control.queued_bytes() + self.0.bulk_out.queued_bytes();
+        if self.0.is_open() { bytes() as u64 } else { 0 }
     }
 
     fn expect_bulk(&self, id: u64, len_max: usize) -> BulkTicket {

@@ -53,6 +53,9 @@ const GATHER: Span = Span::secs(1);
 /// Files whose objects are asked for together.
 const FILES_AT_ONCE: usize = 256;
 
+/// Files that are looked at, or recorded, before others get their turn.
+const FILES_IN_A_TURN: usize = 16;
+
 /// Objects that are asked for together, but for those of one file: 16 vectors and some.
 const OBJECTS_AT_ONCE: usize = 16_384;
 
@@ -199,7 +202,10 @@ async fn round(mdt: &Rc<Mdt>, away: &mut Away) {
     let now = mdt.env.now();
     let taken = mdt.engine.state.borrow_mut().som.queue.take(now, FILES_AT_ONCE);
     let (mut files, mut objects) = (Vec::<(Waiting, Asked)>::new(), 0);
-    for waiting in taken {
+    for (at, waiting) in taken.into_iter().enumerate() {
+        if at % FILES_IN_A_TURN == FILES_IN_A_TURN - 1 {
+            env::yield_now().await;
+        }
         if objects >= OBJECTS_AT_ONCE {
             mdt.engine.state.borrow_mut().som.queue.put_back(waiting, now);
             continue;
@@ -215,7 +221,10 @@ async fn round(mdt: &Rc<Mdt>, away: &mut Away) {
     }
     let layouts: Vec<_> = files.iter().map(|(_, asked)| asked.layout.as_ref()).collect();
     let answers = ask::objects(mdt, &layouts, away).await;
-    for ((waiting, asked), objects) in files.iter().zip(answers) {
+    for (at, ((waiting, asked), objects)) in files.iter().zip(answers).enumerate() {
+        if at % FILES_IN_A_TURN == FILES_IN_A_TURN - 1 {
+            env::yield_now().await;
+        }
         let Some(objects) = objects else {
             mdt.size_ended(*waiting, Verdict::Later);
             continue;

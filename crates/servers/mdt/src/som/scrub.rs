@@ -31,6 +31,9 @@ const PASS_REST: Span = Span::secs(3_600);
 /// Before a pass that has a reason: the queue was full, or the pass before was not a whole one.
 const SOON: Span = Span::secs(60);
 
+/// After a slice, in microseconds, also where it was a short one.
+const PAUSE_LEAST_US: u64 = 100;
+
 /// Before another look at whether the MDT has little to do and the queue has room.
 const LOOK: Span = Span::secs(1);
 
@@ -161,7 +164,7 @@ impl Scrub {
         (self.at, self.last_slice) = (slice.next, now);
         if slice.next.is_some() {
             let pause = slice.looked.saturating_mul(1_000_000) / rate.max(1);
-            self.not_before = now + Span::micros(pause);
+            self.not_before = now + Span::micros(pause.max(PAUSE_LEAST_US));
             return;
         }
         self.passes += 1;
@@ -274,7 +277,10 @@ fn slice(view: &dyn View, from: Fid, most: usize) -> Decided<Slice> {
         true
     });
     match scanned {
-        Err(StoreError::Damaged { key, .. }) => slice.next = behind(&key),
+        Err(StoreError::Damaged { key, .. }) => {
+            slice.looked = (slice.looked + 1).min(most as u64); // it costs as much as another
+            slice.next = behind(&key);
+        }
         scanned => scanned?,
     }
     assert!(slice.looked <= most as u64, "others get their turn");

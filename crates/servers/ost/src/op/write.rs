@@ -30,7 +30,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     }
     let session = incoming.session.id;
     let has_room = body.flags.contains(IoFlags::RESERVED) && ost.reserved.borrow().has(session);
-    let taking = match has_room {
+    let mut taking = match has_room {
         true => None,
         false => ost.take_room(incoming, u64::from(body.length)).await?,
     };
@@ -47,11 +47,11 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     };
     let write = async || {
         let attr = ost.objects.write(object, body.offset, data, mode).await?;
+        drop(taking.take()); // a look at the disk sees them from now on
         ost.changed(u64::from(body.length));
         Ok(Some(attr))
     };
     let reply = ost.change(incoming, &told, write).await?;
-    drop(taking);
     if has_room && !incoming.is_replay() {
         ost.reserved.borrow_mut().used(session, body.room);
     }

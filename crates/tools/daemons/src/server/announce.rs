@@ -156,9 +156,11 @@ async fn repeat(server: &Server, registered: &mut [Registration]) {
             Err(error) => {
                 tracing::info!("{name}: not registered again so far: {error}");
                 server.env.sleep(PAUSE).await;
+                break; // the configuration is read first, and another one has its turn next
             }
         }
     }
+    registered.rotate_left(usize::from(!registered.is_empty()));
 }
 
 fn name_of(register: &Register) -> String {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tokio::sync::Notify;
-use types::{Creds, Errno, Fid, TargetId, TargetKind};
+use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
 use wire::body::SetattrFlags;
 use wire::{Attr, Opcode};
@@ -40,6 +40,9 @@ const KEPT: SetattrFlags = SetattrFlags::MODE
 
 /// Set-user-id, set-group-id and sticky bit: writes and other owners change what they mean.
 const SPECIAL: u32 = 0o7000;
+
+/// Until a request is tried again that found no place in this client.
+const FULL_PAUSE: Span = Span::millis(10);
 
 /// Of one file.
 #[derive(Default)]
@@ -128,11 +131,18 @@ pub(crate) fn send_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     if attrs.is_sending.get() {
         return;
     }
-    let Some((ctx, change)) = attrs.kept.take() else { return };
+    let Some((ctx, mut change)) = attrs.kept.take() else { return };
+    change.urgent = true; // a recall may wait for it, behind all requests of this client
     attrs.is_sending.set(true);
     let (inner, inode) = (inner.clone(), inode.clone());
     inner.env.clone().spawn("sending kept attributes", async move {
-        match inner.setattr(&ctx, inode.fid, change).await {
+        let sent = loop {
+            match inner.setattr(&ctx, inode.fid, change).await {
+                Err(error) if error.errno() == Errno::EBUSY => inner.env.sleep(FULL_PAUSE).await,
+                sent => break sent,
+            }
+        };
+        match sent {
             Ok(stat) => inode.learn(&stat),
             Err(error) => inner.lose_attrs(&inode, &error),
         }
