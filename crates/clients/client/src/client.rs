@@ -487,6 +487,12 @@ impl CallBuilder {
         self
     }
 
+    /// Somebody else may wait for it.
+    pub(crate) fn urgent(mut self, urgent: bool) -> CallBuilder {
+        self.0.urgent = urgent;
+        self
+    }
+
     /// At most this long, where it is shorter than what the mount allows.
     pub(crate) fn patience(mut self, patience: Span) -> CallBuilder {
         self.0.patience = Some(self.0.patience.map_or(patience, |allowed| allowed.min(patience)));

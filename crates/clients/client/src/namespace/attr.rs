@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use endpoint::Call;
 use types::{Fid, Timespec};
 use wire::attr::S_IFMT;
 use wire::body::{SetattrFlags, SetattrReq};
@@ -229,7 +228,7 @@ impl Inner {
             stripes,
             ..SetattrReq::default()
         };
-        let call = Call { urgent, ..self.call(ctx, Opcode::MdtSetattr, &body) };
+        let call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(urgent);
         let is_cut = valid.contains(SetattrFlags::SIZE);
         let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;
