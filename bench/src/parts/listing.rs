@@ -80,15 +80,9 @@ fn rows(output: &Output, command: &str) -> Result<Vec<Row>> {
         let is_it = |one: &&Sample| one.state == state && one.way == way && one.stripes == stripes;
         samples.iter().find(is_it).with_context(|| format!("{state}, {way}, {stripes} stripes"))
     };
-    let row = |case: &str, unit: &str, ours: f64, limit: Option<f64>, bound: Bound| Row {
-        id: format!("listing/{case}"),
-        title: case.to_owned(),
-        unit: unit.to_owned(),
-        ours: vec![ours],
-        limit: limit.into_iter().collect(),
-        cpu: None,
-        bound: Some(bound),
-        command: command.to_owned(),
+    let row = |case: &str, unit: &str, ours: f64, limit: Option<f64>, bound: Bound| {
+        let values = [vec![ours], limit.into_iter().collect()];
+        Row::of(&format!("listing/{case}"), case, unit, values, Some(bound), command)
     };
     let clean = find("clean", "nacre", COMPARED)?;
     for (way, times) in OLDER {
@@ -114,12 +108,12 @@ fn rows(output: &Output, command: &str) -> Result<Vec<Row>> {
 fn alone(sample: &Sample, command: &str) -> Row {
     let Sample { stripes, us_per_file, .. } = sample;
     let case = format!("{}, {stripes} stripes", name(&sample.state, &sample.way, &sample.through));
-    plain(case, "us a file", *us_per_file, command)
+    plain(&case, "us a file", *us_per_file, command)
 }
 
 fn of_slope(slope: &Slope, command: &str) -> Row {
     let case = format!("{}, one more stripe", name(&slope.state, &slope.way, &slope.through));
-    plain(case, "us a file", slope.us_per_stripe, command)
+    plain(&case, "us a file", slope.us_per_stripe, command)
 }
 
 /// RPCs of a file, each operation in a row of its own.
@@ -127,7 +121,7 @@ fn by_operation(sample: &Sample, command: &str) -> Vec<Row> {
     let Sample { state, through, way, stripes, requests, .. } = sample;
     let row = |(operation, count): &(String, f64)| {
         let case = format!("{}, {operation} at {stripes} stripes", name(state, way, through));
-        plain(case, "RPCs a file", *count, command)
+        plain(&case, "RPCs a file", *count, command)
     };
     requests.iter().map(row).collect()
 }
@@ -140,17 +134,9 @@ fn name(state: &str, way: &str, through: &str) -> String {
     }
 }
 
-fn plain(case: String, unit: &str, value: f64, command: &str) -> Row {
-    Row {
-        id: format!("listing/{case}"),
-        title: case,
-        unit: unit.to_owned(),
-        ours: vec![value],
-        limit: Vec::new(),
-        cpu: None,
-        bound: None,
-        command: command.to_owned(),
-    }
+fn plain(case: &str, unit: &str, value: f64, command: &str) -> Row {
+    let values = [vec![value], Vec::new()];
+    Row::of(&format!("listing/{case}"), case, unit, values, None, command)
 }
 
 /// State, way, and time by stripes of each line of a plot: of the library, or of a program.

@@ -152,15 +152,5 @@ fn renames(up: &Up, scale: Scale) -> Result<Row> {
 }
 
 fn beside(id: &str, title: &str, unit: &str, times: [Vec<f64>; 2], most: f64, how: &str) -> Row {
-    let [ours, limit] = times;
-    Row {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit: unit.to_owned(),
-        ours,
-        limit,
-        cpu: None,
-        bound: Some(Bound::RatioAtMost(most)),
-        command: how.to_owned(),
-    }
+    Row::of(id, title, unit, times, Some(Bound::RatioAtMost(most)), how)
 }

@@ -221,14 +221,6 @@ fn rate(part: &str, alone: &[Window], beside: &[Window], least: f64) -> Row {
 
 fn value(id: &str, title: &str, unit: &str, ours: Vec<f64>, bound: Option<Bound>) -> Row {
     let part = id.split('/').next().unwrap_or(id);
-    Row {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit: unit.to_owned(),
-        ours,
-        limit: Vec::new(),
-        cpu: None,
-        bound,
-        command: format!("cargo xtask bench --only {part}"),
-    }
+    let command = format!("cargo xtask bench --only {part}");
+    Row::of(id, title, unit, [ours, Vec::new()], bound, &command)
 }

@@ -83,14 +83,5 @@ fn fill(mount: &Path) -> Result<()> {
 }
 
 fn value(id: &str, title: &str, unit: &str, ours: Vec<f64>, bound: Bound, command: &str) -> Row {
-    Row {
-        id: id.to_owned(),
-        title: title.to_owned(),
-        unit: unit.to_owned(),
-        ours,
-        limit: Vec::new(),
-        cpu: None,
-        bound: Some(bound),
-        command: command.to_owned(),
-    }
+    Row::of(id, title, unit, [ours, Vec::new()], Some(bound), command)
 }

@@ -34,7 +34,7 @@ pub fn objects(view: &dyn View, from: Fid, max: usize) -> Result<Vec<Listed>, St
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use types::Timespec;
@@ -45,7 +45,7 @@ mod tests {
 
     /// Records of objects alone.
     #[derive(Default)]
-    struct Records(BTreeMap<Vec<u8>, Vec<u8>>);
+    pub(crate) struct Records(pub(crate) BTreeMap<Vec<u8>, Vec<u8>>);
 
     impl View for Records {
         fn get(&self, _table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

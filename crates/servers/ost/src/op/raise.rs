@@ -102,29 +102,8 @@ fn told(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use osd::StoreError;
-
     use super::*;
-
-    /// Records of objects by their keys.
-    struct Records(BTreeMap<Vec<u8>, Vec<u8>>);
-
-    impl View for Records {
-        fn get(&self, _table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-            Ok(self.0.get(key).cloned())
-        }
-
-        fn scan(
-            &self,
-            _table: Table,
-            _from: &[u8],
-            _visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-        ) -> Result<(), StoreError> {
-            Ok(())
-        }
-    }
+    use crate::listing::tests::Records;
 
     #[test]
     fn a_full_store_takes_the_raise_of_objects_that_have_records() {
@@ -132,7 +111,7 @@ mod tests {
         let [there, missing] = [1, 2].map(|oid| Fid::new(2, oid));
         let record = ObjectRecord::new(owner, Timespec::new(5, 0));
         let stored = (there.to_key().to_vec(), record.as_bytes().to_vec());
-        let view = Records(BTreeMap::from([stored]));
+        let view = Records([stored].into());
         let (set, records) = told(&view, &[there], owner, 4).expect("it is read");
         assert!(set.frees_space());
         assert_eq!(records.len(), 1);

@@ -7,7 +7,8 @@
 //! ```
 //! Invariants
 //! - A change is kept only while no other client can believe anything of the file's attributes: the
-//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them.
+//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them. An open that
+//!   the MDT refuses by the mode that it has does not (docs/semantics.md).
 //! - This client asks an MDT nothing that shows or uses names and attributes before what is kept of
 //!   its files is executed ([`Inner::settle_attrs`]). So its calls take effect in their order.
 //! - Only what no MDT refuses is kept, and what means the same later: times that are told, and a
