@@ -42,6 +42,13 @@ pub(crate) const FAREWELLS_MAX: usize = 64;
 /// How long one of them has to take the words.
 pub(crate) const FAREWELL: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// Lines about refused connections that a listener writes within [`COMPLAINTS_PERIOD`]: as many as
+/// it refuses in words at a time.
+pub(crate) const COMPLAINTS_MAX: u32 = FAREWELLS_MAX as u32;
+
+/// At 200 bytes a line, a flood writes 110 MB in a day.
+pub(crate) const COMPLAINTS_PERIOD: types::Span = types::Span::secs(10);
+
 /// Addresses that are remembered as such: four bytes each.
 pub(crate) const KNOWN_MAX: usize = 4_096;
 

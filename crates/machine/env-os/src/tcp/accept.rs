@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -25,11 +25,12 @@ use types::{Nid, NidAddr};
 use wire::{FRAME_HEADER_BYTES, FrameError, Hello};
 
 use super::bridge;
+use super::complaints::Complaints;
 use super::handshake::{BULK_TO_ACCEPTOR, CONTROL, Pair, agrees, greeting, hear, refused, say};
 use super::owner::{self, Refused};
 use super::seats::Seats;
 use super::sockets::ipv4;
-use crate::executor::spawn;
+use crate::executor::{now, spawn};
 use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX};
 use crate::links;
 use crate::lnd::Lnd;
@@ -44,6 +45,7 @@ pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> L
         halves: RefCell::default(),
         seats: Rc::default(),
         farewells: Rc::default(),
+        complaints: RefCell::default(),
         links_max,
         is_full: Cell::new(false),
         links: tx,
@@ -87,6 +89,7 @@ struct Acceptor {
     seats: Rc<RefCell<Seats>>,
     /// One of each for a connection that is being refused in words.
     farewells: Rc<()>,
+    complaints: RefCell<Complaints>,
     links_max: usize,
     /// Somebody has been refused for that, since somebody was not.
     is_full: Cell<bool>,
@@ -169,12 +172,8 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
                 acceptor.halves.borrow_mut().remove(&key);
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(at = %acceptor.addr, ?source, %error, "connection refused")
-            }
-            Err(_) => {
-                tracing::warn!(at = %acceptor.addr, ?source, "connection refused: no HELLO in time")
-            }
+            Ok(Err(error)) => acceptor.complain(&source, &error),
+            Err(_) => acceptor.complain(&source, &no_hello()),
         }
     });
 }
@@ -186,9 +185,9 @@ fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, stranger: Refused) 
     if Rc::strong_count(&seat) > FAREWELLS_MAX + 1 {
         return;
     }
-    let (at, source, error) = (acceptor.addr, stream.peer_addr(), stranger.into_error());
-    tracing::warn!(%at, ?source, %error, "connection refused");
-    let refusal = Hello { refusal: Refused::WHY.0, ..greeting(0, CONTROL, at.nid, 0) };
+    acceptor.complain(&stream.peer_addr(), &stranger.into_error());
+    let own = acceptor.addr.nid;
+    let refusal = Hello { refusal: Refused::WHY.0, ..greeting(0, CONTROL, own, 0) };
     spawn(async move {
         let farewell = async {
             say(&mut stream, refusal).await?;
@@ -202,7 +201,18 @@ fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, stranger: Refused) 
     });
 }
 
+fn no_hello() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "no HELLO in time")
+}
+
 impl Acceptor {
+    /// Tells the log that a connection is refused, unless it was told that too often.
+    fn complain(&self, source: &io::Result<SocketAddr>, error: &io::Error) {
+        let Some(left_out) = self.complaints.borrow_mut().admit(now()) else { return };
+        let left_out = (left_out > 0).then_some(left_out);
+        tracing::warn!(at = %self.addr, ?source, %error, left_out, "connection refused");
+    }
+
     /// Whether its peer may have one more link.
     fn has_place(&self, stream: &TcpStream) -> bool {
         let Ok(source) = stream.peer_addr().and_then(ipv4) else { return false };

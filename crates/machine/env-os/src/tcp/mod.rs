@@ -43,6 +43,7 @@
 mod accept;
 mod bridge;
 mod bulk;
+mod complaints;
 mod crossing;
 mod fault;
 mod handshake;
