@@ -27,7 +27,7 @@ use wire::{FRAME_HEADER_BYTES, FrameError, Hello};
 use super::bridge;
 use super::complaints::Complaints;
 use super::handshake::{BULK_TO_ACCEPTOR, CONTROL, Pair, agrees, greeting, hear, refused, say};
-use super::owner::{self, Refused};
+use super::owner::{Owners, Refused};
 use super::seats::Seats;
 use super::sockets::ipv4;
 use crate::executor::{now, spawn};
@@ -42,6 +42,7 @@ pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> L
     let state = Rc::new(Acceptor {
         config,
         addr,
+        owners: Owners::default(),
         halves: RefCell::default(),
         seats: Rc::default(),
         farewells: Rc::default(),
@@ -85,6 +86,7 @@ impl Drop for TcpListen {
 struct Acceptor {
     config: Rc<Lnd>,
     addr: NidAddr,
+    owners: Owners,
     halves: RefCell<BTreeMap<HalfKey, Half>>,
     seats: Rc<RefCell<Seats>>,
     /// One of each for a connection that is being refused in words.
@@ -110,7 +112,7 @@ struct Half {
 /// A connection that counts as half open as long as this lives.
 struct Pending {
     stream: TcpStream,
-    _seat: Seat,
+    seat: Seat,
 }
 
 struct Seat {
@@ -119,10 +121,9 @@ struct Seat {
 }
 
 impl Pending {
-    fn new(stream: TcpStream, seats: &Rc<RefCell<Seats>>) -> Option<Pending> {
-        let source = stream.peer_addr().and_then(ipv4).ok()?;
+    fn new(stream: TcpStream, source: Ipv4Addr, seats: &Rc<RefCell<Seats>>) -> Option<Pending> {
         let is_free = seats.borrow_mut().take(source);
-        is_free.then(|| Pending { stream, _seat: Seat { seats: Rc::clone(seats), source } })
+        is_free.then(|| Pending { stream, seat: Seat { seats: Rc::clone(seats), source } })
     }
 }
 
@@ -140,7 +141,7 @@ async fn accept_all(acceptor: Rc<Acceptor>, socket: Rc<RefCell<Option<TcpListene
             None => Poll::Pending,
         });
         match next.await {
-            Ok((stream, _)) => newcomer(&acceptor, stream),
+            Ok((stream, peer)) => newcomer(&acceptor, stream, peer),
             Err(error) => {
                 // Out of descriptors, or the peer is gone again: neither ends a listener.
                 if !std::mem::replace(&mut complained, true) {
@@ -152,40 +153,42 @@ async fn accept_all(acceptor: Rc<Acceptor>, socket: Rc<RefCell<Option<TcpListene
     }
 }
 
-fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream) {
-    match owner::refusal(&acceptor.config, &stream) {
+/// Strangers come here at any rate: a connection that says nothing costs no call of the kernel that
+/// is not needed.
+fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream, peer: SocketAddr) {
+    match acceptor.owners.refusal(&acceptor.config, peer, &stream) {
         Ok(None) => {}
-        Ok(Some(stranger)) => return turn_away(acceptor, stream, stranger),
+        Ok(Some(stranger)) => return turn_away(acceptor, stream, peer, &stranger),
         Err(error) => return tracing::debug!(at = %acceptor.addr, %error, "no server is there"),
     }
-    if !acceptor.has_place(&stream) {
+    let Ok(source) = ipv4(peer) else { return };
+    if !acceptor.has_place(source) {
         return;
     }
-    let Some(pending) = Pending::new(stream, &acceptor.seats) else { return };
+    let Some(pending) = Pending::new(stream, source, &acceptor.seats) else { return };
     let acceptor = Rc::clone(acceptor);
     spawn(async move {
         let limit = Duration::from_nanos(acceptor.config.handshake.0);
-        let source = pending.stream.peer_addr();
         match tokio::time::timeout(limit, acceptor.greet(pending)).await {
             Ok(Ok(Some(key))) => {
                 tokio::time::sleep(limit).await;
                 acceptor.halves.borrow_mut().remove(&key);
             }
             Ok(Ok(None)) => {}
-            Ok(Err(error)) => acceptor.complain(&source, &error),
-            Err(_) => acceptor.complain(&source, &no_hello()),
+            Ok(Err(error)) => acceptor.complain(peer, &error),
+            Err(_) => acceptor.complain(peer, &no_hello()),
         }
     });
 }
 
 /// Says why a connection is refused, or nothing where many are. The stranger has a moment to take
 /// that: what it sends meanwhile is dropped, because unread bytes would cut the words short.
-fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, stranger: Refused) {
+fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, peer: SocketAddr, stranger: &Refused) {
     let seat = Rc::clone(&acceptor.farewells);
     if Rc::strong_count(&seat) > FAREWELLS_MAX + 1 {
         return;
     }
-    acceptor.complain(&stream.peer_addr(), &stranger.into_error());
+    acceptor.complain(peer, &stranger.to_error());
     let own = acceptor.addr.nid;
     let refusal = Hello { refusal: Refused::WHY.0, ..greeting(0, CONTROL, own, 0) };
     spawn(async move {
@@ -207,15 +210,14 @@ fn no_hello() -> io::Error {
 
 impl Acceptor {
     /// Tells the log that a connection is refused, unless it was told that too often.
-    fn complain(&self, source: &io::Result<SocketAddr>, error: &io::Error) {
+    fn complain(&self, source: SocketAddr, error: &io::Error) {
         let Some(left_out) = self.complaints.borrow_mut().admit(now()) else { return };
         let left_out = (left_out > 0).then_some(left_out);
-        tracing::warn!(at = %self.addr, ?source, %error, left_out, "connection refused");
+        tracing::warn!(at = %self.addr, %source, %error, left_out, "connection refused");
     }
 
-    /// Whether its peer may have one more link.
-    fn has_place(&self, stream: &TcpStream) -> bool {
-        let Ok(source) = stream.peer_addr().and_then(ipv4) else { return false };
+    /// Whether a peer at `source` may have one more link.
+    fn has_place(&self, source: Ipv4Addr) -> bool {
         let peer = Nid::new(self.addr.nid.net(), source);
         let has_place = self.config.lnet.has_place(peer, self.links_max);
         if !self.is_full.replace(!has_place) && !has_place {
@@ -228,10 +230,10 @@ impl Acceptor {
     /// Takes a connection's HELLO, answers it and puts the connection in its place. Tells the key
     /// of a new pair.
     async fn greet(self: &Rc<Self>, mut pending: Pending) -> io::Result<Option<HalfKey>> {
+        let source = pending.seat.source;
         let stream = &mut pending.stream;
-        stream.set_nodelay(true)?;
-        let source = ipv4(stream.peer_addr()?)?;
         let frame = hear(stream).await?;
+        stream.set_nodelay(true)?;
         let own = Nid::new(self.addr.nid.net(), ipv4(stream.local_addr()?)?);
         let credits = self.config.lnet.peer_credits();
         let own_hello = |nonce, channel| greeting(nonce, channel, own, credits);
