@@ -22,7 +22,8 @@ pub struct OsConfig {
     pub trust_local_users: bool,
     /// Whether bulk data is checksummed. Headers and messages always are.
     pub crc: CrcMode,
-    /// A connect, or a peer's HELLO on all three connections, takes at most this long.
+    /// A connect, or a peer's HELLO on all three connections, takes at most this long. A connection
+    /// that says nothing may last longer while there is room for others.
     pub handshake: Span,
     /// A control connection that was idle for so long gets a heartbeat.
     pub heartbeat: Span,

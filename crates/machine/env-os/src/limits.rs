@@ -36,6 +36,15 @@ pub(crate) const HALF_OPEN_OF_ADDRESS_MAX: usize = HALF_OPEN_MAX / 2;
 /// More of them, for addresses from which a link came before: as many nodes again.
 pub(crate) const HALF_OPEN_RESERVE: usize = HALF_OPEN_MAX / 2;
 
+/// A connection that says nothing is in nobody's way while no more than so many of these places are
+/// taken, and as great a part of those of its address.
+pub(crate) const HALF_OPEN_PLENTY: usize = HALF_OPEN_MAX / 4 * 3;
+pub(crate) const HALF_OPEN_OF_ADDRESS_PLENTY: usize = HALF_OPEN_OF_ADDRESS_MAX / 4 * 3;
+
+/// Then it lasts for so many times the handshake's time. Closing it invites it to come again: a new
+/// connection costs the executor some 0.1 ms, one that waits on costs a timer.
+pub(crate) const SILENT_TURNS_MAX: u32 = 6;
+
 /// Connections that are refused in words at the same time; others are closed without.
 pub(crate) const FAREWELLS_MAX: usize = 64;
 

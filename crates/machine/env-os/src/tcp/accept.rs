@@ -1,16 +1,20 @@
 //! The acceptor's side: connections come one by one, from any peer, and leave as whole pairs.
 //!
 //! A connection has `handshake` time to say HELLO, and a pair has the same time again to become
-//! whole. Connections that are not part of a link yet have seats ([`Seats`]). A new connection
-//! without a seat is closed, so that strangers that say nothing can neither take all descriptors
-//! nor keep known peers out. The owner of a loopback connection is known before it says anything:
-//! if it may not connect, it is told so and has no seat.
+//! whole. A connection that has said nothing by then is left alone for some more turns of that time
+//! while seats are plenty, because a stranger whose connection is closed connects again.
+//!
+//! Connections that are not part of a link yet have seats ([`Seats`]). A new connection without a
+//! seat is closed, so that strangers that say nothing can neither take all descriptors nor keep
+//! known peers out. The owner of a loopback connection is known before it says anything: if it may
+//! not connect, it is told so and has no seat.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
@@ -31,7 +35,7 @@ use super::owner::{Owners, Refused};
 use super::seats::Seats;
 use super::sockets::ipv4;
 use crate::executor::{now, spawn};
-use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX};
+use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX, SILENT_TURNS_MAX};
 use crate::links;
 use crate::lnd::Lnd;
 
@@ -166,19 +170,39 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream, peer: SocketAddr) {
         return;
     }
     let Some(pending) = Pending::new(stream, source, &acceptor.seats) else { return };
-    let acceptor = Rc::clone(acceptor);
-    spawn(async move {
-        let limit = Duration::from_nanos(acceptor.config.handshake.0);
-        match tokio::time::timeout(limit, acceptor.greet(pending)).await {
-            Ok(Ok(Some(key))) => {
-                tokio::time::sleep(limit).await;
-                acceptor.halves.borrow_mut().remove(&key);
-            }
-            Ok(Ok(None)) => {}
-            Ok(Err(error)) => acceptor.complain(peer, &error),
-            Err(_) => acceptor.complain(peer, &no_hello()),
+    spawn(welcome(Rc::clone(acceptor), pending, peer));
+}
+
+/// Sees a connection through until it has its place or is over.
+async fn welcome(acceptor: Rc<Acceptor>, pending: Pending, peer: SocketAddr) {
+    let limit = Duration::from_nanos(acceptor.config.handshake.0);
+    match greet_in_time(&acceptor, pending, limit).await {
+        Ok(Some(key)) => {
+            tokio::time::sleep(limit).await;
+            acceptor.halves.borrow_mut().remove(&key);
         }
-    });
+        Ok(None) => {}
+        Err(error) => acceptor.complain(peer, &error),
+    }
+}
+
+/// Takes a connection's HELLO, for which it has `limit`, and longer while seats are plenty.
+async fn greet_in_time(
+    acceptor: &Rc<Acceptor>,
+    pending: Pending,
+    limit: Duration,
+) -> io::Result<Option<HalfKey>> {
+    let source = pending.seat.source;
+    let mut greeted = pin!(acceptor.greet(pending));
+    for _ in 0..SILENT_TURNS_MAX {
+        if let Ok(greeted) = tokio::time::timeout(limit, greeted.as_mut()).await {
+            return greeted;
+        }
+        if !acceptor.seats.borrow().are_plenty(source) {
+            break;
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "no HELLO in time"))
 }
 
 /// Says why a connection is refused, or nothing where many are. The stranger has a moment to take
@@ -202,10 +226,6 @@ fn turn_away(acceptor: &Rc<Acceptor>, mut stream: TcpStream, peer: SocketAddr, s
         let _gone_or_slow = tokio::time::timeout(FAREWELL, farewell).await;
         drop(seat);
     });
-}
-
-fn no_hello() -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, "no HELLO in time")
 }
 
 impl Acceptor {

@@ -11,7 +11,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use crate::limits::{HALF_OPEN_MAX, HALF_OPEN_OF_ADDRESS_MAX, HALF_OPEN_RESERVE, KNOWN_MAX};
+use crate::limits::{
+    HALF_OPEN_MAX, HALF_OPEN_OF_ADDRESS_MAX, HALF_OPEN_OF_ADDRESS_PLENTY, HALF_OPEN_PLENTY,
+    HALF_OPEN_RESERVE, KNOWN_MAX,
+};
 
 #[derive(Default)]
 pub(super) struct Seats {
@@ -37,6 +40,12 @@ impl Seats {
         *self.taken.entry(source).or_default() += 1;
         self.total += 1;
         true
+    }
+
+    /// Whether so few seats are taken that a connection from `source` is in nobody's way.
+    pub(super) fn are_plenty(&self, source: Ipv4Addr) -> bool {
+        let of_source = self.taken.get(&source).copied().unwrap_or(0);
+        of_source <= HALF_OPEN_OF_ADDRESS_PLENTY && self.total <= HALF_OPEN_PLENTY
     }
 
     /// The connection is over, or part of a link.
@@ -97,6 +106,18 @@ mod tests {
         let taken = (0..2 * HALF_OPEN_MAX).filter(|_| seats.take(at(7))).count();
         assert_eq!(taken, HALF_OPEN_OF_ADDRESS_MAX);
         assert!(seats.take(at(8)));
+    }
+
+    #[test]
+    fn seats_are_plenty_until_three_quarters_are_taken() {
+        let mut seats = Seats::default();
+        for _ in 0..HALF_OPEN_OF_ADDRESS_PLENTY {
+            assert!(seats.take(at(7)) && seats.are_plenty(at(7)));
+        }
+        assert!(seats.take(at(7)) && !seats.are_plenty(at(7)) && seats.are_plenty(at(8)));
+        let others = (100..).take_while(|other| seats.take(at(*other)) && seats.are_plenty(at(8)));
+        assert_eq!(others.count() + HALF_OPEN_OF_ADDRESS_PLENTY + 1, HALF_OPEN_PLENTY);
+        assert!(seats.take(at(8)), "there are some left");
     }
 
     #[test]

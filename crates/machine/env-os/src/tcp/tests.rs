@@ -11,6 +11,7 @@ use wire::{CrcMode, FRAME_HEADER_BYTES, FRAME_MAGIC, Frame, FrameHeader, FrameKi
 
 use super::handshake::{BULK_TO_ACCEPTOR, BULK_TO_CONNECTOR, CONTROL};
 use super::sockets::socket_addr;
+use crate::limits::SILENT_TURNS_MAX;
 use crate::rng::Rng;
 use crate::{OsConfig, run};
 
@@ -280,9 +281,22 @@ fn what_is_no_hello_is_closed() {
             answer(&mut stream).await;
             assert!(is_closed(&mut stream).await, "{what}");
         }
-        let mut mute = raw(to, b"").await;
-        assert!(is_closed(&mut mute).await, "silence lasts for the handshake's time at most");
         serves(&env, &mut listener).await;
+    });
+}
+
+/// Closed at once it would come again at once.
+#[test]
+fn a_mute_connection_is_left_alone_for_some_turns_of_the_handshakes_time_and_no_longer() {
+    const TURN: Span = Span::millis(50);
+    both(OsConfig { handshake: TURN, ..quick() }, |env| async move {
+        let listener = listen(&env).await;
+        let before = env.now();
+        let mut mute = raw(listener.addr(), b"").await;
+        assert!(is_closed(&mut mute).await);
+        let least = Span(TURN.0 * u64::from(SILENT_TURNS_MAX));
+        let lasted = env.now() - before;
+        assert!(lasted >= least && lasted < Span(100 * least.0), "{lasted:?}");
     });
 }
 
