@@ -37,6 +37,10 @@ pub(crate) const OWNERS_MAX: usize = 65_536;
 pub(crate) const FENCES_MAX: usize = 65_536;
 /// Longest `commit_interval_ms`: more than this is lost work, not batching.
 pub(crate) const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
+/// Objects above this size leave nothing of a large read in the page cache (default of
+/// `readcache_max_filesize`): the client keeps the data too, and both copies of large files fill
+/// the memory of a node with servers and clients.
+pub(crate) const READCACHE_FILE_BYTES_DEFAULT: u64 = 256 << 20;
 /// Client nodes of `export_stats`.
 pub(crate) const TALLY_NIDS_MAX: usize = 4_096;
 /// Jobs of `job_stats`.

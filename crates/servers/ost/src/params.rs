@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use params::{ParamTree, parse_within};
 use target::{Leaves, Place};
-use types::Span;
+use types::{ByteSize, Span};
 use wire::body::StatfsState;
 
 use crate::limits::COMMIT_INTERVAL_MS_MAX;
@@ -33,6 +33,14 @@ impl Ost {
                 Ok(())
             },
         );
+        leaves.set(
+            "readcache_max_filesize",
+            |ost| ost.readcache_max.get().to_string(),
+            |ost, value| {
+                ost.readcache_max.set(file_bytes(value)?);
+                Ok(())
+            },
+        );
         target::register_marks(&leaves, &MARKS, |ost| &ost.marks);
         leaves.number("dirty_data_bytes", |ost| ost.dirty_data.get());
         let clears = |clear: fn(&Tally)| move |ost: &Ost| clear(&ost.tally);
@@ -41,5 +49,32 @@ impl Ost {
         leaves.table("export_stats", |ost| ost.tally.nids(), clears(Tally::clear_nids));
         let jobs = |ost: &Ost| ost.tally.jobs(ost.env.now());
         leaves.table("job_stats", jobs, clears(Tally::clear_jobs));
+    }
+}
+
+/// Bytes from `4096`, `256M`; -1 is no bound, as in Lustre.
+fn file_bytes(value: &str) -> Result<u64, String> {
+    let units = [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
+    match value.trim() {
+        "-1" => Ok(u64::MAX),
+        value => ByteSize::with_units(value, &units)
+            .map(|ByteSize(bytes)| bytes)
+            .map_err(|error| format!("{error}, as 256M; -1 is no bound")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_cached_files_have_units_or_no_bound() {
+        assert_eq!(file_bytes("256M"), Ok(256 << 20));
+        assert_eq!(file_bytes("0"), Ok(0));
+        assert_eq!(file_bytes("-1\n"), Ok(u64::MAX));
+        assert_eq!(file_bytes("18446744073709551615"), Ok(u64::MAX));
+        for wrong in ["", "M", "-2", "1.5G", "1Q", "99999999T"] {
+            assert!(file_bytes(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use wire::{Reply, Request, RequestFlags};
 
 use crate::OstConfig;
 use crate::fences::{Fences, UnderWay};
-use crate::limits::SPACE_UNIT;
+use crate::limits::{READCACHE_FILE_BYTES_DEFAULT, SPACE_UNIT};
 use crate::locks::Locks;
 use crate::mdts::Mdts;
 use crate::op::{self, Head};
@@ -50,6 +50,8 @@ pub struct Ost {
     /// What its administrator said of it.
     pub(crate) marks: Marks,
     pub(crate) dirty_data: Cell<u64>,
+    /// Largest object of which large reads stay in the page cache.
+    pub(crate) readcache_max: Cell<u64>,
     pub(crate) committing: Mutex<()>,
     pub(crate) commit_task: RefCell<Option<Task>>,
 }
@@ -100,6 +102,7 @@ impl Ost {
             tally: Tally::default(),
             marks: Marks::default(),
             dirty_data: Cell::new(0),
+            readcache_max: Cell::new(READCACHE_FILE_BYTES_DEFAULT),
             committing: Mutex::new(()),
             commit_task: RefCell::new(None),
         });

@@ -35,6 +35,12 @@ pub enum IoMode {
     Auto,
     /// Around the page cache where alignment allows.
     Direct,
+    /// As `Auto`, but a large read of a large object leaves nothing in the page cache that was not
+    /// there before.
+    Stream {
+        /// Size of the largest object that is not large, bytes.
+        above: u64,
+    },
 }
 
 /// What to do with a range of an object.

@@ -23,7 +23,10 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         return Err(Errno::EMSGSIZE);
     }
     let end = body.offset.checked_add(u64::from(body.length)).ok_or(Errno::EFBIG)?;
-    let mode = if body.flags.contains(IoFlags::DIRECT) { IoMode::Direct } else { IoMode::Auto };
+    let mode = match body.flags.contains(IoFlags::DIRECT) {
+        true => IoMode::Direct,
+        false => IoMode::Stream { above: ost.readcache_max.get() },
+    };
     let extent = Extent::new(body.offset, end);
     if let Some(extent) = extent {
         ost.transfer(device::Kind::Read, object, extent).await;

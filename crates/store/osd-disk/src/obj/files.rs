@@ -8,6 +8,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
@@ -29,6 +30,9 @@ pub(crate) const DIRECT_BYTES_MIN: usize = 1 << 20;
 const BUFFERS_BYTES_MAX: usize = 16 * (4 << 20) + 64 * (64 << 10);
 /// Reads from this size on use kept buffers.
 const POOLED_BYTES_MIN: usize = 256 << 10;
+
+/// `RWF_DONTCACHE` (Linux 6.14): pages that a read brought in go when it has copied them.
+const RWF_DONTCACHE: i32 = 0x80;
 
 const _: () = assert!(DIRS <= 32, "a word has a bit for each directory");
 
@@ -77,6 +81,8 @@ pub(crate) struct Files {
     cache: Mutex<Cache>,
     dirty: Mutex<DirtySet>,
     pub(crate) buffers: BufferPool,
+    /// The kernel or the file system below knows no [`RWF_DONTCACHE`].
+    keeps_pages: AtomicBool,
 }
 
 pub(super) fn errno(error: rustix::io::Errno) -> Errno {
@@ -135,6 +141,7 @@ impl Files {
             cache: Mutex::new(cache),
             dirty: Mutex::default(),
             buffers: BufferPool::new(BUFFERS_BYTES_MAX),
+            keeps_pages: AtomicBool::new(false),
         })
     }
 
@@ -317,14 +324,41 @@ impl Files {
         }
     }
 
-    /// What the page cache has of the range, and whether that is all there is.
+    /// What the page cache has of the range; `EAGAIN` where that is not all there is.
     pub(crate) fn read_now(
         &self,
         object: &Object,
         offset: u64,
         len: usize,
+        mode: IoMode,
     ) -> Result<Bytes, Errno> {
-        self.read_with(object, offset, len, libc::RWF_NOWAIT)
+        if !object.streams(offset, len, mode) {
+            return self.read_with(object, offset, len, libc::RWF_NOWAIT);
+        }
+        match self.read_dropping(object, offset, len, libc::RWF_NOWAIT) {
+            Some(read) => read,
+            None => Err(Errno::EAGAIN), // a direct read, which waits
+        }
+    }
+
+    /// A read that leaves nothing in the page cache; none where the kernel cannot do that.
+    fn read_dropping(
+        &self,
+        object: &Object,
+        offset: u64,
+        len: usize,
+        flags: i32,
+    ) -> Option<Result<Bytes, Errno>> {
+        if self.keeps_pages.load(Ordering::Relaxed) {
+            return None;
+        }
+        match self.read_with(object, offset, len, flags | RWF_DONTCACHE) {
+            Err(Errno::EOPNOTSUPP) => {
+                self.keeps_pages.store(true, Ordering::Relaxed);
+                None
+            }
+            read => Some(read),
+        }
     }
 
     /// Reads the range, short at the end of the object.
@@ -335,7 +369,11 @@ impl Files {
         len: usize,
         mode: IoMode,
     ) -> Result<Bytes, Errno> {
-        if mode == IoMode::Direct && goes_direct(offset, len, mode) {
+        let streams = object.streams(offset, len, mode);
+        if streams && let Some(read) = self.read_dropping(object, offset, len, 0) {
+            return read;
+        }
+        if streams || mode == IoMode::Direct && goes_direct(offset, len, mode) {
             match self.read_direct(object, offset, len) {
                 Err(Errno::EINVAL | Errno::EOPNOTSUPP) => {}
                 other => return other,
@@ -431,6 +469,12 @@ impl Object {
         self.file.as_fd()
     }
 
+    /// Whether a read leaves nothing in the page cache.
+    fn streams(&self, offset: u64, len: usize, mode: IoMode) -> bool {
+        let IoMode::Stream { above } = mode else { return false };
+        goes_direct(offset, len, mode) && self.attr().is_ok_and(|attr| attr.size > above)
+    }
+
     /// How many of `len` bytes from `offset` there are.
     pub(super) fn available(&self, offset: u64, len: usize) -> Result<usize, Errno> {
         let behind = self.attr()?.size.saturating_sub(offset);
@@ -511,7 +555,7 @@ impl Cache {
 /// Whether a write goes around the page cache.
 pub(crate) fn goes_direct(offset: u64, len: usize, mode: IoMode) -> bool {
     let least = match mode {
-        IoMode::Auto => DIRECT_BYTES_MIN,
+        IoMode::Auto | IoMode::Stream { .. } => DIRECT_BYTES_MIN,
         IoMode::Direct => BUFFER_ALIGN,
     };
     len >= least && len.is_multiple_of(BUFFER_ALIGN) && offset.is_multiple_of(BUFFER_ALIGN as u64)

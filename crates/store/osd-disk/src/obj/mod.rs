@@ -10,6 +10,9 @@
 //!   writes to the pool for a while ([`pace`]).
 //! - Small direct reads and writes of an object that is open for them use the ring too. The
 //!   submission is timed likewise. Without io_uring, the pool does all of this.
+//! - Aligned reads of 1 MiB and more take what the page cache has and leave nothing there, if
+//!   `IoMode::Stream` calls the object large (`RWF_DONTCACHE`; before Linux 6.14 they go around the
+//!   page cache, from the pool).
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
 //!   buffers. They are answered when the file has room for them ([`flight`]).
 //! - `fstat` of an open object is answered by the kernel from memory.
@@ -233,8 +236,9 @@ impl DiskObjects {
         open: &Arc<Object>,
         offset: u64,
         len: usize,
+        mode: IoMode,
     ) -> Result<Option<Bytes>, Errno> {
-        match self.files.read_now(open, offset, len) {
+        match self.files.read_now(open, offset, len, mode) {
             Ok(data) => return Ok(Some(data)),
             Err(Errno::EAGAIN) => {}
             Err(Errno::EOPNOTSUPP) => return Ok(None),
@@ -307,8 +311,8 @@ impl ObjStore for DiskObjects {
             let found = self.files.find_now(object);
             let data = match (mode, found) {
                 (_, Ok(None)) => return Ok(None),
-                (IoMode::Auto, Ok(Some(open))) => self.read_cached(&open, offset, len).await?,
                 (IoMode::Direct, Ok(Some(open))) => self.read_direct(&open, offset, len).await,
+                (_, Ok(Some(open))) => self.read_cached(&open, offset, len, mode).await?,
                 (_, Err(_)) => None,
             };
             if data.is_some() {

@@ -56,6 +56,46 @@ fn direct_and_cached_writes_agree() {
     wait(objects.sync()).expect("syncs");
 }
 
+/// Pages of the object that the page cache has.
+fn cached_pages(objects: &DiskObjects, fid: Fid) -> usize {
+    let open = objects.files.find(fid, false).expect("opens").expect("there");
+    let len = usize::try_from(open.attr().expect("attr").size).expect("small");
+    let mut pages = vec![0; len / 4_096];
+    // SAFETY: a new mapping of an open file, which nobody touches, and a byte for each page of it.
+    unsafe {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&open.fd());
+        let at = libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, fd, 0);
+        assert_ne!(at, libc::MAP_FAILED);
+        assert_eq!(libc::mincore(at, len, pages.as_mut_ptr()), 0);
+        libc::munmap(at, len);
+    }
+    pages.iter().filter(|page| **page & 1 != 0).count()
+}
+
+#[test]
+fn streamed_reads_leave_nothing_in_the_page_cache_and_take_what_is_there() {
+    const MIB: usize = 1 << 20;
+    let dir = TestDir::new();
+    let objects = open(&dir);
+    let fid = Fid::new(1, 9);
+    let data: Vec<u8> = (0..8 * MIB).map(|at| (at / 4_096 + at) as u8).collect();
+    write(&objects, fid, 0, &data);
+    wait(objects.sync()).expect("syncs");
+    let read_all = |mode| {
+        for at in (0..8 * MIB).step_by(MIB) {
+            let read = wait(objects.read(fid, at as u64, MIB, mode)).expect("reads");
+            assert!(read.expect("there") == data[at..at + MIB], "{mode:?} {at}");
+        }
+        cached_pages(&objects, fid)
+    };
+    let before = cached_pages(&objects, fid);
+    assert!(before < 2_048, "a large write goes around the page cache");
+    assert!(read_all(IoMode::Stream { above: 0 }) <= before);
+    let size = data.len() as u64;
+    assert_eq!(read_all(IoMode::Stream { above: size }), 2_048, "it is not large");
+    assert_eq!(read_all(IoMode::Stream { above: 0 }), 2_048, "what is there stays");
+}
+
 #[test]
 fn truncate_and_destroy_of_absent_objects() {
     let dir = TestDir::new();

@@ -93,7 +93,7 @@ async fn large_and_direct_writes_are_whole_at_any_alignment(bed: ObjBed) {
     ];
     for (index, (offset, len)) in writes.into_iter().enumerate() {
         for mode in [IoMode::Auto, IoMode::Direct] {
-            let data = pattern(len, index as u8 ^ (mode as u8) << 7);
+            let data = pattern(len, index as u8 ^ u8::from(mode == IoMode::Direct) << 7);
             store
                 .write(ONE, offset as u64, Bytes::from(data.clone()), mode)
                 .await
@@ -102,7 +102,8 @@ async fn large_and_direct_writes_are_whole_at_any_alignment(bed: ObjBed) {
         }
     }
     let end = usize::try_from(size(&store, ONE).await.expect("there")).expect("small");
-    for mode in [IoMode::Auto, IoMode::Direct] {
+    let stream = IoMode::Stream { above: 1 << 20 };
+    for mode in [IoMode::Auto, IoMode::Direct, stream, stream] {
         for (offset, len) in [(0, end), (4_096, 1 << 20), (777, 99_999), (end - 5, 100)] {
             let got = store
                 .read(ONE, offset as u64, len, mode)
