@@ -5,6 +5,9 @@
 #[path = "../examples/null/memory.rs"]
 mod memory;
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::fs;
 use std::io::Write;
 use std::os::fd::AsRawFd;

@@ -3,6 +3,9 @@
 #[path = "../examples/null/memory.rs"]
 mod memory;
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::fs;

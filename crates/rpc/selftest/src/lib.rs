@@ -8,6 +8,10 @@
 //! its nodes. The crate `lst` decides; this crate carries the decisions out. Lustre uses portals
 //! (50 for tests, 51 for the framework, 52 for bulk and replies); Nacre uses opcodes.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+#[cfg(test)]
+use bolero as _;
+
 mod console;
 mod data;
 mod load;

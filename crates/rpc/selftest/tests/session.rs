@@ -1,5 +1,8 @@
 //! A console and its nodes on the simulated network.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::num::NonZeroU32;
 use std::rc::Rc;
 

@@ -12,6 +12,10 @@
 //! - `MgsSetParam`, buffer 0: name of the file system, 1: parameter, 2: value (empty: back to the
 //!   default).
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+#[cfg(test)]
+use bolero as _;
+
 mod config;
 #[doc(hidden)]
 pub mod fuzz;

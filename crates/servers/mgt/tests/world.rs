@@ -1,5 +1,8 @@
 //! Servers and clients that ask a simulated MGS.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::rc::Rc;

@@ -1,6 +1,9 @@
 //! The effect of a panic, seen from outside: each case runs in a process of its own, which is this
 //! test again.
 
+// the fuzzer instruments all programs of a package: each links what instrumented code calls
+use bolero as _;
+
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
 use std::rc::Rc;
