@@ -36,7 +36,10 @@ pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// The tree that `cargo xtask` was called in. A target directory that several trees share may have
+/// this program from another one; cargo says at run time which it is.
 pub(crate) fn root() -> std::path::PathBuf {
-    let here = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let said = std::env::var_os("CARGO_MANIFEST_DIR").map(std::path::PathBuf::from);
+    let here = said.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     here.parent().expect("xtask is a folder of the workspace").to_path_buf()
 }
