@@ -564,8 +564,14 @@ impl Exports {
     /// The session goes on, on the link to `peer`.
     pub(crate) fn attach(&self, session: &Session, peer: &Rc<Peer>, connect_xid: u64) {
         self.count(session.nid.get(), |of_nid| of_nid - 1);
-        session.attach(peer, connect_xid, self.env.now());
+        let now = self.env.now();
+        session.attach(peer, connect_xid, now);
         self.count(session.nid.get(), |of_nid| of_nid + 1);
+        if !peer.tx.is_open() {
+            // nobody reports the end of this link again, and a recovery would wait for the client
+            // as for one that replays
+            self.recovery.borrow_mut().handle_disconnected(session.client, now);
+        }
     }
 
     /// Takes connections only of who looks for this storage, or does not know.
@@ -626,6 +632,14 @@ mod tests {
 
     /// Runs `test` with exports without sessions, and a link to be told of.
     fn check(test: impl FnOnce(&Exports, &dyn Fn(u32) -> Rc<Peer>) + 'static) {
+        check_after_restart(Vec::new(), test);
+    }
+
+    /// The same on a target that knows `known` from before.
+    fn check_after_restart(
+        known: Vec<ClientRecord>,
+        test: impl FnOnce(&Exports, &dyn Fn(u32) -> Rc<Peer>) + 'static,
+    ) {
         let sim = Sim::new(1, SimConfig::default());
         let node = sim.node("server", Nid::tcp(std::net::Ipv4Addr::LOCALHOST));
         let (env, addr) = (node.env(), NidAddr { nid: node.nid(), port: 988 });
@@ -635,7 +649,7 @@ mod tests {
             let config = ExportsConfig {
                 target: TargetId::mdt(0),
                 instance: INSTANCE,
-                known: Vec::new(),
+                known,
                 replies: Vec::new(),
                 last_committed: Transno::NONE,
                 recovery_window: Span::secs(30),
@@ -694,6 +708,30 @@ mod tests {
             assert_eq!(session.address(), "unknown", "known from a record alone");
             session.attach(&from(9), 1, exports.env.now());
             assert_eq!(session.address(), "10.0.0.9@tcp");
+        });
+    }
+
+    #[test]
+    fn a_link_that_broke_before_its_connect_was_handled_holds_up_no_recovery() {
+        let client = ClientId(7);
+        let record = ClientRecord {
+            client,
+            session: 3,
+            name: String::new(),
+            is_server: true,
+            silent: false,
+        };
+        check_after_restart(vec![record], move |exports, from| {
+            let (peer, now) = (from(1), exports.env.now());
+            peer.tx.close();
+            let req = ConnectReq { resume: 1, session: 3, is_server: 1, ..ConnectReq::default() };
+            let decided = exports.decide(client, &req, &peer, 1);
+            let Connecting::Resume(session) = decided else { panic!("it is known") };
+            exports.recovery.borrow_mut().handle_connected(client, now);
+            exports.attach(&session, &peer, 1);
+            let waits_for = exports.recovery.borrow().waits_for(now);
+            assert_eq!(waits_for.len(), 1);
+            assert!(!waits_for[0].present, "it is not there, and has 2 s to come back");
         });
     }
 
