@@ -11,8 +11,12 @@ use mounted::Up;
 
 /// What a record of a log has.
 const RECORD: usize = 100;
-/// Daemons that are killed, one after the other.
+/// Daemons that are killed.
 const KILLS: u64 = 30;
+/// So many of them append at the same time.
+const AT_ONCE: usize = 3;
+/// Last byte of the first one's address.
+const FIRST_MOUNT: u8 = 43;
 /// What a killed daemon may lose: writes of its last second, and those that are late on a busy
 /// machine.
 const LOST_MAX: Duration = Duration::from_secs(2);
@@ -163,11 +167,25 @@ fn thirty_killed_daemons_lose_a_second_of_unsynced_writes_at_most() {
     let name = |round: u64| format!("round{round}/log");
     (0..KILLS).for_each(|round| fs::create_dir(up.at(&format!("round{round}"))).expect("room"));
     let mut logs = Vec::new();
-    for round in 0..KILLS {
-        let dir = up.second_mount(43);
-        let after = Duration::from_millis(2_300 + 70 * (round % 10));
-        logs.push(append_until_killed(&dir, &name(round), after, round % 2 == 1));
-        mounted::until("the mount of a killed daemon says so", || mounted::is_dead(&dir));
+    for first in (0..KILLS).step_by(AT_ONCE) {
+        let rounds = first..KILLS.min(first + AT_ONCE as u64);
+        let mounts: Vec<_> = (FIRST_MOUNT..).zip(rounds).collect();
+        let mounts: Vec<_> =
+            mounts.into_iter().map(|(last, round)| (up.second_mount(last), round)).collect();
+        std::thread::scope(|scope| {
+            let started: Vec<_> = mounts
+                .iter()
+                .map(|(dir, round)| {
+                    let after = Duration::from_millis(2_300 + 70 * (round % 10));
+                    let name = name(*round);
+                    scope.spawn(move || append_until_killed(dir, &name, after, round % 2 == 1))
+                })
+                .collect();
+            logs.extend(started.into_iter().map(|log| log.join().expect("it appends")));
+        });
+        for (dir, _) in &mounts {
+            mounted::until("the mount of a killed daemon says so", || mounted::is_dead(dir));
+        }
     }
     let (mut lost, mut oldest) = (0, Duration::ZERO);
     for (round, log) in (0..).zip(&logs) {

@@ -54,10 +54,10 @@ impl Ost {
 
 /// Bytes from `4096`, `256M`; -1 is no bound, as in Lustre.
 fn file_bytes(value: &str) -> Result<u64, String> {
-    let units = [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)];
     match value.trim() {
         "-1" => Ok(u64::MAX),
-        value => ByteSize::with_units(value, &units)
+        value => value
+            .parse()
             .map(|ByteSize(bytes)| bytes)
             .map_err(|error| format!("{error}, as 256M; -1 is no bound")),
     }
