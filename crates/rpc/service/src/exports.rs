@@ -713,14 +713,8 @@ mod tests {
 
     #[test]
     fn a_link_that_broke_before_its_connect_was_handled_holds_up_no_recovery() {
-        let client = ClientId(7);
-        let record = ClientRecord {
-            client,
-            session: 3,
-            name: String::new(),
-            is_server: true,
-            silent: false,
-        };
+        let (client, name, silent) = (ClientId(7), String::new(), false);
+        let record = ClientRecord { client, session: 3, name, is_server: true, silent };
         check_after_restart(vec![record], move |exports, from| {
             let (peer, now) = (from(1), exports.env.now());
             peer.tx.close();
@@ -730,8 +724,8 @@ mod tests {
             exports.recovery.borrow_mut().handle_connected(client, now);
             exports.attach(&session, &peer, 1);
             let waits_for = exports.recovery.borrow().waits_for(now);
-            assert_eq!(waits_for.len(), 1);
-            assert!(!waits_for[0].present, "it is not there, and has 2 s to come back");
+            let is_present: Vec<bool> = waits_for.iter().map(|client| client.present).collect();
+            assert_eq!(is_present, [false], "it is not there, and has 2 s to come back");
         });
     }
 

@@ -606,11 +606,15 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            let now = self.env.now();
-            self.engine.state.borrow_mut().grants.called.recovered(now);
+            let leases_begin = || {
+                let now = self.env.now();
+                self.engine.state.borrow_mut().grants.called.recovered(now);
+            };
+            leases_begin();
             self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;
+            leases_begin(); // clients say nothing until all of that is done: it may wait for MDTs
             self.engine.store.failure().unless_over(()).await;
         })
     }
