@@ -17,7 +17,8 @@ pub(crate) fn clients() -> Vec<Vec<u8>> {
     let record = |name: &str, is_server, silent| {
         let (client, session) = (types::ClientId(7 << 100 | 5), 3 << 32 | 1);
         let name = name.into();
-        let record = service::ClientRecord { client, session, name, is_server, silent };
+        let record =
+            service::ClientRecord { client, session, name, is_server, silent, silent_secs: 0 };
         [record.key(), record.encode()].concat()
     };
     vec![

@@ -11,7 +11,7 @@ use crate::exports::Connecting;
 use crate::node::Node;
 use crate::peer::Peer;
 use crate::served::Served;
-use crate::session::printable;
+use crate::session::{Silence, printable};
 use crate::{Session, limits};
 
 fn client_name(request: &Request) -> String {
@@ -77,12 +77,15 @@ impl Node {
                     exports.recovery.borrow_mut().handle_connected(client, self.env.now());
                 }
                 exports.attach(&session, &peer, request.header.xid);
-                if session.noted_silent.get() {
+                // what housekeeping notes at this moment must not be written behind this
+                let noting = exports.noting.read().await;
+                if session.noted.get().is_silent {
                     // a target that dies within the second would wait too short for this client
-                    let record = session.record(false);
+                    let record = session.record(Silence::default());
                     Rc::clone(&served.target).note_clients(vec![record], true).await;
-                    session.noted_silent.set(false);
+                    session.noted.set(Silence::default());
                 }
+                drop(noting);
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
                 self.welcome(&served, &peer, &request, &session, outcome);
                 self.pump_recovery(exports);

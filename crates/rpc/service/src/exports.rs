@@ -4,10 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
-use bytes::Bytes;
 use env::Env;
 use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig, RecoveryStatus};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, RwLock};
 use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
 use wire::{Reply, Request};
@@ -15,7 +14,7 @@ use wire::{Reply, Request};
 use crate::attention::Attention;
 use crate::peer::Peer;
 use crate::seldom::Seldom;
-use crate::session::Shared;
+use crate::session::{Shared, Silence, restore};
 use crate::work::Work;
 use crate::{ClientRecord, Incoming, Session, limits};
 
@@ -80,6 +79,9 @@ pub struct Exports {
     /// Callbacks without an answer within their caller's patience.
     pub(crate) callback_timeouts: Rc<Cell<u64>>,
     pub(crate) wake: Notify,
+    /// Who writes what records say of silence: housekeeping of many clients, each Connect of its
+    /// own.
+    pub(crate) noting: RwLock<()>,
     pub(crate) queues: RefCell<Option<Weak<dyn Queues>>>,
 }
 
@@ -175,6 +177,7 @@ impl Exports {
             evicted: Cell::default(),
             callback_timeouts: Rc::default(),
             wake: Notify::new(),
+            noting: RwLock::default(),
             queues: RefCell::default(),
         };
         if exports.open.get() {
@@ -386,16 +389,17 @@ impl Exports {
     }
 
     /// Sessions whose record is to say something else of their client's silence, and what.
-    pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, bool)> {
+    pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, Silence)> {
         let now = self.env.now();
         let is_recovering = self.is_recovering();
         let has_waited = is_recovering && self.recovery.borrow().has_waited(now);
         let is_settled = self.attention.is_settled(now);
         let unnoted = |session: Rc<Session>| {
             // who waits for the end of a recovery says nothing
-            let is_overdue = !is_recovering && self.silence(&session, now) > self.lease;
-            let silent = session.unnoted(is_overdue, has_waited)?;
-            (is_settled || !silent).then_some((session, silent))
+            let silence = self.silence(&session, now);
+            let is_overdue = !is_recovering && silence > self.lease;
+            let silent = session.unnoted(is_overdue, has_waited, silence, self.dead_after())?;
+            (is_settled || !silent.is_silent).then_some((session, silent))
         };
         self.sessions().into_iter().filter_map(unnoted).collect()
     }
@@ -415,12 +419,16 @@ impl Exports {
         if self.is_recovering() || self.attention.is_lost(now) {
             return;
         }
-        let most = Span(self.lease.0 + self.lease.0 / limits::LEASE_GRACE_PART);
         if let Some(session) = self.session(session)
-            && self.silence(&session, now) > most
+            && self.silence(&session, now) > self.dead_after()
         {
             self.evict(session.id);
         }
+    }
+
+    /// A client that has been silent for longer has no lease, by its own clock either.
+    fn dead_after(&self) -> Span {
+        Span(self.lease.0 + self.lease.0 / limits::LEASE_GRACE_PART)
     }
 
     /// How long a client has been silent while this server listened to it and served it.
@@ -481,7 +489,7 @@ impl Exports {
     pub(crate) fn fresh(&self, client: ClientId, name: String, is_server: bool) -> ClientRecord {
         self.sessions_made.set(self.sessions_made.get() + 1);
         let session = (self.shared.instance.0 << 32) | self.sessions_made.get();
-        ClientRecord { client, session, name, is_server, silent: false }
+        ClientRecord { client, session, name, is_server, silent: false, silent_secs: 0 }
     }
 
     pub(crate) fn decide(
@@ -602,23 +610,6 @@ impl Exports {
     }
 }
 
-fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
-    let client =
-        key.get(..16).and_then(|id| id.try_into().ok()).map(|id| ClientId(u128::from_be_bytes(id)));
-    let tag = key.get(16..20).and_then(|tag| tag.try_into().ok()).map(u32::from_be_bytes);
-    let reply = Reply::decode(&Bytes::copy_from_slice(value));
-    match (client, tag, reply) {
-        (Some(client), Some(tag), Ok(reply)) => {
-            if let Some(session) = known.get(&client) {
-                session.export.borrow_mut().restore(tag, reply);
-            }
-        }
-        _ => tracing::error!(
-            "a stored reply is unreadable: its request may be executed twice if it is resent"
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use env_sim::{Sim, SimConfig};
@@ -714,7 +705,8 @@ mod tests {
     #[test]
     fn a_link_that_broke_before_its_connect_was_handled_holds_up_no_recovery() {
         let (client, name, silent) = (ClientId(7), String::new(), false);
-        let record = ClientRecord { client, session: 3, name, is_server: true, silent };
+        let record =
+            ClientRecord { client, session: 3, name, is_server: true, silent, silent_secs: 0 };
         check_after_restart(vec![record], move |exports, from| {
             let (peer, now) = (from(1), exports.env.now());
             peer.tx.close();

@@ -11,6 +11,7 @@ use wire::{Reply, RequestFlags};
 use crate::in_flight::Queued;
 use crate::node::Node;
 use crate::served::Served;
+use crate::session::Silence;
 use crate::work::Work;
 use crate::{Exports, Session, limits};
 
@@ -93,14 +94,20 @@ impl Node {
 
     /// Brings the records of clients up to date that went without a word, or came back.
     async fn note_silence(&self, served: &Served) {
-        let unnoted = served.exports.unnoted();
-        if unnoted.is_empty() {
-            return;
+        let Ok(_noting) = served.exports.noting.try_write() else { return }; // at the next round
+        let (silent, back): (Vec<_>, Vec<_>) =
+            served.exports.unnoted().into_iter().partition(|(_, silence)| silence.is_silent);
+        let records = |of: &[(Rc<Session>, Silence)]| -> Vec<_> {
+            of.iter().map(|(session, silence)| session.record(*silence)).collect()
+        };
+        if !silent.is_empty() {
+            // from now on no reply renews what the record says is not renewed
+            silent.iter().for_each(|(session, silence)| session.noted.set(*silence));
+            Rc::clone(&served.target).note_clients(records(&silent), false).await;
         }
-        let records = unnoted.iter().map(|(session, silent)| session.record(*silent)).collect();
-        Rc::clone(&served.target).note_clients(records, false).await;
-        for (session, silent) in unnoted {
-            session.noted_silent.set(silent);
+        if !back.is_empty() {
+            Rc::clone(&served.target).note_clients(records(&back), true).await;
+            back.iter().for_each(|(session, silence)| session.noted.set(*silence));
         }
     }
 

@@ -80,6 +80,11 @@ pub const PASSING_BYTES_SESSION: u64 = 64 << 10;
 /// from different moments, by different clocks.
 pub const LEASE_GRACE_PART: u64 = 10;
 
+/// Records say in these steps how long a client has been silent: a target that ends counts at most
+/// a step, a round of housekeeping and a commit anew. A client whose link goes costs six small
+/// records until its lease is over.
+pub const SILENCE_STEP: Span = Span::secs(2);
+
 /// A server whose housekeeping did not look for so long stood still: three rounds of it.
 pub(crate) const INATTENTION_MAX: Span = Span::secs(3);
 
@@ -166,4 +171,5 @@ const _: () = assert!(PASSING_BYTES_ALL_MAX / 2 > PASSING_BYTES_MAX);
 const _: () = assert!(PASSING_BYTES_SESSION >= RPCS_IN_FLIGHT_MAX as u64 * REQUEST_BYTES);
 const _: () = assert!(RPCS_IN_FLIGHT_MAX as usize <= EXECUTING_MAX);
 const _: () = assert!(REQ_BYTES_DEFAULT / 8 * SERVICE_PARTS > 1_000_000 * REQUEST_BYTES);
+const _: () = assert!(SILENCE_STEP.0 >= TICK.0 && SILENCE_STEP.0.is_multiple_of(TICK.0));
 const _: () = assert!(INATTENTION_MAX.0 > 2 * TICK.0);

@@ -125,6 +125,9 @@ impl Node {
             return None; // of an older connection: the client has moved on
         }
         session.heard.set(self.clock.get());
+        if session.noted.get().is_silent {
+            exports.wake.notify_one(); // its record is to say otherwise
+        }
         Some(session)
     }
 

@@ -1,11 +1,13 @@
 //! A client's session with a target, and the record that identifies it after a restart.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
+use bytes::Bytes;
 use ptlrpc::{Export, Known, Lane};
 use tokio::sync::oneshot;
-use types::{ClientId, Instance, Instant, Nid, Role, TargetId, Transno};
+use types::{ClientId, Instance, Instant, Nid, Role, Span, TargetId, Transno};
 use wire::{Reply, ReplyFlags};
 
 use crate::in_flight::InFlight;
@@ -24,11 +26,33 @@ pub struct ClientRecord {
     pub is_server: bool,
     /// It was gone without a word when this was written: its recovery is waited for only briefly.
     pub silent: bool,
+    /// For how many seconds it had been, at least.
+    pub silent_secs: u8,
 }
 
 /// Bits of a record's flags.
 const SERVER: u32 = 1;
 const SILENT: u32 = 2;
+
+/// Where the seconds of silence begin in a record's flags, 8 bits of them.
+const SILENT_SECS_SHIFT: u32 = 8;
+
+/// What a record says of its client's silence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Silence {
+    pub(crate) is_silent: bool,
+    /// For how long at least; zero where it is not.
+    pub(crate) secs: u8,
+}
+
+impl Silence {
+    /// Of a client that has been silent so long, in the steps in which records say it.
+    fn lasting(silent: Span, most: Span) -> Silence {
+        let steps = silent.min(most).0 / limits::SILENCE_STEP.0;
+        let secs = steps * (limits::SILENCE_STEP.as_millis() / 1_000);
+        Silence { is_silent: true, secs: u8::try_from(secs).unwrap_or(u8::MAX) }
+    }
+}
 
 /// A client's name as logs and parameters show it: of what it says at most
 /// [`limits::NAME_CHARS_MAX`], in which nothing ends a line or moves a cursor.
@@ -43,13 +67,15 @@ impl ClientRecord {
         self.client.0.to_be_bytes().to_vec()
     }
 
-    /// Value: session (u64), flags (u32, 1 = server, 2 = silent), length of the name (u32), the
-    /// name; little-endian.
+    /// Value: session (u64), flags (u32, 1 = server, 2 = silent, seconds of that in the second
+    /// byte), length of the name (u32), the name; little-endian.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut value = Vec::with_capacity(16 + self.name.len());
         value.extend_from_slice(&self.session.to_le_bytes());
-        let silent = if self.silent { SILENT } else { 0 };
+        assert!(self.silent || self.silent_secs == 0, "who is heard of is not silent for a time");
+        let secs = u32::from(self.silent_secs) << SILENT_SECS_SHIFT;
+        let silent = if self.silent { SILENT | secs } else { 0 };
         let flags = silent | if self.is_server { SERVER } else { 0 };
         value.extend_from_slice(&flags.to_le_bytes());
         value.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
@@ -66,7 +92,8 @@ impl ClientRecord {
         let len = u32::from_le_bytes(value.get(12..16)?.try_into().ok()?) as usize;
         let name = String::from_utf8_lossy(value.get(16..16usize.checked_add(len)?)?).into_owned();
         let (is_server, silent) = (flags & SERVER != 0, flags & SILENT != 0);
-        Some(ClientRecord { client, session, name, is_server, silent })
+        let silent_secs = if silent { (flags >> SILENT_SECS_SHIFT) as u8 } else { 0 };
+        Some(ClientRecord { client, session, name, is_server, silent, silent_secs })
     }
 }
 
@@ -113,8 +140,10 @@ pub struct Session {
     pub(crate) absent: Cell<bool>,
     /// Its link went down then, and no other came.
     pub(crate) disconnected_since: Cell<Option<Instant>>,
-    /// Whether its record says that it is silent.
-    pub(crate) noted_silent: Cell<bool>,
+    /// What its record says of its silence, or is about to say.
+    pub(crate) noted: Cell<Silence>,
+    /// For how long it was silent before this run of the target, as its record said.
+    silent_before: Span,
     pub(crate) shared: Rc<Shared>,
     /// Callbacks to its client.
     pub(crate) lane: RefCell<Lane<Caller>>,
@@ -142,7 +171,8 @@ impl Session {
             floor: Cell::new(0),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),
-            noted_silent: Cell::new(record.silent),
+            noted: Cell::new(Silence { is_silent: record.silent, secs: record.silent_secs }),
+            silent_before: Span::secs(u64::from(record.silent_secs)),
             shared: Rc::clone(shared),
             lane: RefCell::default(),
         })
@@ -156,6 +186,13 @@ impl Session {
     /// Whether its client is known from before a restart of the target and has not come back.
     pub fn is_absent(&self) -> bool {
         self.absent.get()
+    }
+
+    /// For how long its client was silent before this run of the target, at least: nothing renewed
+    /// its lease since.
+    #[must_use]
+    pub fn silent_before(&self) -> Span {
+        self.silent_before
     }
 
     /// When something of its client's came last.
@@ -199,14 +236,20 @@ impl Session {
     }
 
     /// Its record, with what it says of its silence.
-    pub(crate) fn record(&self, silent: bool) -> ClientRecord {
-        let (name, is_server) = (self.name.clone(), self.is_server);
-        ClientRecord { client: self.client, session: self.id, name, is_server, silent }
+    pub(crate) fn record(&self, silence: Silence) -> ClientRecord {
+        ClientRecord {
+            client: self.client,
+            session: self.id,
+            name: self.name.clone(),
+            is_server: self.is_server,
+            silent: silence.is_silent,
+            silent_secs: silence.secs,
+        }
     }
 
     /// How long a restarted target waits for it.
     pub(crate) fn known(&self) -> Known {
-        match (self.is_server, self.noted_silent.get()) {
+        match (self.is_server, self.noted.get().is_silent) {
             (true, _) => Known::Server,
             (false, true) => Known::Silent,
             (false, false) => Known::Present,
@@ -218,16 +261,29 @@ impl Session {
     /// come back (`has_waited`).
     fn is_silent(&self, is_overdue: bool, has_waited: bool) -> bool {
         if self.absent.get() {
-            return has_waited || self.noted_silent.get();
+            return has_waited || self.noted.get().is_silent;
         }
         self.disconnected_since.get().is_some() || is_overdue
     }
 
-    /// What its record should say of its silence, where it says something else. Nobody waits for a
+    /// What its record should say of its silence, where it says something else. It has lasted for
+    /// `silence` in this run of the target; more than `most` is of no use. Nobody waits for a
     /// server in any case.
-    pub(crate) fn unnoted(&self, is_overdue: bool, has_waited: bool) -> Option<bool> {
-        let silent = self.is_silent(is_overdue, has_waited);
-        (!self.is_server && silent != self.noted_silent.get()).then_some(silent)
+    pub(crate) fn unnoted(
+        &self,
+        is_overdue: bool,
+        has_waited: bool,
+        silence: Span,
+        most: Span,
+    ) -> Option<Silence> {
+        let noted = self.noted.get();
+        let mut is = Silence::default();
+        if self.is_silent(is_overdue, has_waited) {
+            let before = if self.absent.get() { self.silent_before } else { Span::ZERO };
+            is = Silence::lasting(Span(before.0 + silence.0), most);
+            is.secs = is.secs.max(noted.secs); // it was not heard of since
+        }
+        (!self.is_server && is != noted).then_some(is)
     }
 
     pub(crate) fn attach(&self, peer: &Rc<Peer>, connect_xid: u64, now: Instant) {
@@ -267,12 +323,31 @@ impl Session {
 
     /// What every reply tells.
     pub(crate) fn fill(&self, reply: &mut Reply) {
-        if self.unleased.get() {
+        // a target that ends now would count its lease from before this reply
+        if self.unleased.get() || self.noted.get().is_silent {
             reply.header.flags |= ReplyFlags::UNLEASED;
         }
         reply.header.instance = self.shared.instance.0;
         reply.header.last_committed = self.shared.committed.get().0;
         reply.header.floor = self.floor.get();
+    }
+}
+
+/// An answer that `Table::Replies` holds: its session remembers it.
+pub(crate) fn restore(known: &BTreeMap<ClientId, Rc<Session>>, key: &[u8], value: &[u8]) {
+    let client =
+        key.get(..16).and_then(|id| id.try_into().ok()).map(|id| ClientId(u128::from_be_bytes(id)));
+    let tag = key.get(16..20).and_then(|tag| tag.try_into().ok()).map(u32::from_be_bytes);
+    let reply = Reply::decode(&Bytes::copy_from_slice(value));
+    match (client, tag, reply) {
+        (Some(client), Some(tag), Ok(reply)) => {
+            if let Some(session) = known.get(&client) {
+                session.export.borrow_mut().restore(tag, reply);
+            }
+        }
+        _ => tracing::error!(
+            "a stored reply is unreadable: its request may be executed twice if it is resent"
+        ),
     }
 }
 
@@ -288,6 +363,7 @@ mod tests {
             name: "node1:/mnt".to_owned(),
             is_server: true,
             silent: false,
+            silent_secs: 0,
         };
         for (is_server, silent, flags) in
             [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
@@ -296,6 +372,9 @@ mod tests {
             assert_eq!(record.encode()[8..12], [flags, 0, 0, 0]);
             assert_eq!(ClientRecord::decode(&record.key(), &record.encode()), Some(record));
         }
+        let lasting = ClientRecord { silent: true, silent_secs: 11, ..record.clone() };
+        assert_eq!(lasting.encode()[8..12], [3, 11, 0, 0]);
+        assert_eq!(ClientRecord::decode(&lasting.key(), &lasting.encode()), Some(lasting));
         let (key, value) = (record.key(), record.encode());
         assert!((0..value.len()).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));
         assert_eq!(ClientRecord::decode(&key[1..], &value), None);

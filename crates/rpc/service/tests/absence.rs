@@ -180,6 +180,64 @@ fn a_client_that_came_back_is_not_called_silent_after_a_crash() {
     assert!(!world.disk.clients()[0].silent, "nothing else was committed since");
 }
 
+/// The store takes the note that its link went only when it is back.
+#[test]
+fn what_is_noted_of_a_client_is_not_written_behind_its_return() {
+    let world = World::with(16, Rules { note: Span::secs(2), ..Rules::default() });
+    let (node, idle) = world.idle(1, false);
+    world.sim.run_for(Span::secs(1));
+    world.sim.reset_links(&node, &world.server);
+    world.sim.run_for(Span::millis(100));
+    assert!(world.sim.run_until(Span::secs(20), || idle.remote(TARGET).is_connected()));
+    for _ in 0..100 {
+        assert!(!world.disk.clients()[0].silent, "it is back");
+        world.sim.run_for(Span::millis(100));
+    }
+}
+
+#[test]
+fn a_client_that_is_heard_of_on_its_old_link_is_not_silent() {
+    let rules =
+        Rules { lease: Span::secs(10), commit_every: Span::secs(1_000), ..Rules::default() };
+    let world = World::with(17, rules);
+    let (node, idle) = world.idle(1, false);
+    let remote = idle.remote(TARGET);
+    world.sim.partition(&node, &world.server, Cut::BothWays);
+    let noted = || world.toy().running.borrow().clients().iter().any(|record| record.silent);
+    assert!(world.sim.run_until(Span::secs(60), noted));
+    world.toy().commit();
+    assert!(world.disk.clients()[0].silent && !remote.is_leased());
+    world.sim.heal_all();
+    assert!(world.sim.run_until(Span::secs(30), || remote.is_leased()));
+    assert!(!world.disk.clients()[0].silent, "no reply renews its lease before");
+}
+
+#[test]
+fn a_record_says_how_long_its_client_was_silent_over_restarts() {
+    let world = World::leasing(18, Span::secs(10));
+    let ((dead, _first), (_handle, _alive)) = (world.idle(1, false), world.idle(2, false));
+    let secs = || {
+        let clients = world.disk.clients();
+        let dead = clients.iter().find(|record| record.client.0 == 1);
+        dead.map(|record| (record.silent, record.silent_secs))
+    };
+    assert_eq!(secs(), Some((false, 0)));
+    dead.kill_as(false);
+    world.sim.run_for(Span::secs(6));
+    assert_eq!(secs(), Some((true, 4)), "a step, a round and a commit later");
+    world.server.kill_as(false);
+    *world.up.borrow_mut() = None;
+    world.start_with(Rules { lease: Span::secs(10), ..Rules::default() });
+    world.sim.run_for(Span::millis(4_800));
+    let is_absent = |session: &Rc<service::Session>| session.is_absent();
+    let sessions = world.toy().exports.sessions();
+    let absent = sessions.iter().find(|session| is_absent(session)).expect("it has its time");
+    assert_eq!(absent.silent_before(), Span::secs(4));
+    assert_eq!(secs(), Some((true, 8)), "it goes on");
+    world.sim.run_for(Span::secs(5));
+    assert_eq!(secs(), None, "it is waited for once");
+}
+
 impl World {
     fn restart(&self) {
         self.server.kill_as(false);

@@ -105,7 +105,7 @@ impl Recalls {
         for session in self.exports.sessions().into_iter().filter(|session| !session.is_server) {
             let id = HolderId(session.id);
             if may_hold {
-                called.expect(id, now);
+                called.expect(id, session.silent_before(), now);
             } else {
                 called.connect(id, now);
             }

@@ -209,6 +209,7 @@ mod tests {
                     name: "node1:/mnt".to_owned(),
                     is_server: false,
                     silent: false,
+                    silent_secs: 0,
                 }],
                 replies: Vec::new(),
                 last_committed: Transno::NONE,

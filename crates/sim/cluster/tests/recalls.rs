@@ -231,6 +231,21 @@ fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() 
     assert!(!world.look(1).1);
 }
 
+/// It has the time of silent clients in the recovery, and no lease after that.
+#[test]
+fn a_client_that_died_before_a_restart_delays_a_change_once() {
+    for (before, least, most) in [(40, 0, 12), (20, 5, 22)] {
+        let world = World::new();
+        world.look(1);
+        world.clients[1].0.kill_as(false);
+        world.cluster.sim.run_for(Span::secs(before));
+        world.cluster.restart_mdt(0);
+        let took = world.chmod(0, 0o700);
+        let bounds = Span::secs(least)..Span::secs(most);
+        assert!(bounds.contains(&took), "dead for {before} s of a lease of 33 s: {took:?}");
+    }
+}
+
 #[test]
 fn a_name_that_is_absent_from_a_new_directory_is_not_asked_for_until_somebody_else_may_make_it() {
     let world = World::new();

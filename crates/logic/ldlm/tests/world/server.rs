@@ -277,7 +277,7 @@ impl World {
         let mut mdt = Mdt::new(config, epoch, self.now);
         for client in &self.clients {
             // one that was evicted may still believe: its record goes when its lease is over
-            mdt.expect(client.session, self.now);
+            mdt.expect(client.session, Span::ZERO, self.now);
             if client.is_evicted {
                 mdt.evict(client.session, self.now);
             }

@@ -36,10 +36,15 @@ pub(crate) struct Image {
 #[derive(Default)]
 pub(crate) struct Disk(pub(crate) RefCell<Image>);
 
+impl Image {
+    pub(crate) fn clients(&self) -> Vec<ClientRecord> {
+        self.clients.iter().filter_map(|(key, value)| ClientRecord::decode(key, value)).collect()
+    }
+}
+
 impl Disk {
     pub(crate) fn clients(&self) -> Vec<ClientRecord> {
-        let image = self.0.borrow();
-        image.clients.iter().filter_map(|(key, value)| ClientRecord::decode(key, value)).collect()
+        self.0.borrow().clients()
     }
 }
 
@@ -78,6 +83,7 @@ pub(crate) struct Toy {
     pub(crate) ends: Cell<u64>,
     sweep: Span,
     end: Span,
+    note: Span,
 }
 
 pub(crate) struct Rules {
@@ -90,6 +96,8 @@ pub(crate) struct Rules {
     pub(crate) sweep: Span,
     /// What the end of sessions takes.
     pub(crate) end: Span,
+    /// What it takes to note which clients are silent.
+    pub(crate) note: Span,
 }
 
 impl Default for Rules {
@@ -102,6 +110,7 @@ impl Default for Rules {
             silence_max: Span::secs(150),
             sweep: Span::ZERO,
             end: Span::ZERO,
+            note: Span::ZERO,
         }
     }
 }
@@ -138,6 +147,7 @@ impl Toy {
             ends: Cell::new(0),
             sweep: rules.sweep,
             end: rules.end,
+            note: rules.note,
         });
         let (commits, every) = (Rc::clone(&toy), rules.commit_every);
         env.spawn("toy.commit", async move {
@@ -310,6 +320,9 @@ impl Target for Toy {
         commits: bool,
     ) -> LocalFuture<'static, ()> {
         Box::pin(async move {
+            if !commits {
+                self.env.sleep(self.note).await;
+            }
             let records = records.iter().map(|record| (record.key(), record.encode()));
             self.running.borrow_mut().clients.extend(records);
             if commits {

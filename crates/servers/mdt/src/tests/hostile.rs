@@ -168,7 +168,14 @@ fn start() {
 fn remember(world: &World, rep: &AttrRep) {
     let name = "node1:/mnt".to_owned();
     let (client, session) = (ClientId(1), 1);
-    let client = service::ClientRecord { client, session, name, is_server: false, silent: false };
+    let client = service::ClientRecord {
+        client,
+        session,
+        name,
+        is_server: false,
+        silent: false,
+        silent_secs: 0,
+    };
     let request = Request::new(Opcode::MdtCreate, Vec::new());
     let reply = Reply::ok(&request.header, vec![encode_body(rep)]);
     let key = [&client.key()[..], &1_u32.to_be_bytes()].concat();

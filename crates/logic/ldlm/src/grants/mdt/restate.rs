@@ -2,9 +2,10 @@
 //! them.
 //!
 //! A change waits until every known client has restated or its lease is over, counted from the
-//! start. A lease cannot have been renewed later, because there was no instance to reply.
+//! start. A lease cannot have been renewed later, because there was no instance to reply. Of a
+//! client that was silent before, less of the lease is left.
 
-use types::Instant;
+use types::{Instant, Span};
 
 use super::Mdt;
 use super::holder::Holder;
@@ -16,9 +17,11 @@ use crate::grants::{HolderId, Number, Stated, with_skew};
 pub struct PeerMisbehaved;
 
 impl Mdt {
-    /// A client of the instance before, which may hold anything. To be said before any change.
-    pub fn expect(&mut self, session: HolderId, now: Instant) {
-        let mut holder = Holder::new(session, now + with_skew(self.config.lease));
+    /// A client of the instance before, which may hold anything. That instance had not heard of it
+    /// for `silent` at least, so this much of its lease is over. To be said before any change.
+    pub fn expect(&mut self, session: HolderId, silent: Span, now: Instant) {
+        let left = Span(with_skew(self.config.lease).0.saturating_sub(silent.0));
+        let mut holder = Holder::new(session, now + left);
         holder.is_unstated = true;
         self.timed.inherit(now + with_skew(TIMED));
         let at = self.admit(holder);

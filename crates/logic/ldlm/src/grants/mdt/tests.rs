@@ -269,7 +269,7 @@ fn a_late_acknowledgement_brings_the_lease_back() {
 #[test]
 fn a_deadline_is_kept_though_a_later_timer_was_set_before() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    mdt.expect(B, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
     mdt.set_callbacks(B, true);
     mdt.restated(B, at(1_000));
     mdt.connect(A, at(1_000));
@@ -387,7 +387,7 @@ fn shedding_counts_where_the_client_has_seen_the_last_gift() {
 #[test]
 fn after_a_restart_changes_wait_for_what_clients_restate() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    [A, B].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
     mdt.set_callbacks(B, true);
     let old = Number(Number::first_of_epoch(1).0 + 5);
     mdt.restated(A, at(100));
@@ -407,7 +407,7 @@ fn after_a_restart_changes_wait_for_what_clients_restate() {
 #[test]
 fn the_last_vector_of_a_session_that_holds_all_it_may_is_repeated() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    mdt.expect(B, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
     let number = Number(Number::first_of_epoch(1).0 + 5);
     let vector = |first: u32| -> Vec<Stated> {
         let files = first..first + VECTOR_MAX as u32;
@@ -426,7 +426,7 @@ fn the_last_vector_of_a_session_that_holds_all_it_may_is_repeated() {
 #[test]
 fn nobody_restates_what_this_instance_gave() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    mdt.expect(B, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
     let number = mdt.number();
     let stated = [Stated { fid: X, bits: Bits::PERM, number }];
     assert_eq!(mdt.restate(B, &stated, at(1)), Err(PeerMisbehaved));
@@ -438,7 +438,7 @@ fn nobody_restates_what_this_instance_gave() {
 #[test]
 fn a_client_that_never_restates_delays_changes_by_its_lease() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    [A, B].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
     mdt.restated(A, at(100));
     mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(100));
     assert!(!pass(&mut mdt, 100, 10_900, &[A]).contains(&Output::Ready(CHANGE)));
@@ -446,10 +446,32 @@ fn a_client_that_never_restates_delays_changes_by_its_lease() {
 }
 
 #[test]
+fn a_client_that_was_silent_before_a_restart_delays_changes_by_the_rest_of_its_lease() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.set_recovering(true);
+    mdt.expect(A, Span::ZERO, at(0));
+    mdt.expect(B, Span::secs(8), at(0));
+    mdt.restated(A, at(100));
+    assert!(!mdt.is_recovered(), "it may come back while the MDT recovers");
+    assert_eq!(pass(&mut mdt, 100, 4_900, &[A]), []);
+    mdt.evict(B, at(5_100));
+    mdt.recovered(at(5_100));
+    assert!(mdt.is_recovered(), "its lease is over");
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(5_100)), Begun::Go);
+
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    [A, B].iter().for_each(|session| mdt.expect(*session, Span::secs(4), at(0)));
+    mdt.restated(A, at(100));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(100));
+    assert!(!pass(&mut mdt, 100, 6_900, &[A]).contains(&Output::Ready(CHANGE)));
+    assert!(pass(&mut mdt, 7_000, 7_100, &[A]).contains(&Output::Ready(CHANGE)));
+}
+
+#[test]
 fn a_client_that_waited_for_the_end_of_a_recovery_has_a_whole_lease() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
     mdt.set_recovering(true);
-    [A, B].iter().for_each(|session| mdt.expect(*session, at(0)));
+    [A, B].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
     mdt.set_callbacks(B, true);
     let old = Number(Number::first_of_epoch(1).0 + 5);
     let stated = [Stated { fid: X, bits: Bits::PERM, number: old }];
