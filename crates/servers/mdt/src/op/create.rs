@@ -76,6 +76,10 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
 
 /// A replay whose file is there: it was durable, or its name was open before. Only the handle is
 /// missing.
+///
+/// A file that was made and has gone since is ENOENT, which no client tries anew: its name was
+/// there, and others may have seen it. Of a file without a name there is nothing to be seen, nor of
+/// an open of a file that was there. Their ESTALE asks for another try.
 pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Option<Answer>> {
     let Some(first) = op.replay else { return Ok(None) };
     if first.disposition.contains(Disposition::REMOTE) {
@@ -83,6 +87,8 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
         return Ok(Some(Answer::elsewhere(first.attr.fid(), first.attr.file_type())));
     }
     let existing = op.tx.find_here(first.attr.fid())?;
+    let makes_name = first.disposition.contains(Disposition::CREATED)
+        && !body.flags.contains(CreateFlags::TMPFILE);
     match existing {
         Some(inode) if body.flags.contains(CreateFlags::OPEN) => {
             let no_layout = body.flags.contains(CreateFlags::NO_LAYOUT);
@@ -90,6 +96,7 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
                 .map(Some)
         }
         Some(inode) => op.full_answer(&inode, 0, first.disposition).map(Some),
+        None if op.committed && makes_name => Err(Errno::ENOENT.into()),
         None if op.committed || !first.disposition.contains(Disposition::CREATED) => {
             Err(Errno::ESTALE.into())
         }

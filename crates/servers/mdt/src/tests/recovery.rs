@@ -302,6 +302,23 @@ fn an_orphan_that_nobody_reopens_goes_with_its_objects() {
     assert!(leak(Bugs::plant("mdt.forget_destroy_log")), "the planted bug shows");
 }
 
+/// Its maker has not heard the answer, and asks again after the restart.
+#[test]
+fn an_open_that_made_a_file_which_has_gone_is_not_tried_anew() {
+    let mut rig = Rig::new();
+    rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(2)).expect("room");
+    rig.tmpfile(Fid::ROOT, S_IFREG | 0o600, 2).expect("room");
+    rig.commit();
+    rig.crash();
+    rig.recovered();
+    rig.client = 2;
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &body, &[b"f"]).expect("it is there");
+    let again = rig.replay(|done| done.client == 1);
+    let answers: Vec<_> = again.into_iter().map(|(_, reply)| reply.map(drop)).collect();
+    assert_eq!(answers, [Err(Errno::ENOENT), Err(Errno::ESTALE)], "the second one has no name");
+}
+
 #[test]
 fn an_ended_session_leaves_the_size_of_its_files_open() {
     let mut rig = Rig::new();

@@ -181,7 +181,7 @@ impl Names {
                 }
                 let mut tree = tree.clone();
                 tree.files.insert(*id, Seen { links: 0, mode: *mode });
-                done(tree.link(*place, *id))
+                (vec![Told::Done, Told::Absent], Some(tree.link(*place, *id)))
             }
             NamesCall::Unlink { place, .. } if tree.places.contains_key(place) => {
                 done(tree.clone().unlink(*place))
@@ -205,6 +205,12 @@ impl Names {
             }
             _ => unreachable!("reads change nothing"),
         }
+    }
+
+    /// Whether a call that was answered like this has its effect. A file is made and then gone
+    /// where its create is answered with ENOENT.
+    fn acts(call: &NamesCall, told: Told) -> bool {
+        told == Told::Done || (told == Told::Absent && matches!(call, NamesCall::Create { .. }))
     }
 
     fn told(call: &NamesCall) -> Option<Told> {
@@ -256,10 +262,10 @@ impl Spec for Names {
         if !told.contains(&wanted) {
             return None;
         }
-        if wanted == Told::Done { after } else { Some(tree.clone()) }
+        if Names::acts(call, wanted) { after } else { Some(tree.clone()) }
     }
 
     fn is_read(&self, call: &NamesCall) -> bool {
-        Names::told(call).is_none_or(|told| told != Told::Done)
+        Names::told(call).is_none_or(|told| !Names::acts(call, told))
     }
 }

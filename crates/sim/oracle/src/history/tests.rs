@@ -188,6 +188,16 @@ fn an_exclusive_create_has_one_winner() {
 }
 
 #[test]
+fn a_create_that_finds_its_file_gone_has_made_it() {
+    let made = entry(1, 0, 100, create(0, 1, Told::Absent));
+    let unlink = entry(2, 10, 20, NamesCall::Unlink { place: 0, told: Told::Done });
+    let looks = |found| entry(3, 110, 120, lookup(0, found));
+    good(&names(), &[made.clone(), unlink.clone(), looks(None)]);
+    bad(&names(), &[made.clone(), unlink, looks(Some((1, 1)))]);
+    bad(&names(), &[made, looks(None)]);
+}
+
+#[test]
 fn a_name_that_is_gone_is_not_found_again() {
     let gone = |found, links| {
         [
