@@ -4,6 +4,8 @@
 //! Invariants
 //! - Large answers begin only while all together are at most [`ANSWER_BYTES_ALL_MAX`], and the
 //!   address of their peer holds no more than it leaves free (`shares`).
+//! - A link of which nothing is counted may begin one, whatever others hold at its address, as long
+//!   as a quarter of all stays free for other addresses.
 //! - Of each queue, [`ANSWER_BYTES_LINK`] bytes are not counted, and a change by less is not told.
 //!   So a peer that takes what it asks for is served whatever others leave in their queues.
 //! - A link is in the table exactly while bytes of it are counted.
@@ -21,7 +23,7 @@ use types::Nid;
 
 #[cfg(doc)]
 use crate::limits::ANSWER_BYTES_ALL_MAX;
-use crate::limits::{ANSWER_BYTES_LINK, LINK_LOOKS_MAX};
+use crate::limits::{ANSWER_BYTES_LINK, ANSWER_BYTES_ONE_MAX, LINK_LOOKS_MAX};
 use crate::shares::Shares;
 
 /// See the head of the file.
@@ -57,15 +59,15 @@ impl Answers {
         Rc::new(Answers(RefCell::new(State { shares: Shares::new(max), links, looked })))
     }
 
-    /// Whether the peer at `nid` may have `bytes` more.
-    pub(crate) fn has_room(&self, nid: Nid, bytes: u64) -> bool {
+    /// Whether the peer of `link` may have `bytes` more.
+    pub(crate) fn has_room(&self, link: &Of<'_>, bytes: u64) -> bool {
         let mut state = self.0.borrow_mut();
         let is_low = !state.shares.is_half_full();
-        if is_low && state.shares.has_room(nid, bytes) {
+        if is_low && state.shares.has_room(link.nid, bytes) {
             return true;
         }
         state.look_around();
-        state.shares.has_room(nid, bytes)
+        state.shares.has_room(link.nid, bytes) || state.has_room_of_its_own(link, bytes)
     }
 
     /// Counts `bytes` that are assembled for `link`, until [`Answers::end`].
@@ -93,6 +95,14 @@ impl State {
         assert!(held.nid == nid, "a link has one peer");
         held.assembled = change(held.assembled);
         self.count(link.serial);
+    }
+
+    /// Whether a link that holds nothing may have its one answer.
+    fn has_room_of_its_own(&mut self, link: &Of<'_>, bytes: u64) -> bool {
+        self.count(link.serial);
+        !self.links.contains_key(&link.serial)
+            && bytes <= ANSWER_BYTES_ONE_MAX
+            && self.shares.leaves_a_quarter(bytes)
     }
 
     fn look_around(&mut self) {

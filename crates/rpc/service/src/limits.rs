@@ -109,7 +109,8 @@ pub const ANSWER_BYTES_SMALL: u64 = 16 << 10;
 
 /// Bytes of answers of all links of a node, assembled and in queues: those of 25 peers that take
 /// nothing, or of one that takes all of a 100 Gbit/s network for 80 ms. No address holds more than
-/// it leaves free. Beyond it a request is told to ask again.
+/// it leaves free, but each of its links may have one answer while a quarter stays free: 32 links
+/// of one address with the largest answers. Beyond it a request is told to ask again.
 pub const ANSWER_BYTES_ALL_MAX: u64 = 1 << 30;
 
 /// So much of the queue of each link is not counted in [`ANSWER_BYTES_ALL_MAX`]: as much as a link
@@ -164,6 +165,7 @@ pub const UNHEALTHY_FACTOR_MAX: u32 = 1_000;
 pub(crate) const BULK_UNIT: usize = 4_096;
 
 const _: () = assert!(ANSWER_BYTES_ALL_MAX >= 8 * ANSWER_BYTES_MAX);
+const _: () = assert!(ANSWER_BYTES_ALL_MAX / 4 >= 16 * ANSWER_BYTES_ONE_MAX);
 const _: () = assert!(ANSWER_BYTES_LINK >= ANSWER_BYTES_SMALL);
 const _: () = assert!(TAGS_MAX <= ptlrpc::limits::TAGS_MAX);
 const _: () = assert!(PASSING_PART < SESSION_PART / 12);

@@ -110,7 +110,7 @@ impl Peer {
     /// room while little is in its queue.
     pub(crate) fn is_crowded(&self, bytes: u64) -> bool {
         let bytes = counted(bytes);
-        (self.is_behind() || bytes > 0) && !self.answers.has_room(self.nid, bytes)
+        (self.is_behind() || bytes > 0) && !self.answers.has_room(&self.counted(), bytes)
     }
 
     /// Completes when it is worth another try, or the link is down.
@@ -282,16 +282,32 @@ mod tests {
     fn all_links_together_have_a_bounded_part_of_memory() {
         let answers = Answers::new(ANSWER_BYTES_ALL_MAX);
         let first = greedy(&answers, 1, 100);
-        assert_eq!(bytes(&first), ANSWER_BYTES_ALL_MAX / 2, "an address takes half");
+        let most = ANSWER_BYTES_ALL_MAX / 4 * 3;
+        assert_eq!(bytes(&first), most, "an address takes half, and its links one each");
         let second = greedy(&answers, 2, 100);
-        assert_eq!(bytes(&second), ANSWER_BYTES_ALL_MAX / 4);
+        assert_eq!(bytes(&second), ANSWER_BYTES_ALL_MAX / 8);
         let (link, peer) = peer_of(&answers, 3, 1);
         assert!(peer.begin_answer(BYTES).is_some(), "others find room");
         link.queued.set(ANSWER_BYTES_LINK);
         assert!(peer.takes_more());
         drop(first);
         drop(second);
-        assert_eq!(bytes(&greedy(&answers, 4, 100)), ANSWER_BYTES_ALL_MAX / 2, "all came back");
+        assert_eq!(bytes(&greedy(&answers, 4, 100)), most, "all came back");
+    }
+
+    #[test]
+    fn a_link_has_room_for_one_answer_whatever_others_of_its_address_hold() {
+        let answers = Answers::new(ANSWER_BYTES_ALL_MAX);
+        let others = greedy(&answers, 1, 20);
+        assert!(bytes(&others) >= ANSWER_BYTES_ALL_MAX / 2);
+        let (link, peer) = peer_of(&answers, 1, 9_999);
+        let one = peer.begin_answer(BYTES).expect("nothing of its own is unread");
+        assert!(peer.begin_answer(BYTES).is_none(), "one at a time");
+        drop(one);
+        link.queued.set(2 * ANSWER_BYTES_LINK);
+        assert!(peer.begin_answer(BYTES).is_none() && !peer.takes_more(), "it is not taken");
+        link.queued.set(0);
+        assert!(peer.begin_answer(BYTES).is_some());
     }
 
     #[test]

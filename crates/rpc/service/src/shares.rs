@@ -38,6 +38,11 @@ impl Shares {
         held.saturating_add(bytes) <= self.max.saturating_sub(self.total)
     }
 
+    /// Whether a quarter of the maximum stays free beside `bytes` more.
+    pub(crate) fn leaves_a_quarter(&self, bytes: u64) -> bool {
+        self.total.saturating_add(bytes) <= self.max - self.max / 4
+    }
+
     /// A peer at `nid` that held `before` holds `now`, admitted or not.
     pub(crate) fn change(&mut self, nid: Nid, before: u64, now: u64) {
         let less = |held: u64| held.checked_sub(before).expect("what is given back was taken");
