@@ -13,12 +13,16 @@ use types::{Fid, Instant, Span};
 /// Files in the queue, some 150 bytes each: 10 MiB.
 pub(crate) const SOM_FILES_MAX: usize = 65_536;
 
-/// How often a file is tried. All pauses together are two minutes: longer than a restart and a
-/// recovery of an OST.
-pub(crate) const TRIES_MAX: u32 = 8;
+/// How often a file is tried. All pauses together are an hour, which is the pause between two
+/// passes of the scrub.
+pub(crate) const TRIES_MAX: u32 = 22;
 
-/// Pause after the first try in vain. It doubles with each further one.
+/// Pause after the first try in vain. It doubles with each further one...
 pub(crate) const RETRY_PAUSE: Span = Span::secs(1);
+
+/// ...so often: to 256 s. When an OST comes back after long, its files are tried within this time.
+/// A full queue costs 256 looks a second.
+const DOUBLINGS_MAX: u32 = 8;
 
 /// A file whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +96,7 @@ impl Queue {
             return false;
         }
         self.files.insert(fid, tries + 1);
-        self.due.insert((now + Span(RETRY_PAUSE.0 << tries), fid));
+        self.due.insert((now + Span(RETRY_PAUSE.0 << tries.min(DOUBLINGS_MAX)), fid));
         true
     }
 
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_tried_in_vain_comes_back_more_and_more_rarely_and_then_not_at_all() {
+    fn what_is_tried_in_vain_comes_back_more_and_more_rarely_for_an_hour() {
         let mut queue = Queue::default();
         queue.found(fid(1));
         queue.admit(at(0));
@@ -169,7 +173,8 @@ mod tests {
             pauses.push((next - now).as_millis() / 1_000);
             now = next;
         }
-        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(pauses[..10], [1, 2, 4, 8, 16, 32, 64, 128, 256, 256]);
+        assert!((3_500..3_700).contains(&pauses.iter().sum::<u64>()), "{pauses:?}");
         assert_eq!((queue.len(), queue.next_due()), (0, None));
     }
 
