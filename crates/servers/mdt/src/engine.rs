@@ -37,7 +37,6 @@ use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row};
-use crate::opens::Cutter;
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -618,24 +617,6 @@ impl Engine {
         assert!(number >= state.destroy_next, "numbers of the destroy log grow");
         state.destroy_next = number;
         Ok(gone)
-    }
-
-    /// Closes what a session has open, a writer that is gone may have written anything; says which
-    /// files those were.
-    pub(crate) fn close_session(&self, client: ClientId, session: u64) -> Vec<Fid> {
-        let mut state = self.state.borrow_mut();
-        let (mut fids, mut dirty) = (Vec::new(), Vec::new());
-        for handle in state.opens.of_session(client, session) {
-            let open = state.opens.get(handle);
-            fids.extend(open.map(|open| open.fid));
-            dirty.extend(open.filter(|open| open.write).map(|open| open.fid));
-            state.opens.close(handle, true, false);
-        }
-        dirty.extend(state.opens.cuts_ended(Cutter { client, session }));
-        dirty.into_iter().for_each(|fid| state.som.found(fid));
-        fids.sort_unstable();
-        fids.dedup();
-        fids
     }
 }
 

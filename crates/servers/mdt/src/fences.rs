@@ -4,9 +4,9 @@
 //! stopped. Data that it sent to an OST under its locks may still be on the way. So the MDT passes
 //! on nothing that the session held before every OST of the files has made the fence durable:
 //!
-//! - Its lock on a file stays held until the OSTs of that file have the fence. Its handles stay
-//!   open until all OSTs have it. So no client is granted a lock in between, and no size that
-//!   another client determines is trusted.
+//! - Its lock on a file, its handles that write the file, and its right to keep writes stay until
+//!   the OSTs of that file have the fence. So no client is granted a lock in between, and no size
+//!   that another client determines is trusted. Other handles stay open until all OSTs have it.
 //! - The MDT does not know what a session held if a restart lost that state. It may have been
 //!   anything at any OST. Until an OST has the fence, no lock is granted on a file that has an
 //!   object there, and no size is trusted at all.

@@ -8,6 +8,7 @@ mod boot;
 mod burnt;
 mod config;
 mod cross;
+mod ended;
 mod engine;
 mod fences;
 #[doc(hidden)]

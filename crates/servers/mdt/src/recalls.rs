@@ -21,7 +21,7 @@ use ldlm::grants::{
 };
 use service::Exports;
 use tokio::sync::{Notify, oneshot};
-use types::Instant;
+use types::{Fid, Instant};
 use wire::body::{GrantAck, GrantBits, GrantWord};
 use wire::grants::{self, Callback};
 
@@ -146,6 +146,13 @@ impl Recalls {
         let now = self.env.now();
         self.engine.state.borrow_mut().grants.called.fenced(HolderId(session), now);
         self.drive();
+    }
+
+    /// The OSTs of one file do.
+    pub(crate) fn fenced_of(self: &Rc<Self>, session: u64, fid: Fid) {
+        let now = self.env.now();
+        let called = &mut self.engine.state.borrow_mut().grants.called;
+        called.fenced_of(HolderId(session), fid, now);
     }
 
     /// Recalls are acknowledged.

@@ -12,7 +12,7 @@ use service::{
 };
 use target::{Decided, StartError};
 use tokio::sync::Notify;
-use types::{ClientId, Errno, TargetId, Transno};
+use types::{ClientId, Errno, Fid, TargetId, Transno};
 use wire::{Reply, Request, RequestFlags};
 
 use crate::attempt::Attempted;
@@ -510,6 +510,21 @@ impl Mdt {
             self.locks.drop_session(session);
         }
         self.recalls.fenced(session);
+    }
+}
+
+/// The parts of an ended session that pass on before its end.
+impl Mdt {
+    /// Lets go of what an ended session held of one file.
+    pub(crate) async fn let_go_of(self: &Rc<Self>, client: ClientId, session: u64, fid: Fid) {
+        let was_open = self.engine.close_file(client, session, fid);
+        if was_open && !self.exports.is_recovering() {
+            self.sweep(&[fid]).await;
+        }
+        if !self.engine.config.bugs.keep_lapsed_locks() {
+            self.locks.drop_file(session, fid);
+        }
+        self.recalls.fenced_of(session, fid);
     }
 }
 

@@ -611,6 +611,35 @@ fn a_lock_does_not_wait_for_osts_of_other_files() {
     assert!(world.lock_within(1, files[0].0, Span::secs(100)).is_some());
 }
 
+impl World {
+    /// Whether an open for reading is answered in time.
+    fn opens_within(&self, client: usize, fid: Fid, most: Span) -> bool {
+        let (node, endpoint) = &self.clients[client];
+        let remote = endpoint.remote(TargetId::mdt(0));
+        let body = OpenReq { fid: fid.into(), ..OpenReq::default() };
+        let mut open = Call::new(Opcode::MdtOpen, vec![encode_body(&body)]);
+        open.keep = Keep::Open;
+        let answer = self.sim.block_on_for(node, most, async move { remote.call(open).await });
+        answer.is_some_and(|answer| answer.is_ok())
+    }
+}
+
+/// Their writer may keep what it has written to either file.
+#[test]
+fn a_file_of_a_dead_writer_does_not_wait_for_osts_of_other_files() {
+    let world = World::on(Sim::new(18, SimConfig::default()), Bugs::default(), 1);
+    let flags = CreateFlags::OPEN | CreateFlags::KEEPS;
+    let files = ["a", "b"].map(|name| world.create_as(0, name, flags));
+    let on = files.each_ref().map(|(_, layout)| 1 + layout.object(0).1.0 as usize);
+    assert_ne!(on[0], on[1], "each on an OST of its own");
+    world.sim.partition(&world.clients[0].0, &world.servers[0].node, Cut::BothWays);
+    world.servers[on[0]].node.kill_as(false);
+    assert!(!world.opens_within(1, files[0].0, Span::secs(60)));
+    assert!(world.opens_within(2, files[1].0, Span::secs(20)));
+    world.boot(on[0]);
+    assert!(world.opens_within(1, files[0].0, Span::secs(100)));
+}
+
 #[test]
 fn a_restarted_mdt_fences_who_does_not_return() {
     let world = World::new(14, Bugs::default());

@@ -9,7 +9,7 @@ use endpoint::{Call, CallError};
 use layout::Striping;
 use osd::{Table, WriteSet};
 use service::{Session, Target};
-use types::{Errno, Fid, Span, TargetId};
+use types::{ClientId, Errno, Fid, Span, TargetId};
 use wire::body::{OstFenceRep, OstFenceReq};
 use wire::{Opcode, encode_body};
 
@@ -39,28 +39,35 @@ impl Mdt {
             return Ok(Some(lapsed));
         }
         let mut osts = BTreeSet::new();
-        for fid in self.held(session) {
-            osts.extend(self.osts_of(fid).await?);
+        for fid in self.held(session.client, session.id) {
+            match self.osts_of(fid).await {
+                Ok(of_file) => osts.extend(of_file),
+                Err(errno) => {
+                    tracing::error!(target: "mdt", %fid, %errno, "it is not known which OSTs have objects of a file: all OSTs get the fence of its client");
+                    return Ok(Some(lapsed));
+                }
+            }
         }
         Ok((!osts.is_empty()).then_some(Lapsed { osts: Some(osts), ..lapsed }))
     }
 
     /// Files that a session has locked or open for writing.
-    fn held(&self, session: &Session) -> BTreeSet<Fid> {
+    fn held(&self, client: ClientId, session: u64) -> BTreeSet<Fid> {
         let opens = &self.engine.state.borrow().opens;
-        let open = opens.of_session(session.client, session.id).into_iter();
+        let open = opens.of_session(client, session).into_iter();
         let written = open.filter_map(|handle| opens.get(handle)).filter(|open| open.write);
-        written.map(|open| open.fid).chain(self.locks.files_of(session.id)).collect()
+        written.map(|open| open.fid).chain(self.locks.files_of(session)).collect()
     }
 
-    /// OSTs that hold a part of a file.
+    /// OSTs that hold a part of a file. EIO if its layout cannot be read.
     pub(crate) async fn osts_of(&self, fid: Fid) -> Result<Vec<u32>, Errno> {
         let stored =
             || Ok(self.engine.store.meta().running()?.get(Table::Layouts, &fid.to_key())?);
         let stored = self.persist(stored).await?;
         Ok(match stored.map(|stored| Striping::decode(fid, &stored)) {
             Some(Ok(Striping::Layout(layout))) => layout.osts().collect(),
-            _ => Vec::new(),
+            Some(Err(_)) => return Err(Errno::EIO),
+            Some(Ok(Striping::None | Striping::Template(_))) | None => Vec::new(),
         })
     }
 
@@ -85,16 +92,16 @@ impl Mdt {
         });
     }
 
-    /// Lets go of the locks on files whose OSTs, all of `osts`, refuse the session by now.
-    async fn let_go_of_told(&self, session: u64, osts: &BTreeSet<u32>) {
-        let left = self.engine.state.borrow().fences.left(session);
-        for fid in self.locks.files_of(session) {
+    /// Lets go of the files whose OSTs, all of `osts`, refuse the session by now.
+    async fn let_go_of_told(self: &Rc<Self>, lapsed: &Lapsed, osts: &BTreeSet<u32>) {
+        let left = self.engine.state.borrow().fences.left(lapsed.session);
+        for fid in self.held(lapsed.client, lapsed.session) {
             let is_told = |ost: &u32| osts.contains(ost) && !left.contains(ost);
-            let has_told_all = self.osts_of(fid).await.is_ok_and(|of| of.iter().all(is_told));
-            if has_told_all && !self.engine.config.bugs.keep_lapsed_locks() {
-                self.locks.drop_file(session, fid);
+            if self.osts_of(fid).await.is_ok_and(|of| of.iter().all(is_told)) {
+                self.let_go_of(lapsed.client, lapsed.session, fid).await;
             }
         }
+        self.recalls.drive();
     }
 }
 
@@ -137,7 +144,7 @@ fn tell_later(
         }
         mdt.engine.state.borrow_mut().fences.told(lapsed.session, ost);
         mdt.fences_fell.notify_waiters();
-        mdt.let_go_of_told(lapsed.session, &osts).await;
+        mdt.let_go_of_told(&lapsed, &osts).await;
         let _gone = tell.send(());
     });
     told

@@ -1,10 +1,10 @@
 //! A session as a holder of grants: its lease, its recalls under way, and the grants that it may
 //! not have.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use queues::FixedMap;
-use types::{Instant, Span};
+use types::{Fid, Instant, Span};
 
 use super::store::Listed;
 use crate::grants::limits::{CALLBACK_DEADLINE, FLUSH_DEADLINE, RECALL_RESEND};
@@ -41,6 +41,8 @@ pub(super) struct Holder {
     pub(super) is_fencing: bool,
     /// The OSTs refuse it, whatever it still holds.
     pub(super) is_fenced: bool,
+    /// The OSTs of these files do. Its lease is not over so far.
+    pub(super) fenced_files: BTreeSet<Fid>,
     pub(super) slow_until: Instant,
     /// By place of the grant.
     pub(super) recalled: FixedMap<u32, Recalled>,
@@ -69,6 +71,7 @@ impl Holder {
             is_evicted: false,
             is_fencing: false,
             is_fenced: false,
+            fenced_files: BTreeSet::new(),
             slow_until: Instant::default(),
             recalled: FixedMap::default(),
             order: VecDeque::new(),

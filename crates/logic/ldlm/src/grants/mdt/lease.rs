@@ -6,7 +6,7 @@
 //!        +----------------------------------+
 //! ```
 
-use types::{Instant, Span};
+use types::{Fid, Instant, Span};
 
 use super::holder::Holder;
 use super::{Mdt, Output, Timer};
@@ -140,6 +140,17 @@ impl Mdt {
         }
     }
 
+    /// The OSTs of one file refuse what this session still sends, which is over for the engine:
+    /// what it holds of the file passes on when its lease is over.
+    pub fn fenced_of(&mut self, session: HolderId, fid: Fid, now: Instant) {
+        let Some((at, holder)) = self.holder_mut(session) else { return };
+        if holder.is_fencing {
+            self.free_one(at, fid, now);
+        } else if holder.is_evicted {
+            holder.fenced_files.insert(fid);
+        }
+    }
+
     pub(super) fn has_lapsed(&self, at: u32, now: Instant) -> bool {
         let may_come =
             |holder: &Holder| self.is_recovering && holder.is_unstated && !holder.is_evicted;
@@ -218,6 +229,8 @@ impl Mdt {
                 self.is_stated(at, now);
                 self.free_all_but(at, Bits::WRITE, now);
             }
+            let fenced = std::mem::take(&mut self.known_at(at).fenced_files);
+            fenced.into_iter().for_each(|fid| self.free_one(at, fid, now));
             return;
         }
         self.is_stated(at, now);
@@ -253,6 +266,14 @@ impl Mdt {
             }
             self.recheck_file(fid, now);
         }
+    }
+
+    /// The grant that a holder has of one file goes. It is not being recalled.
+    fn free_one(&mut self, at: u32, fid: Fid, now: Instant) {
+        let Some(place) = self.store.find(fid, at) else { return };
+        assert!(!self.known_at(at).recalled.contains_key(&place), "its recalls are forgotten");
+        self.remove(place);
+        self.recheck_file(fid, now);
     }
 
     /// All grants of a holder go.

@@ -294,6 +294,34 @@ fn write_rights_pass_on_once_the_session_is_fenced() {
     assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
 }
 
+/// The other one is on an OST that is away.
+#[test]
+fn write_rights_of_a_file_pass_on_once_its_osts_refuse_the_session() {
+    for is_told_first in [false, true] {
+        let mut mdt = usual();
+        let away = file(9);
+        mdt.give(B, X, Bits::WRITE, at(0));
+        mdt.give(B, away, Bits::WRITE, at(0));
+        let other = ChangeId(CHANGE.0 + 1);
+        mdt.begin(CHANGE, Some(A), &[want(X, Bits::WRITE)], at(0));
+        mdt.begin(other, Some(A), &[want(away, Bits::WRITE)], at(0));
+        let mut out = Vec::new();
+        if is_told_first {
+            mdt.evict(B, at(100));
+            mdt.fenced_of(B, X, at(100));
+        }
+        out.extend(pass(&mut mdt, 100, 20_000, &[A]));
+        assert!(out.contains(&Output::Expelled { session: B, fence: true }));
+        assert_eq!(out.contains(&Output::Ready(CHANGE)), is_told_first);
+        mdt.evict(B, at(20_000));
+        mdt.fenced_of(B, X, at(20_000));
+        out.extend(outputs(&mut mdt));
+        assert!(out.contains(&Output::Ready(CHANGE)) && !out.contains(&Output::Ready(other)));
+        mdt.fenced(B, at(20_100));
+        assert_eq!(outputs(&mut mdt), [Output::Ready(other)]);
+    }
+}
+
 #[test]
 fn what_an_evicted_session_holds_is_free_when_its_lease_is_over() {
     let mut mdt = usual();
