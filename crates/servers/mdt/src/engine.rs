@@ -142,6 +142,7 @@ impl Engine {
             mdts: &*self.mdt_list,
             crossing: caller.crossing,
             locked: caller.locked,
+            is_long: caller.is_long,
         };
         let decided = match &repeated {
             Some(record) => repeat(&mut op, record),
@@ -447,6 +448,7 @@ impl Engine {
             mdts: &*self.mdt_list,
             crossing: &crossing,
             locked: &|_| false,
+            is_long: &|| false,
         };
         let decided = decide(&mut op);
         (decided, op.tx)

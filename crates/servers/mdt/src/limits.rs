@@ -10,6 +10,11 @@ pub(crate) const NLINK_MAX: u32 = 65_000;
 /// Entries of one readdir slice: some 150 us of scanning, so that nobody waits long behind it.
 pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
 
+/// A page or a vector that takes longer, because its records come from the disk, is answered with
+/// what there is. The thread serves others then, and the caller asks on. A page of records in
+/// memory takes less than a tenth of this.
+pub(crate) const LONG_ANSWER_MAX: Span = Span::millis(10);
+
 /// Bytes of one readdir reply.
 pub(crate) const READDIR_BYTES_MAX: usize = 1 << 20;
 

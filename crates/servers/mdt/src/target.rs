@@ -19,7 +19,7 @@ use crate::attempt::Attempted;
 use crate::boot::{self, Seed};
 use crate::cross::{Coordinator, Deliveries, Delivery, Guests, Halves, Needs};
 use crate::engine::{Engine, History};
-use crate::limits::HELD_WAIT;
+use crate::limits::{HELD_WAIT, LONG_ANSWER_MAX};
 use crate::locks::Locks;
 use crate::op::{Caller, Run};
 use crate::recalls::{Changing, Recalls};
@@ -413,6 +413,8 @@ impl Mdt {
         let heard = |session| self.recalls.heard(session);
         let id = incoming.session.id;
         let locked = |fid| self.locks.is_file_held_by_another(id, fid);
+        let begun = self.env.now();
+        let is_long = || self.env.now() - begun >= LONG_ANSWER_MAX;
         let caller = Caller {
             request: &incoming.request,
             client: incoming.session.client,
@@ -421,12 +423,13 @@ impl Mdt {
             replay: incoming.is_replay(),
             recovering: self.exports.is_recovering(),
             now: self.env.wall(),
-            clock: self.env.now(),
+            clock: begun,
             change: changing.map_or(ChangeId(0), |changing| changing.id),
             crossing: &coordinator.crossing,
             passed: &read.passed,
             heard: &heard,
             locked: &locked,
+            is_long: &is_long,
         };
         let history = Sessions { exports: &self.exports, incoming };
         let decided = self.engine.attempt(&caller, &history);

@@ -1,8 +1,9 @@
 //! getattr of many files, by FIDs or by names in one directory: read only, no locks, no
 //! transaction. A file that is not there is an error of its own and ends nothing.
 //!
-//! The answer holds the first files of those asked for that fit, at least one. The caller asks for
-//! the others again. Lustre: batched getattr of statahead (`MDS_BATCH`).
+//! The answer holds the first files of those asked for that fit, at least one. It ends after the
+//! file with which it has taken [`LONG_ANSWER_MAX`](crate::limits::LONG_ANSWER_MAX). The caller
+//! asks for the others again. Lustre: batched getattr of statahead (`MDS_BATCH`).
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
@@ -25,7 +26,7 @@ pub(crate) fn getattrs(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if Fid::from(body.parent).is_zero() {
         for fid in asked.chunks_exact(size_of::<WireFid>()).take(count) {
             let told = op.by_fid(decode_body::<WireFid>(fid).into(), layouts)?;
-            if !files.take(told) {
+            if !files.take(told) || (op.is_long)() {
                 break;
             }
         }
@@ -42,7 +43,7 @@ pub(crate) fn getattrs(op: &mut Op<'_, '_>) -> Decided<Answer> {
                 }
                 told => told?,
             };
-            if !files.take(told) {
+            if !files.take(told) || (op.is_long)() {
                 break;
             }
         }

@@ -92,6 +92,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
     /// Whether another session holds the file's own lock.
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
+    /// Whether it has taken as long as one answer of many parts may.
+    pub(crate) is_long: &'a dyn Fn() -> bool,
 }
 
 /// One operation while it is decided.
@@ -117,6 +119,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) crossing: &'a Crossing,
     /// Whether another session holds the file's own lock.
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
+    /// Whether it has taken as long as one answer of many parts may: it tells what it has then.
+    pub(crate) is_long: &'a dyn Fn() -> bool,
 }
 
 pub(crate) enum Answer {

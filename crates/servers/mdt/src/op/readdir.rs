@@ -1,5 +1,6 @@
 //! readdir: a page of entries in hash order with their attributes. Read only. A page is one image,
-//! but a whole listing is not. An entry that exists throughout is returned once.
+//! but a whole listing is not. An entry that exists throughout is returned once. A page ends after
+//! the entry with which it has taken [`LONG_ANSWER_MAX`](crate::limits::LONG_ANSWER_MAX).
 
 use target::{Decided, OpError};
 use types::{Errno, Fid};
@@ -32,11 +33,16 @@ pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     assert!(found.len() <= entries_max, "a page holds what was asked for");
     let leases = body.flags.contains(ReaddirFlags::LEASES);
     let mut entries = Vec::with_capacity(found.len());
+    let asked = found.len();
     for entry in found {
         let is_told = with_attr && op.tx.is_here(entry.record.fid);
         let inode = if is_told { op.tx.find(entry.record.fid)? } else { None };
         entries.push(listed(entry, inode.as_ref(), leases));
+        if with_attr && (op.is_long)() {
+            break;
+        }
     }
+    let at_end = at_end && entries.len() == asked;
     let striped = dir.attr.flags.contains(AttrFlags::STRIPED);
     let state = ReaddirState::AT_END.when(at_end)
         | ReaddirState::NAMES_MOVE.when(dir.has(INODE_MOVES))
@@ -91,6 +97,7 @@ fn collect(
         };
         bytes += dirent::encoded_len(record.name.len());
         at_end = entries.len() < entries_max && (bytes <= bytes_max || entries.is_empty());
+        at_end &= entries.is_empty() || !(op.is_long)();
         if at_end {
             entries.push(Entry { cookie, record });
         }

@@ -2,10 +2,11 @@
 
 use types::{Errno, Fid, Span};
 use wire::body::{
-    Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, SetattrFlags, SetattrReq, WireFid,
+    Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, ReaddirRep, ReaddirReq, ReaddirState,
+    SetattrFlags, SetattrReq, WireFid,
 };
 use wire::stats::{self, StatRecord};
-use wire::{Attr, Opcode, SizeState};
+use wire::{Attr, Opcode, SizeState, dirent};
 use zerocopy::IntoBytes;
 
 use super::rig::Rig;
@@ -66,6 +67,32 @@ fn each_file_has_its_own_answer() {
     assert!(found[0].layout.is_empty(), "its size is known");
     assert!(layout::Striping::decode(dirty, &found[1].layout).is_ok());
     assert_ne!(found[1].rep.write_epoch, 0);
+}
+
+/// Its records come from a slow disk.
+#[test]
+fn an_answer_that_takes_long_ends_and_the_next_one_goes_on() {
+    let mut rig = rig();
+    let files = ["a", "b", "c"].map(|name| made(&mut rig, name, None));
+    rig.is_slow.set(true);
+    assert_eq!(by_fids(&mut rig, &files, GetattrsFlags::empty()).len(), 1);
+    assert_eq!(by_names(&mut rig, Fid::ROOT, b"a\0b\0").expect("a directory").len(), 1);
+    let (mut cookie, mut names) = (0, Vec::new());
+    loop {
+        let body = ReaddirReq { fid: Fid::ROOT.into(), cookie, ..ReaddirReq::default() };
+        let reply = rig.call(Opcode::MdtReaddir, &body, &[]).expect("a directory");
+        let head: ReaddirRep = reply.body();
+        let entries = dirent::decode(&reply.buf(1)).expect("our own bytes");
+        assert!(entries.len() <= 1, "one record takes long enough");
+        cookie = entries.last().map_or(cookie, |entry| entry.cookie);
+        names.extend(entries.into_iter().map(|entry| entry.name));
+        if head.at_end.contains(ReaddirState::AT_END) {
+            break;
+        }
+        assert!(names.len() <= files.len(), "it comes to an end");
+    }
+    names.sort();
+    assert_eq!(names, [b"a", b"b", b"c"]);
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) struct Rig {
     pub(super) instant: Cell<Instant>,
     /// Another session holds the own lock of every file.
     pub(super) locked: Cell<bool>,
+    /// Each record takes as long as an answer may.
+    pub(super) is_slow: Cell<bool>,
     transno: Cell<u64>,
     bugs: Bugs,
 }
@@ -97,6 +99,7 @@ impl Rig {
             clock: Cell::new(1_000),
             instant: Cell::default(),
             locked: Cell::new(false),
+            is_slow: Cell::new(false),
             transno: Cell::new(u64::from(epoch) << 32),
             bugs,
         }
@@ -192,6 +195,7 @@ impl Rig {
                 passed: &BTreeSet::new(),
                 heard: &|_| None,
                 locked: &|_| self.locked.get(),
+                is_long: &|| self.is_slow.get(),
             };
             match self.engine.attempt(&caller, &history) {
                 Ok(Attempted::Done(reply, _)) => return Ok(reply),
