@@ -311,7 +311,7 @@ impl Inner {
         call: impl Into<Call>,
     ) -> Result<Answer> {
         let call: Call = call.into();
-        if self.must_settle_attrs(target, call.opcode) {
+        if self.must_settle_attrs(target, &call) {
             Box::pin(self.settle_attrs(target)).await;
         }
         let call = self.order.enter(call, &|fid| self.striped.master(fid)).await;

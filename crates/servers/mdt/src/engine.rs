@@ -36,7 +36,7 @@ use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
-use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row};
+use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, permits};
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -165,7 +165,9 @@ impl Engine {
             Ok(answer) => answer,
             Err(error) => {
                 (guard.files, guard.objects) = drawn_before;
-                return Err(error);
+                let is_old = !self.config.bugs.ignore_recalls()
+                    && permits::may_be_old(&error, caller, &tx, &mut guard.grants);
+                return if is_old { Ok(Attempted::Parked) } else { Err(error) };
             }
         };
         let is_shared = repeated.is_some() || tx.crosses();

@@ -316,7 +316,9 @@ impl Mdt {
         as_of: &Cell<Transno>,
     ) -> Result<Reply, Errno> {
         let request = &incoming.request;
-        let may_wait = request.opcode().modifies() || op::caching::is_exact(request);
+        let may_wait = request.opcode().modifies()
+            || op::caching::is_exact(request)
+            || op::permits::reads_by_mode(request);
         let changing = may_wait.then(|| self.recalls.change());
         let mut coordinator = Coordinator::new(self);
         let outcome = self.decide(incoming, as_of, changing.as_ref(), &mut coordinator).await;

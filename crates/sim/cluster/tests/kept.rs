@@ -220,6 +220,45 @@ fn kept_attributes_are_sent_before_anybody_looks_at_them() {
     assert_eq!(world.look(1, fid).0, 0o666);
 }
 
+/// By the mode that the MDT has, others may not write it.
+#[test]
+fn no_client_is_refused_by_a_mode_that_the_owner_has_replaced() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    world.set(&file, mode(0o666));
+    assert_eq!(world.kept_changes(), 1);
+    let fid = file.fid();
+    world.run(1, async move |client| {
+        let file = client.open(&Ctx::user(7, 8), fid, flags::O_RDWR).await?;
+        file.close().await
+    });
+    world.set(&file, mode(0o600));
+    let error = world.run(1, async move |client| {
+        let opened = client.open(&Ctx::user(7, 8), fid, flags::O_RDWR).await;
+        Ok(opened.err().map(|error| error.errno()))
+    });
+    assert_eq!(error, Some(Errno::EACCES), "by the mode that is in force");
+}
+
+#[test]
+fn kept_attributes_hold_up_nothing_that_names_another_file() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let before = world.changes();
+    world.set(&file, mode(0o600));
+    let begun = world.cluster.sim.now();
+    world.run(0, async |client| {
+        let (ctx, excl) = (Ctx::root(), flags::O_RDWR | flags::O_EXCL);
+        client.create(&ctx, Fid::ROOT, b"other", 0o644, excl, None).await?;
+        client.mkdir(&ctx, Fid::ROOT, b"dir", 0o755).await?;
+        client.lookup(&ctx, Fid::ROOT, b"dir").await.map(drop)
+    });
+    assert!(world.cluster.sim.now() - begun < Span::millis(90), "they are not sent by time");
+    assert_eq!((world.kept_changes(), world.changes()), (1, before));
+    let found = world.run(0, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!((found.mode & 0o7777, world.changes()), (0o600, before + 1));
+}
+
 #[test]
 fn kept_attributes_are_sent_when_nothing_needs_them() {
     let world = World::new();

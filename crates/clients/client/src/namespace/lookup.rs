@@ -239,11 +239,19 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         let mdt = mdt_of(parent);
-        let asking = self.grants.at(mdt.index).asking();
         let body = LookupReq { parent: parent.into(), ..LookupReq::default() };
-        let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
-        let answer = self.ask(mdt, call).await?;
-        let stat = self.stat_of(mdt, &answer.reply, "mds_getattr_name")?;
+        let mut unsettled = self.unsettled_at(mdt);
+        let (asking, stat) = loop {
+            let asking = self.grants.at(mdt.index).asking();
+            let call = self.call(ctx, Opcode::MdtLookup, &body).name(name);
+            let answer = self.ask(mdt, call).await?;
+            let stat = self.stat_of(mdt, &answer.reply, "mds_getattr_name")?;
+            if !unsettled.contains(&stat.attr.fid()) {
+                break (asking, stat);
+            }
+            self.settle_attrs(mdt).await; // the answer may lack what callers were told before
+            unsettled.clear();
+        };
         self.order.found(parent, name, stat.attr.fid());
         self.elsewhere.note(parent, stat.attr.fid());
         let lease = asking.told_name(parent, name, &stat);

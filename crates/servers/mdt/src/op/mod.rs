@@ -21,6 +21,7 @@ mod lock;
 pub(crate) mod moves;
 pub(crate) mod names;
 mod open;
+pub(crate) mod permits;
 mod place;
 mod readdir;
 mod rename;

@@ -7,10 +7,12 @@
 //! ```
 //! Invariants
 //! - A change is kept only while no other client can believe anything of the file's attributes: the
-//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them. An open that
-//!   the MDT refuses by the mode that it has does not (docs/semantics.md).
+//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them, and whoever
+//!   the MDT would refuse by the mode that it has.
 //! - This client asks an MDT nothing that shows or uses names and attributes before what is kept of
-//!   its files is executed ([`Inner::settle_attrs`]). So its calls take effect in their order.
+//!   its files is executed ([`Inner::settle_attrs`]). So its calls take effect in their order. Two
+//!   kinds of requests go ahead. A create that opens no file that is there uses no attributes of
+//!   files. A look-up that turns out to be of such a file is repeated.
 //! - Only what no MDT refuses is kept, and what means the same later: times that are told, and a
 //!   mode without set-user-id, set-group-id and sticky bits, set by the owner or the superuser.
 //! - A file has at most one such request under way, and nothing of it is kept meanwhile.
@@ -19,13 +21,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use endpoint::Call;
 use tokio::sync::Notify;
 use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
-use wire::body::SetattrFlags;
-use wire::{Attr, Opcode};
+use wire::body::{CreateFlags, CreateReq, SetattrFlags};
+use wire::{Attr, Opcode, decode_body};
 
 use crate::client::Inner;
+use crate::flags::O_EXCL;
 use crate::inode::Inode;
 use crate::limits::KEPT_IDLE;
 use crate::namespace::AttrChange;
@@ -169,12 +173,14 @@ pub(crate) async fn flush_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
 
 /// Whether the answer to a request, or what it does, has to do with attributes of files that it may
 /// not name.
-fn uses_attrs(opcode: Opcode) -> bool {
+fn uses_attrs(call: &Call) -> bool {
+    if call.opcode == Opcode::MdtCreate {
+        let body: CreateReq = decode_body(call.bufs.first().map_or(&[][..], |body| body));
+        return body.flags.contains(CreateFlags::OPEN) && body.open_flags & O_EXCL == 0;
+    }
     matches!(
-        opcode,
+        call.opcode,
         Opcode::MdtGetattr
-            | Opcode::MdtLookup
-            | Opcode::MdtCreate
             | Opcode::MdtOpen
             | Opcode::MdtLink
             | Opcode::MdtUnlink
@@ -250,8 +256,13 @@ impl Inner {
     }
 
     /// Whether a request to this target has to wait for that.
-    pub(crate) fn must_settle_attrs(&self, target: TargetId, opcode: Opcode) -> bool {
-        target.kind == TargetKind::Mdt && !self.keeper.unsettled.is_empty() && uses_attrs(opcode)
+    pub(crate) fn must_settle_attrs(&self, target: TargetId, call: &Call) -> bool {
+        target.kind == TargetKind::Mdt && !self.keeper.unsettled.is_empty() && uses_attrs(call)
+    }
+
+    /// Files of this MDT whose attributes it may not have as callers were told.
+    pub(crate) fn unsettled_at(&self, mdt: TargetId) -> Vec<Fid> {
+        self.keeper.unsettled.at(mdt.index).iter().map(|inode| inode.fid).collect()
     }
 
     fn lose_attrs(self: &Rc<Self>, inode: &Inode, error: &Error) {
