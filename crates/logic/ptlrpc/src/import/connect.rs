@@ -104,6 +104,8 @@ impl<B: Default, W> Import<B, W> {
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);
+                // what is durable by the word of a recovering target may follow a change that it lost
+                self.durable_before.get_or_insert(self.committed);
                 self.note_committed(Transno(rep.last_committed));
                 self.replay = self.kept.places().into();
                 self.replay_index = 0;
