@@ -68,9 +68,32 @@ impl Mdt {
         stated: &[Stated],
         now: Instant,
     ) -> Result<(), PeerMisbehaved> {
+        self.check_stated(session, stated)?;
         let Some((at, holder)) = self.holder_mut(session) else { return Ok(()) };
         if !holder.is_unstated || holder.is_fencing {
             return Ok(()); // late, or its lease was over: the floor in the reply says so
+        }
+        if self.has_lapsed(at, now) {
+            self.expel(at, now);
+            return Ok(());
+        }
+        stated.iter().for_each(|grant| self.take_stated(at, grant));
+        Ok(())
+    }
+
+    /// Whether a correct client may send this vector.
+    ///
+    /// # Errors
+    /// As [`Mdt::restate`].
+    pub fn check_stated(
+        &self,
+        session: HolderId,
+        stated: &[Stated],
+    ) -> Result<(), PeerMisbehaved> {
+        let Some(at) = self.sessions.get(&session).copied() else { return Ok(()) };
+        let holder = self.holder_at(at).expect("a session has a holder");
+        if !holder.is_unstated || holder.is_fencing {
+            return Ok(());
         }
         // those that were kept for replayed opens are counted too, and had no bound
         let room = SESSION_GRANTS_MAX.saturating_sub(holder.listed.count) as usize;
@@ -83,11 +106,6 @@ impl Mdt {
         if !is_bounded || !stated.iter().all(is_old) || has_doubles(stated) {
             return Err(PeerMisbehaved);
         }
-        if self.has_lapsed(at, now) {
-            self.expel(at, now);
-            return Ok(());
-        }
-        stated.iter().for_each(|grant| self.take_stated(at, grant));
         Ok(())
     }
 
