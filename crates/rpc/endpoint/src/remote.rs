@@ -437,7 +437,7 @@ impl Remote {
             for outcome in outcomes {
                 match outcome.await {
                     Some(Outcome::Done { reply, .. }) => replies.push(reply),
-                    Some(Outcome::Failed(_)) | None => return, // the next connection asks for all of them again
+                    Some(Outcome::Failed(_)) | None => return, // the next connection begins anew
                 }
             }
             let is_awaited = || weak.upgrade().filter(|remote| remote.is_restating(round));

@@ -251,13 +251,14 @@ impl Recalls {
         self: &Rc<Self>,
         session: u64,
         words: &[GrantWord],
-        credible: impl Fn(&Stated) -> Bits,
+        credible: &[Bits],
         is_last: bool,
     ) -> Result<Vec<GrantWord>, PeerMisbehaved> {
         let (now, session) = (self.env.now(), HolderId(session));
         let mut held: Vec<_> = words.iter().map(stated).collect();
         self.engine.state.borrow().grants.called.check_stated(session, &held)?;
-        held.iter_mut().for_each(|held| held.bits &= credible(held));
+        assert_eq!(held.len(), credible.len(), "each grant that was stated is judged");
+        held.iter_mut().zip(credible).for_each(|(held, bits)| held.bits &= *bits);
         held.retain(|held| !held.bits.is_empty());
         {
             let called = &mut self.engine.state.borrow_mut().grants.called;

@@ -14,19 +14,20 @@
 //! - A client whose lease may be over states nothing.
 //! - The right to keep writes is not stated, because the MDT knows it from the replayed open.
 
+use std::task::Poll;
+
 use endpoint::Call;
-use env::LocalFuture;
 use ldlm::grants::{Bits, Notify, Number, Stated};
 use types::{Fid, Instant, Transno};
 use wire::Opcode;
 use wire::body::{GrantWord, GrantsFlags};
 use wire::{Reply, grants};
 
-use super::recall::word;
+use super::recall::{Forgetting, word};
 use super::{Grants, Known};
 
 /// The kernel forgets more files than this faster if it forgets all.
-const FORGOTTEN_MAX: usize = 1_024;
+const FORGOTTEN_MAX: usize = 256;
 
 impl Known {
     /// Values that know of changes after `durable` are given up. Returns the files and bits.
@@ -68,7 +69,7 @@ impl Known {
 impl Grants {
     /// The MDT was started again and knows the session. The recovery waits for what is returned:
     /// the kernel forgets what may be lost.
-    pub(crate) fn restart(&self) -> Option<LocalFuture<'static, ()>> {
+    pub(crate) fn restart(&self) -> Option<Forgetting> {
         let durable = self.mdt.borrow().upgrade()?.durable_before();
         let now = self.env.now();
         let lost = {
@@ -100,16 +101,19 @@ impl Grants {
 
     /// The MDT has answered these calls, and perhaps others. The recovery waits for what is
     /// returned: the kernel forgets what the MDT did not take.
-    pub(crate) fn restated(&self, replies: &[Box<Reply>]) -> Option<LocalFuture<'static, ()>> {
-        let answers: Vec<_> = replies.iter().map(|reply| taken(reply)).collect();
-        let refused = self.known.borrow_mut().restated(&answers);
+    pub(crate) fn restated(&self, replies: &[Box<Reply>]) -> Option<Forgetting> {
+        let mut known = self.known.borrow_mut();
+        let count = known.restating.len();
+        let answers: Vec<_> = replies.iter().take(count).map(|reply| taken(reply)).collect();
+        let refused = known.restated(&answers);
+        drop(known);
         if !refused.is_empty() {
             tracing::info!(mdt = self.index, files = refused.len(), "grants are not held any more");
         }
         self.kernel_forgets(&refused)
     }
 
-    fn kernel_forgets(&self, files: &[(Fid, Bits)]) -> Option<LocalFuture<'static, ()>> {
+    fn kernel_forgets(&self, files: &[(Fid, Bits)]) -> Option<Forgetting> {
         if files.len() > FORGOTTEN_MAX {
             return self.kernel_forgets_all();
         }
@@ -121,15 +125,16 @@ impl Grants {
         };
         let forgetting: Vec<_> =
             files.iter().map(notify).filter_map(|notify| self.forgets(notify)).collect();
-        if forgetting.is_empty() {
-            return None;
-        }
-        Some(Box::pin(async move {
-            for one in forgetting {
-                one.await;
-            }
-        }))
+        (!forgetting.is_empty()).then(|| all(forgetting))
     }
+}
+
+/// Completes when all of them have. They go on side by side, because each may wait for the kernel.
+fn all(mut forgetting: Vec<Forgetting>) -> Forgetting {
+    Box::pin(std::future::poll_fn(move |cx| {
+        forgetting.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        if forgetting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }))
 }
 
 /// The grants that the MDT has taken of a vector: none where it has refused it.

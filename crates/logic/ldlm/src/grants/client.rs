@@ -300,7 +300,8 @@ impl Cache {
         }
     }
 
-    /// Of answers to the questions so far nothing is taken: they may be of an instance that is over.
+    /// Of answers to the questions so far nothing is taken: they may be of an instance that is
+    /// over.
     pub fn be_deaf(&mut self) {
         self.deaf = Question(self.next_question);
     }

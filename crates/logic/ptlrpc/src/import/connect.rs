@@ -104,7 +104,7 @@ impl<B: Default, W> Import<B, W> {
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);
-                // what is durable by the word of a recovering target may follow a change that it lost
+                // by the word of a recovering target, later changes than a lost one are durable too
                 self.durable_before.get_or_insert(self.committed);
                 self.note_committed(Transno(rep.last_committed));
                 self.replay = self.kept.places().into();

@@ -5,10 +5,10 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use ldlm::grants::{Bits, Stated};
-use osd::{Table, View};
+use ldlm::grants::Bits;
+use osd::{StoreError, Table, View};
 use service::Incoming;
-use types::Errno;
+use types::{Errno, Fid};
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
 use wire::{Reply, SizeState, grants};
 
@@ -48,9 +48,8 @@ pub(crate) fn restate<'a>(
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let (held, flags): (Vec<GrantWord>, _) = decoded(incoming)?;
     let (session, is_last) = (incoming.session.id, flags.contains(GrantsFlags::LAST));
-    let view = mdt.engine.store.meta().running().map_err(|error| error.errno())?;
-    let credible = |stated: &Stated| credible(mdt, &*view, stated);
-    let go_on = mdt.recalls.restate(session, &held, credible, is_last).map_err(|_misbehaved| {
+    let judged = judged(mdt, &held).map_err(|error| error.errno())?;
+    let go_on = mdt.recalls.restate(session, &held, &judged, is_last).map_err(|_misbehaved| {
         let client = incoming.session.client;
         tracing::warn!(
             target: "mdt", %client,
@@ -62,17 +61,24 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     Ok(reply(incoming, &go_on))
 }
 
+/// What of each may be true, by the records of the files.
+fn judged(mdt: &Mdt, held: &[GrantWord]) -> Result<Vec<Bits>, StoreError> {
+    let view = mdt.engine.store.meta().running()?;
+    Ok(held.iter().map(|held| credible(mdt, &*view, held.fid.into())).collect())
+}
+
 /// What a client may hold of a file after a restart. Data that it may write the MDT knows from the
 /// replay of its open. The attributes and data of a file that is open for writing it gives no
 /// client, and of a file that is not here only its names.
-fn credible(mdt: &Mdt, view: &dyn View, stated: &Stated) -> Bits {
-    if stated.fid.mdt_index() != mdt.engine.config.index {
+fn credible(mdt: &Mdt, view: &dyn View, fid: Fid) -> Bits {
+    if fid.mdt_index() != mdt.engine.config.index {
         return Bits::LOOKUP;
     }
-    let found = view.get(Table::Inodes, &stated.fid.to_key());
-    let inode = found.ok().flatten().and_then(|stored| Inode::decode(&stored));
-    let Some(inode) = inode else { return Bits::empty() };
-    let may_be_written = mdt.engine.state.borrow().opens.writers(stated.fid) > 0
+    let stored = view.get(Table::Inodes, &fid.to_key()).ok().flatten();
+    let Some(inode) = stored.and_then(|stored| Inode::decode(&stored)) else {
+        return Bits::empty(); // it is gone, or damaged
+    };
+    let may_be_written = mdt.engine.state.borrow().opens.writers(fid) > 0
         || (inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty);
     match may_be_written {
         true => Bits::LOOKUP,

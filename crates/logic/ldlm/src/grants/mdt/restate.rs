@@ -85,11 +85,7 @@ impl Mdt {
     ///
     /// # Errors
     /// As [`Mdt::restate`].
-    pub fn check_stated(
-        &self,
-        session: HolderId,
-        stated: &[Stated],
-    ) -> Result<(), PeerMisbehaved> {
+    pub fn check_stated(&self, session: HolderId, stated: &[Stated]) -> Result<(), PeerMisbehaved> {
         let Some(at) = self.sessions.get(&session).copied() else { return Ok(()) };
         let holder = self.holder_at(at).expect("a session has a holder");
         if !holder.is_unstated || holder.is_fencing {
