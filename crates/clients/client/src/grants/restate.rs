@@ -86,7 +86,7 @@ impl Grants {
     pub(crate) fn restate(&self) -> Vec<Call> {
         let mut known = self.known.borrow_mut();
         let vectors = known.cache.restate();
-        let nothing = vectors.is_empty().then(|| Vec::<Stated>::new());
+        let nothing = vectors.is_empty().then(Vec::<Stated>::new);
         let count = vectors.len().max(1);
         let call = |(at, vector): (usize, &Vec<Stated>)| {
             let words: Vec<GrantWord> = vector.iter().copied().map(word).collect();
