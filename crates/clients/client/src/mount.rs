@@ -8,7 +8,7 @@ use endpoint::{Call, Directory, Endpoint, Remote};
 use env::Env;
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
-use wire::body::{FidReq, GrantWord, GrantsFlags, OstBatchReq};
+use wire::body::{FidReq, OstBatchReq};
 use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
@@ -270,7 +270,11 @@ impl Inner {
                     }
                 }));
                 let first = weak.clone();
-                remote.before_restate(Rc::new(move || first.upgrade()?.grants.at(mdt).forget()));
+                remote.before_restate(Rc::new(move || first.upgrade()?.grants.at(mdt).restart()));
+                let last = weak.clone();
+                remote.after_restate(Rc::new(move |replies| {
+                    last.upgrade()?.grants.at(mdt).restated(replies)
+                }));
                 remote.on_recovery(Rc::new(move || {
                     weak.upgrade().map_or_else(Vec::new, |inner| inner.restate(mdt))
                 }));
@@ -301,12 +305,11 @@ impl Inner {
         }
     }
 
-    /// Calls that tell a recovering MDT which locks this client holds, and that it holds no grants.
+    /// Calls that tell a recovering MDT which grants this client holds, in this order, and which
+    /// locks.
     fn restate(&self, mdt: u32) -> Vec<Call> {
         self.inodes.forget_of(mdt);
-        let none: [GrantWord; 0] = [];
-        let nothing = wire::grants::encode(&none, GrantsFlags::LAST);
-        let mut calls = vec![Call::new(Opcode::MdtRestate, nothing)];
+        let mut calls = self.grants.at(mdt).restate();
         if !self.config.bugs.restate_no_locks() {
             calls.extend(self.held.borrow().restate(mdt));
         }

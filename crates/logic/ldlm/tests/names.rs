@@ -123,7 +123,7 @@ impl World {
                     self.air.extend(recalls.into_iter().map(Message::Recall));
                 }
                 Output::Ready(_) => self.change_other(),
-                Output::Expelled { .. } => panic!("no time passes"),
+                Output::Expelled { .. } | Output::Record(_) => panic!("no time passes"),
             }
         }
     }

@@ -26,6 +26,7 @@ use crate::{Bulk, Call, CallError, OnCallback};
 
 /// Tells the calls that state held locks again.
 type Restate = Rc<dyn Fn() -> Vec<Call>>;
+type AfterRestate = Rc<dyn Fn(&[Box<Reply>]) -> Option<LocalFuture<'static, ()>>>;
 type BeforeRestate = Rc<dyn Fn() -> Option<LocalFuture<'static, ()>>>;
 
 /// A request about the session, the number of its link, and who waits for its answer.
@@ -50,6 +51,7 @@ pub struct Remote {
     on_voided: RefCell<Option<Rc<dyn Fn()>>>,
     on_recovery: RefCell<Option<Restate>>,
     before_restate: RefCell<Option<BeforeRestate>>,
+    after_restate: RefCell<Option<AfterRestate>>,
     /// How often it was asked for.
     restates: Cell<u64>,
     on_undone: RefCell<Option<OnUndone>>,
@@ -80,6 +82,7 @@ impl Remote {
             on_voided: RefCell::default(),
             on_recovery: RefCell::default(),
             before_restate: RefCell::default(),
+            after_restate: RefCell::default(),
             restates: Cell::new(0),
             on_undone: RefCell::default(),
             gauge: Rc::default(),
@@ -216,6 +219,18 @@ impl Remote {
     /// recovery of the target, and nothing of it is answered.
     pub fn before_restate(&self, hook: Rc<dyn Fn() -> Option<LocalFuture<'static, ()>>>) {
         *self.before_restate.borrow_mut() = Some(hook);
+    }
+
+    /// Called with the answers to the calls of [`Remote::on_recovery`], in their order. This client
+    /// takes part in the recovery no further before what it returns is over.
+    pub fn after_restate(&self, hook: AfterRestate) {
+        *self.after_restate.borrow_mut() = Some(hook);
+    }
+
+    /// What this client knew to be durable before the recovery that the target is in.
+    #[must_use]
+    pub fn durable_before(&self) -> Transno {
+        self.import.borrow().durable_before()
     }
 
     /// The call that makes everything durable: sent when unstable bytes come near their bound.
@@ -389,21 +404,54 @@ impl Remote {
         self.core.env.spawn("endpoint.restate", async move {
             first.await;
             let Some(remote) = weak.upgrade() else { return };
-            let is_awaited = remote.import.borrow().state() == State::ReplayLocks;
-            if is_awaited && remote.restates.get() == round {
+            if remote.is_restating(round) {
                 remote.restate_now();
                 remote.pump();
             }
         });
     }
 
-    fn restate_now(&self) {
+    /// Whether the target still waits for what was begun to be stated in this round.
+    fn is_restating(&self, round: u64) -> bool {
+        self.import.borrow().state() == State::ReplayLocks && self.restates.get() == round
+    }
+
+    fn restate_now(self: &Rc<Self>) {
         let hook = self.on_recovery.borrow().clone();
+        let mut outcomes = Vec::new();
         for call in hook.map(|hook| hook()).unwrap_or_default() {
-            let (submit, _nobody) = self.prepare(call);
+            let (submit, outcome) = self.prepare(call);
             self.import.borrow_mut().restate(submit);
+            outcomes.push(outcome);
         }
-        self.import.borrow_mut().restated();
+        match self.after_restate.borrow().clone() {
+            Some(after) => self.restated_later(outcomes, after),
+            None => self.import.borrow_mut().restated(),
+        }
+    }
+
+    fn restated_later(self: &Rc<Self>, outcomes: Vec<Awaited<Outcome>>, after: AfterRestate) {
+        let (weak, round) = (Rc::downgrade(self), self.restates.get());
+        self.core.env.spawn("endpoint.restated", async move {
+            let mut replies = Vec::new();
+            for outcome in outcomes {
+                match outcome.await {
+                    Some(Outcome::Done { reply, .. }) => replies.push(reply),
+                    Some(Outcome::Failed(_)) | None => return, // the next connection begins anew
+                }
+            }
+            let is_awaited = || weak.upgrade().filter(|remote| remote.is_restating(round));
+            if is_awaited().is_none() {
+                return;
+            }
+            if let Some(last) = after(&replies) {
+                last.await;
+            }
+            if let Some(remote) = is_awaited() {
+                remote.import.borrow_mut().restated();
+                remote.pump();
+            }
+        });
     }
 
     fn transmit(&self, now: Instant) {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use ldlm::grants::{Mode, TIMED};
-use osd::{MetaStore, Table, WriteSet};
+use osd::{MetaStore, StoreError, Table, WriteSet};
 use service::ClientRecord;
 use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
@@ -47,11 +47,44 @@ pub(crate) struct Booted {
     pub(crate) known: Vec<ClientRecord>,
     /// These may hold grants that are called back.
     pub(crate) may_hold: bool,
+    /// What of that is void, or not known any more.
+    pub(crate) void: Void,
     pub(crate) replies: Vec<Pair>,
     /// Sessions of earlier runs whose fences are not told.
     pub(crate) lapsed: Vec<Lapsed>,
     /// Operations of several MDTs that this one coordinates, and that are not done everywhere.
     pub(crate) crossed: Vec<Record>,
+}
+
+/// What an earlier run has said of sessions that may use grants which do not count any more.
+#[derive(Default)]
+pub(crate) struct Void {
+    /// Sessions that it has expelled.
+    pub(crate) expelled: Vec<u64>,
+    /// Sessions of which there is no record any more may hold something, until their leases end.
+    pub(crate) is_lapsing: bool,
+}
+
+impl Void {
+    /// Records of sessions that are over go with `set`.
+    fn open(
+        view: &dyn osd::View,
+        known: &[ClientRecord],
+        set: &mut WriteSet,
+    ) -> Result<Void, StoreError> {
+        let mut void = Void::default();
+        view.scan(Table::Meta, keys::META_EXPELLED, &mut |key, _| {
+            let Some(session) = key.strip_prefix(keys::META_EXPELLED) else { return false };
+            let session = session.try_into().map(u64::from_be_bytes);
+            match session.ok().filter(|id| known.iter().any(|known| known.session == *id)) {
+                Some(session) => void.expelled.push(session),
+                None => set.delete(Table::Meta, key),
+            }
+            true
+        })?;
+        void.is_lapsing = view.get(Table::Meta, keys::META_LAPSING)?.is_some();
+        Ok(void)
+    }
 }
 
 /// Random words and time for a fresh file system.
@@ -138,6 +171,7 @@ fn prepare(
     let (crossed, own) = Crossed::open(&*view, config.index, instance.0)?;
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
+    let void = Void::open(&*view, &known, &mut set)?;
     let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + TIMED };
     let may_hold = meta(keys::META_CALLS_BACK)?.is_some();
     let mut grants = Grants::new(inherited_until, config.lease, epoch, seed.clock);
@@ -176,7 +210,7 @@ fn prepare(
         boot_committed: last_transno,
     };
     drop(view);
-    Ok((Booted { state, instance, known, may_hold, replies, lapsed, crossed: own }, set))
+    Ok((Booted { state, instance, known, may_hold, void, replies, lapsed, crossed: own }, set))
 }
 
 fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {

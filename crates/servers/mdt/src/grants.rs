@@ -81,7 +81,7 @@ impl Grants {
     /// Without grants of its own; `inherited_until` where clients may hold timed ones of the
     /// instance before. `lease`: of sessions.
     pub(crate) fn new(inherited_until: Instant, lease: Span, epoch: u32, now: Instant) -> Grants {
-        let config = MdtConfig { lease, ..MdtConfig::default() };
+        let config = MdtConfig { lease, records_expulsions: true, ..MdtConfig::default() };
         Grants {
             mode: Mode::Timed,
             is_recorded: false,

@@ -26,6 +26,11 @@ pub(crate) const META_FENCE: &[u8] = b"fence/";
 /// Clients may hold grants that are called back: after a restart changes wait until they have
 /// stated them again. Empty.
 pub(crate) const META_CALLS_BACK: &[u8] = b"calls_back";
+/// First bytes of the key of a session whose grants are void, while its client may not know: the
+/// session follows, big-endian. Empty.
+pub(crate) const META_EXPELLED: &[u8] = b"expelled/";
+/// Sessions were evicted whose leases may last: after a restart changes wait for that long. Empty.
+pub(crate) const META_LAPSING: &[u8] = b"lapsing";
 /// First bytes of the key of a coordinating MDT, of which the index follows, big-endian: its
 /// operations below this number are done everywhere, u64.
 pub(crate) const META_DONE: &[u8] = b"updates_done/";
@@ -45,6 +50,11 @@ pub(crate) const META_OBJECT_IDS: &[u8] = b"object_ids";
 pub(crate) const META_BURNT_OBJECTS: &[u8] = b"burnt_objects";
 /// The same for ids of files, which are those of objects in the data target.
 pub(crate) const META_BURNT_FILES: &[u8] = b"burnt_files";
+
+/// Key of a session whose grants are void.
+pub(crate) fn expelled(session: u64) -> Vec<u8> {
+    [META_EXPELLED, &session.to_be_bytes()].concat()
+}
 
 pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {
     let mut key = dir.to_key().to_vec();

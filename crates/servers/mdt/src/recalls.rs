@@ -9,7 +9,9 @@
 //! A session's lease counts from when the MDT last heard from it. While a client leaves recalls
 //! without an answer, replies stop renewing the lease and say so. After a lease has ended in the
 //! way of a change, each reply to that client has a floor, because by the client's own clock the
-//! lease may last.
+//! lease may last. That is durable before the change goes on, so the next instance of the MDT
+//! honours nothing of it either. If a client is evicted whose lease lasts, the next instance waits
+//! for that lease, although it does not know the client.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,13 +21,19 @@ use env::Env;
 use ldlm::grants::{
     Ack, Bits, ChangeId, HolderId, Number, Output, PeerMisbehaved, RECALL_RESEND, Recall, Stated,
 };
+use osd::{Table, WriteSet};
 use service::Exports;
 use tokio::sync::{Notify, oneshot};
 use types::{Fid, Instant};
 use wire::body::{GrantAck, GrantBits, GrantWord};
 use wire::grants::{self, Callback};
 
+use crate::boot::Void;
 use crate::engine::Engine;
+use crate::keys;
+
+/// Stands for all sessions that an earlier instance has evicted and forgotten.
+const UNKNOWN: HolderId = HolderId(u64::MAX);
 
 /// See the head of the file.
 pub(crate) struct Recalls {
@@ -38,6 +46,8 @@ pub(crate) struct Recalls {
     /// When the timer that is set goes off.
     armed: Cell<Option<Instant>>,
     rearm: Notify,
+    /// The store says that sessions were evicted whose leases may last.
+    is_lapsing: Cell<bool>,
     /// Since the start: changes that waited, grants that were called back, sessions that were not
     /// waited for.
     pub(crate) waits: Cell<u64>,
@@ -79,6 +89,7 @@ impl Recalls {
             last_change: Cell::new(0),
             armed: Cell::new(None),
             rearm: Notify::new(),
+            is_lapsing: Cell::new(false),
             waits: Cell::new(0),
             recalled: Cell::new(0),
             expelled: Cell::new(0),
@@ -98,7 +109,7 @@ impl Recalls {
 
     /// Sessions of earlier runs: what they hold is not known where clients may hold what is called
     /// back.
-    pub(crate) fn resume(&self, may_hold: bool) {
+    pub(crate) fn resume(&self, may_hold: bool, void: &Void) {
         let now = self.env.now();
         let called = &mut self.engine.state.borrow_mut().grants.called;
         called.set_recovering(self.exports.is_recovering());
@@ -111,7 +122,74 @@ impl Recalls {
             }
             called.set_callbacks(id, true);
             session.set_leased(!may_hold);
+            if may_hold && void.expelled.contains(&session.id) {
+                called.void(id, now);
+                session.set_leased(called.renews(id));
+                session.set_floor(called.floor(id).0);
+            }
         }
+        self.is_lapsing.set(void.is_lapsing);
+        if may_hold && void.is_lapsing {
+            called.expect(UNKNOWN, now);
+            called.evict(UNKNOWN, now);
+        }
+    }
+
+    /// Says in the set that forgets an evicted session that its lease may last.
+    pub(crate) fn remember_lapsing(&self, set: &mut WriteSet) {
+        if self.engine.state.borrow().grants.called.is_lapsing() {
+            set.put(Table::Meta, keys::META_LAPSING, []);
+            self.is_lapsing.set(true);
+        }
+    }
+
+    /// The store does not say so for longer than it is true.
+    fn end_lapsing(&self) {
+        if !self.is_lapsing.get() || self.engine.state.borrow().grants.called.is_lapsing() {
+            return;
+        }
+        let mut set = target::from_reserve();
+        set.delete(Table::Meta, keys::META_LAPSING);
+        match self.engine.apply_own(&set) {
+            Ok(()) => self.is_lapsing.set(false),
+            Err(error) => tracing::debug!(%error, "the next start may wait for a lease in vain"),
+        }
+    }
+
+    /// Makes it durable that a session was expelled. What it had passes on after that.
+    fn record(self: &Rc<Self>, session: HolderId) {
+        let recalls = self.clone();
+        self.env.spawn("mdt_expelled", async move {
+            if session != UNKNOWN && !recalls.recorded(session).await {
+                return;
+            }
+            let now = recalls.env.now();
+            recalls.engine.state.borrow_mut().grants.called.recorded(session, now);
+            recalls.drive();
+        });
+    }
+
+    /// False: this instance is over.
+    async fn recorded(&self, session: HolderId) -> bool {
+        let mut set = target::from_reserve();
+        set.put(Table::Meta, keys::expelled(session.0), []);
+        while !self.engine.store.failure().has_happened() {
+            let recorded = match self.engine.apply_when_ready(&set).await {
+                Ok(()) => self.engine.commit().await,
+                Err(error) => Err(error),
+            };
+            match recorded {
+                Ok(upto) => {
+                    self.exports.committed(upto);
+                    return true;
+                }
+                Err(error) => {
+                    tracing::warn!(target: "mdt", %error, "changes wait: the store does not take the end of a lease");
+                    self.env.sleep(RECALL_RESEND).await;
+                }
+            }
+        }
+        false
     }
 
     /// A session begins.
@@ -174,33 +252,33 @@ impl Recalls {
         self.drive();
     }
 
-    /// What a client of the instance before holds; `is_last`: that is all of it. Returns what it
-    /// goes on holding.
+    /// What a client of the instance before holds; `is_last`: that is all of it. `credible`: what
+    /// of each may be true. Returns what it goes on holding.
     pub(crate) fn restate(
         self: &Rc<Self>,
         session: u64,
         words: &[GrantWord],
+        credible: &[Bits],
         is_last: bool,
     ) -> Result<Vec<GrantWord>, PeerMisbehaved> {
-        let now = self.env.now();
-        let held: Vec<_> = words.iter().map(stated).collect();
-        let is_held = {
+        let (now, session) = (self.env.now(), HolderId(session));
+        let mut held: Vec<_> = words.iter().map(stated).collect();
+        self.engine.state.borrow().grants.called.check_stated(session, &held)?;
+        assert_eq!(held.len(), credible.len(), "each grant that was stated is judged");
+        held.iter_mut().zip(credible).for_each(|(held, bits)| held.bits &= *bits);
+        held.retain(|held| !held.bits.is_empty());
+        {
             let called = &mut self.engine.state.borrow_mut().grants.called;
-            called.restate(HolderId(session), &held, now)?;
+            called.restate(session, &held, now)?;
             if is_last {
-                called.restated(HolderId(session), now);
+                called.restated(session, now);
             }
-            let goes_on = |held: &Stated| {
-                !held.bits.is_empty()
-                    && called.bits_of(HolderId(session), held.fid).contains(held.bits)
-            };
-            held.iter().map(goes_on).collect::<Vec<_>>()
-        };
-        assert_eq!(words.len(), is_held.len(), "each grant that was stated is judged");
-        self.show_lease(HolderId(session));
+            held.iter_mut().for_each(|held| held.bits = called.goes_on(session, held));
+        }
+        assert!(held.len() <= words.len(), "no client goes on holding what it did not state");
+        self.show_lease(session);
         self.drive();
-        let stated = words.iter().zip(is_held);
-        Ok(stated.filter(|(_, is_held)| *is_held).map(|(word, _)| *word).collect())
+        Ok(held.iter().filter(|held| !held.bits.is_empty()).map(word_of).collect())
     }
 
     /// Replies say whether they renew the lease, and which grants are void.
@@ -223,6 +301,7 @@ impl Recalls {
             self.perform(output);
         }
         let next = self.engine.state.borrow().grants.called.poll_timeout();
+        self.end_lapsing();
         if next.is_some_and(|next| self.armed.get().is_none_or(|armed| next < armed)) {
             self.rearm.notify_one();
         }
@@ -235,6 +314,8 @@ impl Recalls {
                     let _gone = ready.send(());
                 }
             }
+            Output::Record(session) => self.record(session),
+            Output::Expelled { session: UNKNOWN, .. } => {}
             Output::Recall { session, recalls } => self.recall(session, &recalls),
             Output::Expelled { session, fence } => {
                 if fence {
@@ -313,6 +394,15 @@ fn word(recall: &Recall) -> GrantWord {
         fid: recall.fid.into(),
         number: recall.number.0,
         bits: GrantBits::from_bits_truncate(recall.bits.bits().into()),
+        ..GrantWord::default()
+    }
+}
+
+fn word_of(held: &Stated) -> GrantWord {
+    GrantWord {
+        fid: held.fid.into(),
+        number: held.number.0,
+        bits: GrantBits::from_bits_truncate(held.bits.bits().into()),
         ..GrantWord::default()
     }
 }

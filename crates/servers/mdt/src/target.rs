@@ -132,7 +132,7 @@ impl Mdt {
         let mdt_list = move || mdts.as_ref().map_or_else(Vec::new, |endpoint| endpoint.mdts());
         let engine = Rc::new(Engine::new(config, store, booted.state, ost_list, Rc::new(mdt_list)));
         let recalls = Recalls::new(env, &engine, &exports);
-        recalls.resume(booted.may_hold);
+        recalls.resume(booted.may_hold, &booted.void);
         let mdt = Rc::new(Mdt {
             env: env.clone(),
             engine,
@@ -496,6 +496,7 @@ impl Mdt {
             let mut set = target::forget(&*view, session.client, session.id)?;
             drop(view);
             lapsed.iter().for_each(|lapsed| lapsed.remember(&mut set));
+            self.recalls.remember_lapsing(&mut set);
             Ok(self.engine.apply_own(&set)?)
         };
         if let Err(errno) = self.persist(forget).await {

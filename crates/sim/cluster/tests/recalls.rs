@@ -4,7 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use client::{Attr, Client, Ctx, Kernel, Listing, SetAttr};
+use bytes::Bytes;
+use client::{Attr, Client, Ctx, Kernel, Listing, SetAttr, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::{Env, LocalFuture};
 use env_sim::NodeHandle;
@@ -220,7 +221,7 @@ fn a_kernel_that_has_not_forgotten_is_waited_for() {
 }
 
 #[test]
-fn after_a_restart_nothing_of_before_is_believed_and_nobody_waits_for_a_lease() {
+fn after_a_restart_nobody_waits_for_a_lease() {
     let world = World::new();
     world.look(1);
     world.cluster.restart_mdt(0);
@@ -244,6 +245,95 @@ fn a_client_that_died_before_a_restart_delays_a_change_once() {
         let bounds = Span::secs(least)..Span::secs(most);
         assert!(bounds.contains(&took), "dead for {before} s of a lease of 33 s: {took:?}");
     }
+}
+
+#[test]
+fn what_was_durable_is_answered_without_a_request_after_a_restart() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.sim.run_for(Span::secs(10)); // a heartbeat tells that all is durable
+    for mode in [0o700, 0o711] {
+        assert!(!world.look(1).1);
+        world.cluster.restart_mdt(0);
+        world.cluster.sim.run_for(Span::secs(5));
+        assert!(!world.look(1).1, "its grant lives on");
+        let took = world.chmod(0, mode);
+        assert!(took < Span::millis(20), "{took:?}");
+        let (attr, asked) = world.look(1);
+        assert_eq!((attr.mode & 0o777, asked), (mode, true), "it was called back");
+        world.cluster.sim.run_for(Span::secs(10));
+    }
+}
+
+#[test]
+fn what_may_be_lost_is_asked_for_after_a_restart() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.sim.run_for(Span::secs(10));
+    world.chmod(0, 0o700);
+    let (attr, _) = world.look(1);
+    assert_eq!((attr.mode & 0o777, world.look(1).1), (0o700, false));
+    world.clients[0].0.kill();
+    world.cluster.restart_mdt(0);
+    world.cluster.sim.run_for(Span::secs(20));
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o755, true), "the change went with its client");
+}
+
+/// The first client's change ends the lease of the second one, whose clock stands still, so that it
+/// may believe that its lease lasts.
+#[test]
+fn an_expulsion_outlives_a_restart() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.sim.run_for(Span::secs(10));
+    assert!(!world.look(1).1);
+    let wakes = world.cluster.sim.now() + Span::secs(36);
+    world.clients[1].0.stand_still(Span::secs(36));
+    let took = world.chmod(0, 0o700);
+    assert!((Span::secs(20)..Span::secs(34)).contains(&took), "a lease is 30 s here: {took:?}");
+    world.cluster.restart_mdt(0);
+    world.cluster.sim.run_for(wakes - world.cluster.sim.now() + Span::secs(10));
+    let (attr, asked) = world.look(1);
+    assert_eq!((attr.mode & 0o777, asked), (0o700, true));
+}
+
+/// The first recovery evicts the second client. The MDT that starts then does not know it.
+#[test]
+fn the_lease_of_an_evicted_client_outlives_two_restarts_and_no_more() {
+    let world = World::new();
+    world.look(1);
+    world.cluster.cut_off(&world.clients[1].0, TargetKind::Mdt);
+    world.cluster.restart_mdt(0);
+    world.cluster.sim.run_for(Span::secs(16));
+    world.cluster.restart_mdt(0);
+    let took = world.chmod(0, 0o700);
+    assert!((Span::secs(15)..Span::secs(40)).contains(&took), "a lease is 30 s here: {took:?}");
+    world.cluster.sim.run_for(Span::secs(2)); // that it is over is durable too
+    world.cluster.restart_mdt(0);
+    let took = world.chmod(0, 0o711);
+    assert!(took < Span::secs(10), "the lease is over: {took:?}");
+}
+
+#[test]
+fn a_close_that_states_the_size_grants_the_attributes() {
+    let world = World::new();
+    let file = world.run(0, async |client| {
+        let made =
+            client.create(&Ctx::root(), Fid::ROOT, b"file", 0o644, flags::O_RDWR, None).await?;
+        made.1.write(0, Bytes::from_static(b"some bytes")).await?;
+        made.1.close().await?;
+        client.open(&Ctx::root(), made.0.fid(), flags::O_RDWR).await?.close().await?;
+        let again = client.open(&Ctx::root(), made.0.fid(), flags::O_RDWR).await?;
+        again.write(10, Bytes::from_static(b"and more")).await?;
+        again.close().await?;
+        Ok(made.0.fid())
+    });
+    let (attr, asked) = world.look_at(0, file.0);
+    assert_eq!((attr.size, asked), (18, false));
+    assert!(world.chmod_of(1, file.0, 0o600) < Span::millis(20));
+    let (attr, asked) = world.look_at(0, file.0);
+    assert_eq!((attr.mode & 0o777, asked), (0o600, true), "it was called back");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod names;
 mod opened;
 mod pages;
 mod recall;
+mod restate;
 mod shown;
 mod values;
 
@@ -129,6 +130,8 @@ struct Known {
     changes: u64,
     /// Given back, and the MDT has not heard so.
     shed: Vec<Stated>,
+    /// Stated to an MDT that was started again, and not answered.
+    restating: Vec<Vec<Stated>>,
     /// How often the lease had been over.
     lapses: u64,
     recalls: Recalls,
@@ -150,6 +153,7 @@ impl Default for Known {
             seen: Number(0),
             changes: 0,
             shed: Vec::new(),
+            restating: Vec::new(),
             lapses: 0,
             recalls: Recalls::default(),
             unsettled: 0,
@@ -261,8 +265,8 @@ impl Known {
         Some((attr, until))
     }
 
-    /// The MDT was started again or has ended the session: its history may lack changes that are
-    /// known here.
+    /// The MDT has ended the session, or was started again when the lease may have been over: its
+    /// history may lack changes that are known here.
     fn forget(&mut self, now: Instant) {
         self.recalls.count();
         self.cache.doubt();
@@ -273,6 +277,7 @@ impl Known {
         self.on_open.clear();
         self.listings.clear();
         self.shed.clear();
+        self.restating.clear();
     }
 
     /// The lease was over. All that no other client wanted is given back, because the MDT may still
@@ -423,7 +428,7 @@ impl Grants {
         })
     }
 
-    /// The MDT was started again or has ended the session.
+    /// Nothing that was held counts any more.
     pub(crate) fn forget(&self) -> Option<LocalFuture<'static, ()>> {
         self.known.borrow_mut().forget(self.env.now());
         self.kernel_forgets_all()

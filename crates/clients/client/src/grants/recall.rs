@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use endpoint::{Call, CallbackAnswer, Remote};
 use env::LocalFuture;
-use ldlm::grants::{Ack, Bits, Notify, Number, Recall};
+use ldlm::grants::{Ack, Bits, Notify, Number, Recall, Stated};
 use types::{Errno, Fid, Instant, TargetId};
 use wire::Opcode;
 use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
@@ -124,7 +124,7 @@ impl Grants {
     }
 
     /// The kernel is to forget a file; nothing where it has.
-    fn forgets(&self, notify: Notify) -> Option<Forgetting> {
+    pub(super) fn forgets(&self, notify: Notify) -> Option<Forgetting> {
         let has = |bits| notify.bits.intersects(bits);
         let kernel = self.shared.kernel()?;
         let pages = has(DATA).then(|| kernel.drop_pages(notify.fid)).flatten();
@@ -153,13 +153,16 @@ impl Grants {
             return Vec::new();
         }
         let most = known.shed.len().min(VECTOR_MAX);
-        let word = |stated: ldlm::grants::Stated| GrantWord {
-            fid: stated.fid.into(),
-            number: stated.number.0,
-            bits: GrantBits::from_bits_truncate(stated.bits.bits().into()),
-            ..GrantWord::default()
-        };
         known.shed.drain(..most).map(word).collect()
+    }
+}
+
+pub(super) fn word(stated: Stated) -> GrantWord {
+    GrantWord {
+        fid: stated.fid.into(),
+        number: stated.number.0,
+        bits: GrantBits::from_bits_truncate(stated.bits.bits().into()),
+        ..GrantWord::default()
     }
 }
 

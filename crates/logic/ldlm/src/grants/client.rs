@@ -300,11 +300,17 @@ impl Cache {
         }
     }
 
+    /// Of answers to the questions so far nothing is taken: they may be of an instance that is
+    /// over.
+    pub fn be_deaf(&mut self) {
+        self.deaf = Question(self.next_question);
+    }
+
     /// A change of this client's may have changed anything, or nobody knows whether it was
     /// executed. What is held until a recall is not known any more, what ends by time is gone, and
     /// of answers under way nothing is taken.
     pub fn doubt(&mut self) {
-        self.deaf = Question(self.next_question);
+        self.be_deaf();
         self.directories.clear();
         for fid in self.lists.fids(&self.slab) {
             let place = self.find(fid).expect("it is listed");

@@ -73,6 +73,8 @@ pub struct MdtConfig {
     pub grants_max: u32,
     /// Holders of one file; beyond, timed ones are given.
     pub holders_max: u32,
+    /// What an expelled session had passes on only after [`Mdt::recorded`].
+    pub records_expulsions: bool,
     /// Planted bugs.
     pub bugs: Bugs,
 }
@@ -84,6 +86,7 @@ impl Default for MdtConfig {
             lease: LEASE,
             grants_max: GRANTS_MAX,
             holders_max: HOLDERS_MAX,
+            records_expulsions: false,
             bugs: Bugs::default(),
         }
     }
@@ -108,6 +111,8 @@ pub enum Output {
         session: HolderId,
         fence: bool,
     },
+    /// Make it durable that this session was expelled. Its grants pass on after [`Mdt::recorded`].
+    Record(HolderId),
 }
 
 #[derive(Clone, Copy)]

@@ -209,6 +209,7 @@ impl World {
                     self.try_change(change);
                 }
                 Output::Ready(_) => {} // given up meanwhile
+                Output::Record(_) => panic!("this table does not wait for that"),
                 Output::Recall { session, recalls } => {
                     self.count("recalls");
                     recalls.iter().for_each(|recall| self.server.check_recall(session, *recall));

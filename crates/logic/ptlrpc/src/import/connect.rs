@@ -104,6 +104,7 @@ impl<B: Default, W> Import<B, W> {
         match rep.outcome {
             connect::RECOVER => {
                 self.undo_stranded(restarted);
+                self.note_durable(Transno(rep.last_committed));
                 self.note_committed(Transno(rep.last_committed));
                 self.replay = self.kept.places().into();
                 self.replay_index = 0;
@@ -133,6 +134,13 @@ impl<B: Default, W> Import<B, W> {
             }
         }
         Ok(())
+    }
+
+    /// A recovery begins, or goes on. While it goes on, changes become durable that follow one which
+    /// it has lost. An older copy of the target's store lacks changes that were durable.
+    fn note_durable(&mut self, at_target: Transno) {
+        let known = self.durable_before.unwrap_or(self.committed);
+        self.durable_before = Some(known.min(at_target));
     }
 
     fn check_connected(&self, rep: &ConnectRep) -> Result<(), PeerMisbehaved> {

@@ -186,6 +186,8 @@ pub struct Import<B, W> {
     /// Re-stated locks in `out`.
     restates_out: u32,
     restated: bool,
+    /// In a recovery: what was durable before it.
+    durable_before: Option<Transno>,
     done_xid: Option<Xid>,
     ping: Option<Xid>,
     /// What the server expects requests of an opcode to take; each opcode has its service.
@@ -244,6 +246,7 @@ impl<B: Default, W> Import<B, W> {
             restates: VecDeque::new(),
             restates_out: 0,
             restated: false,
+            durable_before: None,
             done_xid: None,
             ping: None,
             estimates: BTreeMap::new(),
@@ -314,6 +317,13 @@ impl<B: Default, W> Import<B, W> {
     #[must_use]
     pub fn last_committed(&self) -> Transno {
         self.committed
+    }
+
+    /// What this client knew to be durable when the recovery of the target began that it takes part
+    /// in: a recovery brings all changes up to here back, and perhaps not those after it.
+    #[must_use]
+    pub fn durable_before(&self) -> Transno {
+        self.durable_before.unwrap_or(self.committed)
     }
 
     /// The run of the target that was last talked to.
@@ -473,6 +483,7 @@ impl<B: Default, W> Import<B, W> {
     }
 
     fn enter_full(&mut self, now: Instant) {
+        self.durable_before = None;
         self.enter(State::Full, now);
         self.events.push_back(Event::Full);
     }

@@ -99,7 +99,7 @@ impl<B: Default, W> Import<B, W> {
 
 #[cfg(test)]
 mod tests {
-    use types::TargetId;
+    use types::{TargetId, Transno};
     use wire::body::{ConnectRep, connect};
     use wire::{Reply, Request, encode_body};
 
@@ -109,6 +109,16 @@ mod tests {
     const NOW: Instant = Instant(1_000_000_000);
 
     fn connected(import: &mut Import<(), u32>, outcome: u32, instance: u64) {
+        connected_to(import, outcome, instance, 0);
+    }
+
+    /// To a target that says what is durable there.
+    fn connected_to(
+        import: &mut Import<(), u32>,
+        outcome: u32,
+        instance: u64,
+        last_committed: u64,
+    ) {
         let request = import.poll_connect(NOW, 0).expect("it is wanted");
         let body = ConnectRep {
             session: 7,
@@ -117,6 +127,7 @@ mod tests {
             epoch: 1,
             tags: 8,
             rpcs_in_flight: 8,
+            last_committed,
             ..ConnectRep::default()
         };
         let reply = Reply::ok(&request.header, vec![encode_body(&body)]);
@@ -199,6 +210,25 @@ mod tests {
         let handled = import.handle_reply(reply, NOW).expect("a correct answer");
         assert!(matches!(handled, crate::Handled::Done(done) if done.xid == late));
         assert_eq!(import.state(), State::ReplayWait);
+    }
+
+    #[test]
+    fn what_a_recovery_brings_back_for_certain_was_durable_before_it() {
+        let mut import: Import<(), u32> =
+            Import::new(TargetId::mdt(0), ImportConfig::default(), XidSource::new(1), NOW);
+        let _xid = import.submit(submit(Opcode::MdtGetattr, 0), NOW);
+        connected_to(&mut import, connect::NEW, 1, 10);
+        for (instance, last_committed, durable) in [(2, 15, 10), (2, 20, 10), (3, 8, 8), (3, 9, 8)]
+        {
+            import.handle_disconnect(NOW);
+            connected_to(&mut import, connect::RECOVER, instance, last_committed);
+            assert_eq!(import.durable_before(), Transno(durable));
+        }
+        import.restated();
+        for (_, reply) in sent(&mut import) {
+            import.handle_reply(Box::new(reply), NOW).expect("a correct answer");
+        }
+        assert_eq!((import.state(), import.durable_before()), (State::Full, Transno(20)));
     }
 
     #[test]

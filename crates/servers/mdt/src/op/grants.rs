@@ -5,11 +5,15 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
+use ldlm::grants::Bits;
+use osd::{StoreError, Table, View};
 use service::Incoming;
-use types::Errno;
+use types::{Errno, Fid};
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
-use wire::{Reply, grants};
+use wire::{Reply, SizeState, grants};
 
+use crate::grants::ATTRS;
+use crate::record::Inode;
 use crate::target::Mdt;
 
 pub(crate) fn ack<'a>(
@@ -44,7 +48,8 @@ pub(crate) fn restate<'a>(
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let (held, flags): (Vec<GrantWord>, _) = decoded(incoming)?;
     let (session, is_last) = (incoming.session.id, flags.contains(GrantsFlags::LAST));
-    let go_on = mdt.recalls.restate(session, &held, is_last).map_err(|_misbehaved| {
+    let judged = judged(mdt, &held).map_err(|error| error.errno())?;
+    let go_on = mdt.recalls.restate(session, &held, &judged, is_last).map_err(|_misbehaved| {
         let client = incoming.session.client;
         tracing::warn!(
             target: "mdt", %client,
@@ -54,6 +59,31 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
         Errno::EPROTO
     })?;
     Ok(reply(incoming, &go_on))
+}
+
+/// What of each may be true, by the records of the files.
+fn judged(mdt: &Mdt, held: &[GrantWord]) -> Result<Vec<Bits>, StoreError> {
+    let view = mdt.engine.store.meta().running()?;
+    Ok(held.iter().map(|held| credible(mdt, &*view, held.fid.into())).collect())
+}
+
+/// What a client may hold of a file after a restart. Data that it may write the MDT knows from the
+/// replay of its open. The attributes and data of a file that is open for writing it gives no
+/// client, and of a file that is not here only its names.
+fn credible(mdt: &Mdt, view: &dyn View, fid: Fid) -> Bits {
+    if fid.mdt_index() != mdt.engine.config.index {
+        return Bits::LOOKUP;
+    }
+    let stored = view.get(Table::Inodes, &fid.to_key()).ok().flatten();
+    let Some(inode) = stored.and_then(|stored| Inode::decode(&stored)) else {
+        return Bits::empty(); // it is gone, or damaged
+    };
+    let may_be_written = mdt.engine.state.borrow().opens.writers(fid) > 0
+        || (inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty);
+    match may_be_written {
+        true => Bits::LOOKUP,
+        false => ATTRS | Bits::LOOKUP | Bits::CACHE,
+    }
 }
 
 fn decoded<T: grants::Element>(incoming: &Incoming) -> Result<(Vec<T>, GrantsFlags), Errno> {

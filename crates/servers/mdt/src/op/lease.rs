@@ -17,7 +17,7 @@ use bytes::Bytes;
 use ldlm::grants::{Bits, Gifts, HolderId, Number, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CloseReq, Disposition, ReaddirState, WireFid};
+use wire::body::{CloseFlags, CloseReq, Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
@@ -62,7 +62,8 @@ pub(crate) enum Scope {
     Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
-    /// Closes a handle, which changes nothing that a lease covers.
+    /// Closes a handle, which changes nothing that a lease covers. Grants the attributes until they
+    /// are called back where the closer has stated the size, so that it need not ask for them.
     Closes,
     /// Opens a file. Grants its attributes until they are called back where its bytes may come
     /// along, because these hold for as long, and where its data may be kept.
@@ -132,7 +133,7 @@ pub(crate) fn plan(
     if grants.calls_back() {
         plan_called(scope, &subject, caller, (answer, tx), grants, (&mut plan, &mut gifts));
         plan.caches = caching::offer(caller, answer, offered, grants, &mut gifts);
-    } else if !matches!(scope, Scope::Opens) {
+    } else if !matches!(scope, Scope::Opens | Scope::Closes) {
         plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
     if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() || plan.caches {
@@ -174,9 +175,8 @@ impl Subject {
                 let keeps = caching::is_wanted(request) || caching::is_write_wanted(request);
                 (on_open::room(request) > 0 || keeps, None)
             }
-            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Closes | Scope::Unseen(_) => {
-                (false, None)
-            }
+            Scope::Closes => (request.body::<CloseReq>().flags.contains(CloseFlags::SIZE), None),
+            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
         };
         Subject { tells, dir }
     }
@@ -265,7 +265,8 @@ fn plan_called(
     }
     if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
         let fid = answer.attr.fid();
-        if is_known(answer, tx) {
+        let is_gone = matches!(scope, Scope::Closes) && answer.attr.nlink == 0;
+        if is_known(answer, tx) && !is_gone {
             plan.lease = give(fid, ATTRS);
         }
         if matches!(scope, Scope::Name(_) | Scope::Makes(_)) {

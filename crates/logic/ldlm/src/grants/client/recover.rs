@@ -1,8 +1,11 @@
 //! At the client: the MDT comes back, or the session ends.
 //!
 //! ```text
-//! healthy --restarted--> recovering: nothing is answered --restate, recovered--> healthy
+//! healthy --restarted--> recovering: nothing is answered --restate, refused, recovered--> healthy
 //! ```
+//! What the MDT does not take is given up before anything is answered again.
+
+use std::collections::BTreeMap;
 
 use types::{Fid, Instant, Transno};
 
@@ -26,6 +29,41 @@ impl Cache {
             let place = self.find(fid).expect("it is listed");
             self.slab.get_mut(place).dying = Bits::empty();
         }
+    }
+
+    /// Gives up what this client does not state: `bits` of all files, what ends by time, and values
+    /// that know of changes after `durable`, which may not come back. Returns the files and bits of
+    /// these values; the kernel is to forget them.
+    pub fn give_up_after(&mut self, durable: Transno, bits: Bits) -> Vec<(Fid, Bits)> {
+        let mut unsure = Vec::new();
+        for fid in self.lists.fids(&self.slab) {
+            let place = self.find(fid).expect("it is listed");
+            let entry = self.slab.get(place);
+            let lost = entry.from(Transno(durable.0 + 1)) - entry.timed;
+            if !lost.is_empty() {
+                unsure.push((fid, lost));
+            }
+            let given_up = (lost | bits | entry.timed) & entry.bits;
+            if !given_up.is_empty() {
+                self.give_up(fid, given_up);
+            }
+        }
+        unsure
+    }
+
+    /// The MDT has taken `held` of the vector `stated`; the rest is given up. Returns the files and
+    /// bits of it; the kernel is to forget them.
+    pub fn refused(&mut self, stated: &[Stated], held: &[Stated]) -> Vec<(Fid, Bits)> {
+        let held: BTreeMap<Fid, Bits> = held.iter().map(|held| (held.fid, held.bits)).collect();
+        let mut given_up = Vec::new();
+        for stated in stated {
+            let refused = stated.bits - held.get(&stated.fid).copied().unwrap_or_default();
+            if !refused.is_empty() {
+                self.give_up(stated.fid, refused);
+                given_up.push((stated.fid, refused));
+            }
+        }
+        given_up
     }
 
     /// All that is held, in vectors.

@@ -37,12 +37,17 @@ pub(super) struct Holder {
     pub(super) is_stopped: bool,
     /// The engine gave it up; it goes when its lease is over.
     pub(super) is_evicted: bool,
-    /// Its grants pass on once the OSTs refuse it.
+    /// Its grants are void. They pass on once the OSTs refuse it, where they have to, and once that
+    /// is recorded.
     pub(super) is_fencing: bool,
     /// The OSTs refuse it, whatever it still holds.
     pub(super) is_fenced: bool,
     /// The OSTs of these files do. Its lease is not over so far.
     pub(super) fenced_files: BTreeSet<Fid>,
+    /// It was expelled, and is to be fenced.
+    pub(super) fences: bool,
+    /// Its grants pass on once it is durable that they are void.
+    pub(super) is_recording: bool,
     pub(super) slow_until: Instant,
     /// By place of the grant.
     pub(super) recalled: FixedMap<u32, Recalled>,
@@ -72,6 +77,8 @@ impl Holder {
             is_fencing: false,
             is_fenced: false,
             fenced_files: BTreeSet::new(),
+            fences: false,
+            is_recording: false,
             slow_until: Instant::default(),
             recalled: FixedMap::default(),
             order: VecDeque::new(),

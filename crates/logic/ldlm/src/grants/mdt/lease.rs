@@ -129,7 +129,7 @@ impl Mdt {
     pub fn fenced(&mut self, session: HolderId, now: Instant) {
         let Some((at, holder)) = self.holder_mut(session) else { return };
         holder.is_fenced = true;
-        if !holder.is_fencing {
+        if !holder.is_fencing || holder.is_recording {
             return;
         }
         (holder.is_fencing, holder.is_fenced, holder.writes) = (false, false, false);
@@ -144,11 +144,35 @@ impl Mdt {
     /// what it holds of the file passes on when its lease is over.
     pub fn fenced_of(&mut self, session: HolderId, fid: Fid, now: Instant) {
         let Some((at, holder)) = self.holder_mut(session) else { return };
-        if holder.is_fencing {
+        if holder.is_fencing && !holder.is_recording {
             self.free_one(at, fid, now);
-        } else if holder.is_evicted {
+        } else if holder.is_evicted || holder.is_recording {
             holder.fenced_files.insert(fid);
         }
+    }
+
+    /// It is durable that this session was expelled ([`Output::Record`]): an instance that follows
+    /// honours nothing of before.
+    pub fn recorded(&mut self, session: HolderId, now: Instant) {
+        let Some((at, holder)) = self.holder_mut(session) else { return };
+        if !std::mem::take(&mut holder.is_recording) {
+            return;
+        }
+        assert!(holder.is_fencing, "what is recorded has not passed on");
+        let fence = holder.fences && !holder.is_fenced;
+        if !fence {
+            (holder.is_fencing, holder.is_fenced) = (false, false);
+            holder.writes &= !holder.fences;
+        }
+        self.pass_on(at, fence, now);
+    }
+
+    /// Whether a session that was evicted may still use what it had, by its lease: an instance that
+    /// follows knows nothing of it.
+    #[must_use]
+    pub fn is_lapsing(&self) -> bool {
+        let may_use = |holder: &Holder| holder.is_unstated || holder.listed.count > 0;
+        self.holders.iter().flatten().any(|holder| holder.is_evicted && may_use(holder))
     }
 
     pub(super) fn has_lapsed(&self, at: u32, now: Instant) -> bool {
@@ -214,17 +238,28 @@ impl Mdt {
 
     /// The lease is over: what the session has is void, and free at once unless it is fenced.
     pub(super) fn expel(&mut self, at: u32, now: Instant) {
-        let (floor, no_fence) = (self.numbers.draw(), self.config.bugs.no_fence());
+        let floor = self.numbers.draw();
+        let records = self.config.records_expulsions;
         let is_writer = self.holds_writes(at);
         let holder = self.known_at(at);
         let fence = (holder.writes || is_writer) && !holder.is_fenced;
         (holder.floor, holder.slow_until) = (floor, now + SLOW);
         holder.is_stopped = false;
-        holder.is_fencing = fence;
+        holder.is_recording = records && (holder.is_unstated || holder.listed.count > 0);
+        (holder.fences, holder.is_fencing) = (fence, fence || holder.is_recording);
         holder.forget_recalls();
-        let session = holder.session;
+        let (session, is_recording) = (holder.session, holder.is_recording);
         self.out.push_back(Output::Expelled { session, fence });
-        if fence && !no_fence {
+        if is_recording {
+            self.out.push_back(Output::Record(session));
+        } else {
+            self.pass_on(at, fence, now);
+        }
+    }
+
+    /// What an expelled session had is free, but for what waits until it is fenced.
+    fn pass_on(&mut self, at: u32, fence: bool, now: Instant) {
+        if fence && !self.config.bugs.no_fence() {
             if !self.known_at(at).writes {
                 self.is_stated(at, now);
                 self.free_all_but(at, Bits::WRITE, now);

@@ -10,7 +10,7 @@ use types::{Instant, Span};
 use super::Mdt;
 use super::holder::Holder;
 use crate::grants::limits::{SESSION_GRANTS_MAX, TIMED, VECTOR_MAX};
-use crate::grants::{HolderId, Number, Stated, with_skew};
+use crate::grants::{Bits, HolderId, Number, Stated, with_skew};
 
 /// The peer sent what no correct client sends; the session is to be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,19 +41,58 @@ impl Mdt {
         self.numbers.last()
     }
 
+    /// A client that an earlier instance has expelled: others may have changed what it still uses
+    /// by its own clock. Nothing that it states counts, and each reply to it says so. To be said
+    /// after [`Mdt::expect`].
+    pub fn void(&mut self, session: HolderId, now: Instant) {
+        let floor = self.numbers.draw();
+        let Some((at, holder)) = self.holder_mut(session) else { return };
+        assert!(holder.listed.count == 0, "nothing was restated yet");
+        holder.floor = floor;
+        self.is_stated(at, now);
+    }
+
+    /// What of this the session goes on holding.
+    #[must_use]
+    pub fn goes_on(&self, session: HolderId, stated: &Stated) -> Bits {
+        self.bits_of(session, stated.fid) & stated.bits
+    }
+
     /// What a client of the instance before holds, a vector of it. Repeating it changes nothing.
+    /// What contradicts the grants of others is left out, and so is what finds no room;
+    /// [`Mdt::goes_on`] returns what was taken.
     ///
     /// # Errors
-    /// If no correct client would send it.
+    /// If no correct client would send it: numbers of this instance, a file twice, no bits, or more
+    /// than a session may hold.
     pub fn restate(
         &mut self,
         session: HolderId,
         stated: &[Stated],
         now: Instant,
     ) -> Result<(), PeerMisbehaved> {
+        self.check_stated(session, stated)?;
         let Some((at, holder)) = self.holder_mut(session) else { return Ok(()) };
         if !holder.is_unstated || holder.is_fencing {
             return Ok(()); // late, or its lease was over: the floor in the reply says so
+        }
+        if self.has_lapsed(at, now) {
+            self.expel(at, now);
+            return Ok(());
+        }
+        stated.iter().for_each(|grant| self.take_stated(at, grant));
+        Ok(())
+    }
+
+    /// Whether a correct client may send this vector.
+    ///
+    /// # Errors
+    /// As [`Mdt::restate`].
+    pub fn check_stated(&self, session: HolderId, stated: &[Stated]) -> Result<(), PeerMisbehaved> {
+        let Some(at) = self.sessions.get(&session).copied() else { return Ok(()) };
+        let holder = self.holder_at(at).expect("a session has a holder");
+        if !holder.is_unstated || holder.is_fencing {
+            return Ok(());
         }
         // those that were kept for replayed opens are counted too, and had no bound
         let room = SESSION_GRANTS_MAX.saturating_sub(holder.listed.count) as usize;
@@ -62,21 +101,42 @@ impl Mdt {
         let last = self.numbers.last().0;
         let first = Number(last >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
         let is_old = |stated: &Stated| stated.number < first && !stated.bits.is_empty();
-        if stated.len() > VECTOR_MAX || fresh > room || !stated.iter().all(is_old) {
+        let is_bounded = stated.len() <= VECTOR_MAX && fresh <= room;
+        if !is_bounded || !stated.iter().all(is_old) || has_doubles(stated) {
             return Err(PeerMisbehaved);
         }
-        if self.has_lapsed(at, now) {
-            self.expel(at, now);
-            return Ok(());
-        }
-        for grant in stated {
-            let place = self.store.find(grant.fid, at);
-            let place = place.unwrap_or_else(|| self.insert(at, grant.fid));
-            let held = self.store.get_mut(place);
-            held.bits |= grant.bits;
-            held.number = held.number.max(grant.number);
-        }
         Ok(())
+    }
+
+    fn take_stated(&mut self, at: u32, stated: &Stated) {
+        let bits = stated.bits - self.contradicted(at, stated);
+        let place = self.store.find(stated.fid, at);
+        let has_room = place.is_some() || self.store.len() < self.config.grants_max as usize;
+        if bits.is_empty() || !has_room {
+            return;
+        }
+        let place = place.unwrap_or_else(|| self.insert(at, stated.fid));
+        let held = self.store.get_mut(place);
+        held.bits |= bits;
+        held.number = held.number.max(stated.number);
+    }
+
+    /// What cannot be true of a statement: data that one client writes, no other keeps.
+    fn contradicted(&self, at: u32, stated: &Stated) -> Bits {
+        let mut others = Bits::empty();
+        if stated.bits.intersects(Bits::CACHE | Bits::WRITE) {
+            self.store.each_of(stated.fid, |_, grant| {
+                others |= if grant.holder == at { Bits::empty() } else { grant.bits };
+            });
+        }
+        let mut refused = Bits::empty();
+        if others.contains(Bits::WRITE) {
+            refused |= Bits::CACHE | Bits::WRITE;
+        }
+        if others.contains(Bits::CACHE) {
+            refused |= Bits::WRITE;
+        }
+        refused
     }
 
     /// The session has restated all it holds.
@@ -91,4 +151,11 @@ impl Mdt {
             self.is_stated(at, now);
         }
     }
+}
+
+/// Whether a vector names a file twice.
+fn has_doubles(stated: &[Stated]) -> bool {
+    let mut fids: Vec<_> = stated.iter().map(|stated| stated.fid).collect();
+    fids.sort_unstable();
+    fids.windows(2).any(|pair| pair[0] == pair[1])
 }

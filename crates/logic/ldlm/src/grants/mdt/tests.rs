@@ -463,6 +463,112 @@ fn nobody_restates_what_this_instance_gave() {
     assert_eq!(mdt.count(), 0);
 }
 
+fn stated(fid: Fid, bits: Bits) -> Stated {
+    Stated { fid, bits, number: Number(Number::first_of_epoch(1).0 + 5) }
+}
+
+#[test]
+fn what_contradicts_the_grants_of_others_is_not_taken() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    [A, B, C].iter().for_each(|session| mdt.expect(*session, at(0)));
+    mdt.keep(A, X, Bits::WRITE);
+    let data = Bits::CACHE | Bits::PERM;
+    for session in [B, C] {
+        mdt.restate(session, &[stated(X, data)], at(1)).expect("a good vector");
+        assert_eq!(mdt.goes_on(session, &stated(X, data)), Bits::PERM, "A may write");
+    }
+    for session in [B, C] {
+        mdt.restate(session, &[stated(file(1), data)], at(1)).expect("a good vector");
+        assert_eq!(mdt.goes_on(session, &stated(file(1), data)), data, "many may read");
+    }
+    mdt.restate(A, &[stated(file(1), Bits::WRITE)], at(1)).expect("a good vector");
+    assert_eq!(mdt.goes_on(A, &stated(file(1), Bits::WRITE)), Bits::empty());
+}
+
+#[test]
+fn a_vector_that_names_a_file_twice_is_refused_and_a_full_table_takes_nothing() {
+    let mut mdt = Mdt::new(MdtConfig { grants_max: 2, ..MdtConfig::default() }, 2, at(0));
+    mdt.expect(B, at(0));
+    let twice = [X, file(1), X].map(|fid| stated(fid, Bits::PERM));
+    assert_eq!(mdt.restate(B, &twice, at(1)), Err(PeerMisbehaved));
+    let three = [1, 2, 3].map(|of| stated(file(of), Bits::PERM));
+    mdt.restate(B, &three, at(1)).expect("a good vector");
+    let taken = three.iter().filter(|stated| !mdt.goes_on(B, stated).is_empty()).count();
+    assert_eq!((taken, mdt.count()), (2, 2));
+}
+
+#[test]
+fn nothing_of_a_session_that_an_earlier_instance_expelled_is_taken() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, at(0));
+    mdt.void(B, at(0));
+    assert!(mdt.is_recovered(), "nobody waits for what is void");
+    mdt.restate(B, &[stated(X, Bits::PERM)], at(1)).expect("its client may not know");
+    assert_eq!(mdt.count(), 0);
+    let head = mdt.answered(B, at(1));
+    assert!(head.renews && head.floor > stated(X, Bits::PERM).number);
+}
+
+#[test]
+fn what_an_expelled_session_had_passes_on_once_that_is_durable() {
+    let config = MdtConfig { records_expulsions: true, ..MdtConfig::default() };
+    for (writes, is_fenced_first) in [(false, false), (true, false), (true, true)] {
+        let mut mdt = table(config, &[A, B]);
+        mdt.set_writes(B, writes);
+        mdt.give(B, X, Bits::PERM, at(0));
+        mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(0));
+        let out = pass(&mut mdt, 100, 20_000, &[A]);
+        let ended = [Output::Expelled { session: B, fence: writes }, Output::Record(B)];
+        assert!(ended.iter().all(|ended| out.contains(ended)), "{out:?}");
+        assert!(!out.contains(&Output::Ready(CHANGE)));
+        assert_eq!(mdt.bits_of(B, X), Bits::PERM);
+        if is_fenced_first {
+            mdt.fenced(B, at(20_100));
+            assert_eq!(outputs(&mut mdt), []);
+        }
+        mdt.recorded(B, at(20_200));
+        if writes && !is_fenced_first {
+            assert_eq!(outputs(&mut mdt), []);
+            mdt.fenced(B, at(20_300));
+        }
+        assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+        mdt.recorded(B, at(20_400));
+        assert_eq!((mdt.count(), mdt.renews(B)), (0, true));
+    }
+}
+
+#[test]
+fn an_evicted_session_lapses_until_its_lease_is_over() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::PERM, at(0));
+    assert!(!mdt.is_lapsing());
+    mdt.evict(B, at(10));
+    mdt.evict(C, at(10));
+    assert!(mdt.is_lapsing());
+    pass(&mut mdt, 100, 11_100, &[A]);
+    assert!(!mdt.is_lapsing() && mdt.count() == 0);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it measures this machine and decides nothing")]
+fn a_hundred_thousand_grants_are_restated_within_half_a_second() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    let sessions: Vec<HolderId> = (1..=25).map(HolderId).collect();
+    sessions.iter().for_each(|session| mdt.expect(*session, at(0)));
+    mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(0));
+    let bits = Bits::LOOKUP | Bits::UPDATE | Bits::PERM;
+    let begun = std::time::Instant::now();
+    for session in &sessions {
+        let files = 0..VECTOR_MAX as u32;
+        let vector: Vec<_> = files.map(|of| stated(file(of), bits)).collect();
+        mdt.restate(*session, &vector, at(1)).expect("a good vector");
+        mdt.restated(*session, at(1));
+    }
+    let took = begun.elapsed();
+    assert!(mdt.is_recovered() && mdt.count() > 100_000);
+    assert!(took < std::time::Duration::from_millis(500), "{took:?}");
+}
+
 #[test]
 fn a_client_that_never_restates_delays_changes_by_its_lease() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));

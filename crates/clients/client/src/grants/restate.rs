@@ -1,0 +1,152 @@
+//! A restart of the MDT: this client states the grants that it holds, and goes on using those that
+//! the MDT takes.
+//!
+//! ```text
+//! restart --what may be lost is given up, the kernel forgets it--> restate --vectors-->
+//!     restated: what the MDT did not take is given up, the kernel forgets it --> ReplayDone
+//! ```
+//! The cache answers nothing from the restart until the MDT has taken the last vector. The MDT
+//! executes no change before this client has said that it is done.
+//!
+//! Invariants
+//! - What is stated includes durable changes only: others may be gone with the client that made
+//!   them.
+//! - A client whose lease may be over states nothing.
+//! - The right to keep writes is not stated, because the MDT knows it from the replayed open.
+
+use std::task::Poll;
+
+use endpoint::Call;
+use ldlm::grants::{Bits, Notify, Number, Stated};
+use types::{Fid, Instant, Transno};
+use wire::Opcode;
+use wire::body::{GrantWord, GrantsFlags};
+use wire::{Reply, grants};
+
+use super::recall::{Forgetting, word};
+use super::{Grants, Known};
+
+/// The kernel forgets more files than this faster if it forgets all.
+const FORGOTTEN_MAX: usize = 256;
+
+impl Known {
+    /// Values that know of changes after `durable` are given up. Returns the files and bits.
+    fn restart(&mut self, durable: Transno, now: Instant) -> Vec<(Fid, Bits)> {
+        self.recalls.count();
+        self.cache.be_deaf();
+        self.cache.restarted(self.seen, now);
+        self.shed.clear();
+        let lost = self.cache.give_up_after(durable, Bits::WRITE);
+        self.forget_values(&lost);
+        lost
+    }
+
+    fn forget_values(&mut self, given_up: &[(Fid, Bits)]) {
+        for (fid, bits) in given_up {
+            self.on_open.forget(*fid);
+            if bits.contains(Bits::UPDATE) {
+                self.listings.forget(*fid);
+            }
+        }
+    }
+
+    /// The vectors were answered: what the MDT did not take is given up. Returns the files and
+    /// bits.
+    fn restated(&mut self, answers: &[Vec<Stated>]) -> Vec<(Fid, Bits)> {
+        self.recalls.count();
+        let vectors = std::mem::take(&mut self.restating);
+        let mut refused = Vec::new();
+        for (at, vector) in vectors.iter().enumerate() {
+            let held = answers.get(at).map_or(&[][..], |held| held);
+            refused.extend(self.cache.refused(vector, held));
+        }
+        self.forget_values(&refused);
+        self.cache.recovered(Transno::NONE); // what may be lost was given up before
+        refused
+    }
+}
+
+impl Grants {
+    /// The MDT was started again and knows the session. The recovery waits for what is returned:
+    /// the kernel forgets what may be lost.
+    pub(crate) fn restart(&self) -> Option<Forgetting> {
+        let durable = self.mdt.borrow().upgrade()?.durable_before();
+        let now = self.env.now();
+        let lost = {
+            let mut known = self.known();
+            (known.cache.lease_until() > now).then(|| known.restart(durable, now))
+        };
+        match lost {
+            Some(lost) => self.kernel_forgets(&lost),
+            None => self.forget(),
+        }
+    }
+
+    /// Calls that state all that is held, at least one.
+    pub(crate) fn restate(&self) -> Vec<Call> {
+        let mut known = self.known.borrow_mut();
+        let vectors = known.cache.restate();
+        let nothing = vectors.is_empty().then(Vec::<Stated>::new);
+        let count = vectors.len().max(1);
+        let call = |(at, vector): (usize, &Vec<Stated>)| {
+            let words: Vec<GrantWord> = vector.iter().copied().map(word).collect();
+            let is_last = at + 1 == count;
+            let flags = if is_last { GrantsFlags::LAST } else { GrantsFlags::empty() };
+            Call::new(Opcode::MdtRestate, grants::encode(&words, flags))
+        };
+        let calls = vectors.iter().chain(&nothing).enumerate().map(call).collect();
+        known.restating = vectors;
+        calls
+    }
+
+    /// The MDT has answered these calls, and perhaps others. The recovery waits for what is
+    /// returned: the kernel forgets what the MDT did not take.
+    pub(crate) fn restated(&self, replies: &[Box<Reply>]) -> Option<Forgetting> {
+        let mut known = self.known.borrow_mut();
+        let count = known.restating.len();
+        let answers: Vec<_> = replies.iter().take(count).map(|reply| taken(reply)).collect();
+        let refused = known.restated(&answers);
+        drop(known);
+        if !refused.is_empty() {
+            tracing::info!(mdt = self.index, files = refused.len(), "grants are not held any more");
+        }
+        self.kernel_forgets(&refused)
+    }
+
+    fn kernel_forgets(&self, files: &[(Fid, Bits)]) -> Option<Forgetting> {
+        if files.len() > FORGOTTEN_MAX {
+            return self.kernel_forgets_all();
+        }
+        let notify = |(fid, bits): &(Fid, Bits)| Notify {
+            fid: *fid,
+            bits: *bits,
+            number: Number(0),
+            force: false,
+        };
+        let forgetting: Vec<_> =
+            files.iter().map(notify).filter_map(|notify| self.forgets(notify)).collect();
+        (!forgetting.is_empty()).then(|| all(forgetting))
+    }
+}
+
+/// Completes when all of them have. They go on side by side, because each may wait for the kernel.
+fn all(mut forgetting: Vec<Forgetting>) -> Forgetting {
+    Box::pin(std::future::poll_fn(move |cx| {
+        forgetting.retain_mut(|one| one.as_mut().poll(cx).is_pending());
+        if forgetting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }))
+}
+
+/// The grants that the MDT has taken of a vector: none where it has refused it.
+fn taken(reply: &Reply) -> Vec<Stated> {
+    let stated = |word: GrantWord| Stated {
+        fid: word.fid.into(),
+        bits: Bits::from_bits_truncate(word.bits.bits() as u8),
+        number: Number(word.number),
+    };
+    let words = reply.errno().is_none().then(|| grants::decode(&reply.bufs));
+    match words {
+        Some(Ok((words, _))) => words.into_iter().map(stated).collect(),
+        Some(Err(_)) | None => Vec::new(),
+    }
+}
