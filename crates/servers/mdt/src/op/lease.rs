@@ -17,7 +17,7 @@ use bytes::Bytes;
 use ldlm::grants::{Bits, Gifts, HolderId, Number, Want};
 use types::{Fid, Instant, Span};
 use wire::attr::{S_ISGID, S_ISUID};
-use wire::body::{CloseReq, Disposition, ReaddirState, WireFid};
+use wire::body::{Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
 use wire::{Attr, Request, SizeState};
@@ -62,8 +62,8 @@ pub(crate) enum Scope {
     Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
-    /// Closes a handle, which changes nothing that a lease covers.
-    Closes,
+    /// Closes handles of these files, which changes nothing that a lease covers.
+    Closes(fn(&Request) -> Vec<Fid>),
     /// Opens a file. Grants its attributes until they are called back where its bytes may come
     /// along, because these hold for as long, and where its data may be kept.
     Opens,
@@ -82,7 +82,7 @@ impl Scope {
             | Scope::Kept
             | Scope::Sets(_)
             | Scope::Unseen(_)
-            | Scope::Closes
+            | Scope::Closes(_)
             | Scope::Opens => false,
         }
     }
@@ -174,7 +174,7 @@ impl Subject {
                 let keeps = caching::is_wanted(request) || caching::is_write_wanted(request);
                 (on_open::room(request) > 0 || keeps, None)
             }
-            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Closes | Scope::Unseen(_) => {
+            Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Closes(_) | Scope::Unseen(_) => {
                 (false, None)
             }
         };
@@ -296,9 +296,9 @@ fn follow(
             }
         }
         Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Settles { fid, at })),
-        Scope::Closes => {
-            let fid = caller.request.body::<CloseReq>().fid.into();
-            effects.push(Effect::KeepsNoMore { session: caller.session, fid, at });
+        Scope::Closes(files) => {
+            let ended = |fid| Effect::KeepsNoMore { session: caller.session, fid, at };
+            effects.extend(files(caller.request).into_iter().map(ended));
         }
         _ => {}
     }
@@ -348,7 +348,7 @@ pub(crate) fn check(
     {
         return Ok(true);
     }
-    if matches!(scope, Scope::Closes) {
+    if matches!(scope, Scope::Closes(_)) {
         return Ok(true);
     }
     let clock = caller.clock;
