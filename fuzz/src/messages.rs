@@ -168,6 +168,12 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             let body = body::CloseReq { fid, handle: 3, flags, size: 9, ..Default::default() };
             vec![encode_body(&body)]
         }
+        Opcode::MdtCloses => {
+            let close = |handle| body::CloseReq { fid, handle, ..Default::default() };
+            let body = body::ClosesReq { count: 2, ..Default::default() };
+            let closes = [close(3), close(4)].map(|close| encode_body(&close)).concat();
+            vec![encode_body(&body), closes.into()]
+        }
         Opcode::MdtLink => {
             let body = body::LinkReq { fid, parent: root, ..Default::default() };
             vec![encode_body(&body), text(b"name")]
@@ -299,6 +305,9 @@ fn decode_every_body(request: &Request) {
     if let Ok(callback) = grants::Callback::decode(request) {
         let again = Request::new(callback.opcode(), callback.to_bufs());
         assert_eq!(grants::Callback::decode(&again).as_ref(), Ok(&callback));
+    }
+    if let Some(closes) = body::closes(request) {
+        assert!((1..=body::CLOSES_MAX).contains(&closes.len()));
     }
     if let Ok((acks, flags)) = grants::decode::<body::GrantAck>(&request.bufs) {
         assert!(acks.len() <= grants::VECTOR_MAX);

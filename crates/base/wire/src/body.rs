@@ -22,6 +22,7 @@
 //! |---|---|---|
 //! | readdir | `ReaddirRep` | [`crate::dirent`] records |
 //! | getattrs | `GetattrsRep` | [`crate::stats`] records |
+//! | closes | `ClosesRep` | [`crate::stats`] records |
 //! | readlink | empty | target of the link |
 //! | getxattr | empty | value |
 //! | listxattr | empty | names, each with a NUL behind it |
@@ -51,7 +52,9 @@ pub use self::fid::WireFid;
 pub use self::grants::{
     BODIES as GRANT_BODIES, CallbackRep, GrantAck, GrantSize, GrantWord, GrantsReq,
 };
-pub use self::many::{BODIES as MANY_BODIES, GetattrsRep, GetattrsReq};
+pub use self::many::{
+    BODIES as MANY_BODIES, CLOSES_MAX, ClosesRep, ClosesReq, GetattrsRep, GetattrsReq, closes,
+};
 use crate::Attr;
 pub use crate::flags::{
     BatchFlags, CloseFlags, CreateFlags, Disposition, GetattrFlags, GetattrsFlags, GrantBits,

@@ -213,6 +213,8 @@ opcodes! {
     MdtMove = 61, "out_move", mdt repeats asks server;
     /// Attributes of many files, by FIDs or by names in one directory.
     MdtGetattrs = 62, "mds_batch", mdt repeats plain client;
+    /// Close several open handles of different files.
+    MdtCloses = 63, "mds_closes", mdt modifies plain client;
 
     /// Read from an object.
     OstRead = 64, "ost_read", ost repeats plain client;

@@ -1,5 +1,5 @@
-//! Answers of a getattr of many files. Each is what a getattr or lookup of one file answers, or its
-//! error.
+//! Answers of a getattr of many files, and of closes of many. Each is what a request about one file
+//! is answered, or its error.
 //!
 //! ```text
 //!  | errno u32 | layout_len u32 | AttrRep 184 | layout record, padded to 8 |
@@ -22,6 +22,9 @@ pub struct StatHeader {
 }
 
 const _: () = assert!(size_of::<StatHeader>() == 192);
+
+/// Bytes of an answer without a layout.
+pub const HEADER_BYTES: usize = size_of::<StatHeader>();
 
 /// Bytes of a layout record at most: more than one of 2,000 stripes has, and less than a reply.
 pub const LAYOUT_BYTES_MAX: usize = 64 << 10;

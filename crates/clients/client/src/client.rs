@@ -16,7 +16,7 @@ use wire::{Opcode, Reply, encode_body};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
-use crate::data::{Cuts, DataChange, Keeper};
+use crate::data::{Closes, Cuts, DataChange, Keeper};
 use crate::grants::{AllGrants, Gift, Lease, Scope};
 use crate::inode::{Inodes, Stat};
 use crate::limits;
@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) inodes: Inodes,
     /// Handles that nobody uses.
     pub(crate) at_rest: AtRest,
+    /// Closes that wait to be sent.
+    pub(crate) closes: Closes,
     /// Files that this client is cutting.
     pub(crate) cuts: Cuts,
     /// Locks that this client holds.

@@ -11,6 +11,7 @@ use wire::{Attr, Opcode};
 use zerocopy::{Immutable, IntoBytes};
 
 use crate::client::{CallBuilder, Inner};
+use crate::data::Leaves;
 use crate::inode::Inode;
 use crate::lost::{self, Heard};
 use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
@@ -239,7 +240,7 @@ impl File {
         let closing = flags::can_write(open.flags).then(|| Closing::begin(&open.inner));
         let close = async move {
             let _closing = closing;
-            data::close(&open).await
+            data::close(&open, Leaves::InTurn).await
         };
         self.0.inner.run("close", close).await
     }
@@ -318,7 +319,7 @@ impl Drop for Open {
             heard: self.heard.clone(),
         });
         self.inner.env.spawn("close", async move {
-            if let Err(error) = data::close(&open).await {
+            if let Err(error) = data::close(&open, Leaves::InTurn).await {
                 tracing::warn!("closing a handle that was dropped: {error}");
             }
         });

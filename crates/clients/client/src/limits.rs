@@ -34,6 +34,15 @@ pub const SETTLE_PAUSE: Span = Span::secs(1);
 /// How long an unmount that gives up asks for the names of files.
 pub const GIVEN_UP_NAME_WAIT: Span = Span::secs(2);
 
+/// How long a close waits for another request with closes that is under way at its MDT. Most are
+/// answered within a fraction of it, and one that waits for a commit or for other MDTs must not
+/// delay all others.
+pub const CLOSES_WAIT: Span = Span::millis(10);
+
+/// Closes that wait at a time, for each MDT. Further ones are sent at once. They fill as many
+/// requests as may be in flight to a target.
+pub const CLOSES_WAITING_MAX: usize = 64 * wire::body::CLOSES_MAX;
+
 /// How old the mode may be by which a write decides whether set-user-id must fall: as long as a
 /// short lease, so that one question serves all writes of that time.
 pub const MODE_AGE: Span = Span::millis(50);

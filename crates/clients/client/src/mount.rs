@@ -13,7 +13,7 @@ use wire::config::FsConfig;
 use wire::{Opcode, encode_body};
 
 use crate::client::{Client, Inner};
-use crate::data::{Cuts, Keeper};
+use crate::data::{Closes, Cuts, Keeper};
 use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
@@ -78,6 +78,7 @@ impl Client {
             directory,
             inodes: Inodes::default(),
             at_rest: AtRest::default(),
+            closes: Closes::default(),
             cuts: Cuts::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),

@@ -37,6 +37,7 @@ use wire::Attr;
 use wire::body::Claim;
 
 use crate::client::{Client, Inner};
+use crate::data::Leaves;
 use crate::file::{File, Open};
 use crate::inode::Inode;
 use crate::{Ctx, data, flags};
@@ -239,7 +240,7 @@ impl Inner {
 
     fn close_resting(self: &Rc<Self>, resting: Resting) {
         let inner = Rc::clone(self);
-        let mut close = Box::pin(async move { inner.close_at_mdt(resting).await });
+        let mut close = Box::pin(async move { inner.close_at_mdt(resting, Leaves::AtOnce).await });
         // the first step sends the request
         let mut context = Context::from_waker(Waker::noop());
         if close.as_mut().poll(&mut context).is_pending() {
@@ -247,11 +248,11 @@ impl Inner {
         }
     }
 
-    async fn close_at_mdt(self: &Rc<Self>, resting: Resting) {
+    async fn close_at_mdt(self: &Rc<Self>, resting: Resting, leaves: Leaves) {
         if resting.inode.is_lost() {
             return; // the MDT knows no such handle any more
         }
-        if let Err(error) = data::close(&Rc::new(self.used(resting, None))).await {
+        if let Err(error) = data::close(&Rc::new(self.used(resting, None)), leaves).await {
             tracing::debug!("closing a handle that was at rest: {error}");
         }
     }
@@ -270,7 +271,7 @@ impl Inner {
             let Some(resting) = resting else { return };
             let closing = Rc::clone(&inner);
             let close = inner.run("close", async move {
-                closing.close_at_mdt(resting).await;
+                closing.close_at_mdt(resting, Leaves::InTurn).await;
                 Ok(())
             });
             let _in_time = inner.env.timeout(CLOSE_WAIT, close).await;
@@ -311,7 +312,7 @@ impl Inner {
             let inner = Rc::clone(self);
             self.env.spawn("handles at rest closed", async move {
                 for resting in resting {
-                    inner.close_at_mdt(resting).await;
+                    inner.close_at_mdt(resting, Leaves::InTurn).await;
                 }
             });
         }

@@ -8,12 +8,13 @@
 //!   restarted since. The target still has them and may commit them, but no client may repeat them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use types::{Transno, Xid};
 use wire::Request;
 
 /// How long a modifying request stays in the replay list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// Until it is committed.
     #[default]
@@ -25,6 +26,19 @@ pub enum Keep {
         /// The request that opened.
         open: Xid,
     },
+    /// Closes of several handles: lets go of all their opens once it is committed itself. One that
+    /// is refused has closed nothing, so the opens stay.
+    Closes {
+        /// The requests that opened.
+        opens: Rc<Vec<Xid>>,
+    },
+}
+
+impl Keep {
+    /// Whether the request ends opens.
+    pub(crate) fn closes(&self) -> bool {
+        matches!(self, Keep::Close { .. } | Keep::Closes { .. })
+    }
 }
 
 /// One answered change: the request with the buffers of its reply behind its own.
@@ -96,6 +110,7 @@ impl<B> ReplayList<B> {
                 Keep::No => {}
                 Keep::Open => drop(self.opens.insert(place, kept)),
                 Keep::Close { open } => self.forget_open(open),
+                Keep::Closes { opens } => opens.iter().for_each(|open| self.forget_open(*open)),
             }
         }
         while self.stranded.first_key_value().is_some_and(|(place, _)| place.0 <= committed) {
@@ -268,6 +283,18 @@ mod tests {
         assert_eq!(list.range(), (Transno(11), Transno(13)));
         list.clear();
         assert_eq!((list.len(), list.range()), (0, (Transno::NONE, Transno::NONE)));
+    }
+
+    #[test]
+    fn closes_of_several_let_go_of_all_their_opens_once_they_are_durable() {
+        let mut list = ReplayList::new();
+        (1..=3).for_each(|xid| list.insert(kept(xid, 9 + xid, Keep::Open), Transno(0)));
+        list.prune(Transno(12));
+        let opens = Rc::new(vec![Xid(1), Xid(3)]);
+        list.insert(kept(4, 13, Keep::Closes { opens }), Transno(12));
+        assert_eq!(list.len(), 4, "they may still have to be replayed");
+        list.prune(Transno(13));
+        assert_eq!(list.places(), [(Transno(11), Xid(2))]);
     }
 
     #[test]

@@ -15,7 +15,8 @@ use service::ClientRecord;
 use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
 use wire::attr::S_IFDIR;
-use wire::body::AttrRep;
+use wire::body::{AttrRep, CLOSES_MAX};
+use wire::stats;
 use wire::updates::Record;
 use wire::{Opcode, Reply};
 
@@ -242,11 +243,46 @@ fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
 fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
     let replies =
         replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
-    let closes = replies
-        .filter(|reply| reply.header.opcode == Opcode::MdtClose as u16 && reply.header.status == 0);
-    closes.map(|reply| reply.body::<AttrRep>().handle).filter(|handle| *handle != 0).collect()
+    let done = replies.filter(|reply| reply.header.status == 0);
+    let handles = done.flat_map(|reply| match Opcode::from_u16(reply.header.opcode) {
+        Some(Opcode::MdtClose) => vec![reply.body::<AttrRep>().handle],
+        Some(Opcode::MdtCloses) => {
+            let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
+            records.iter().map(|record| record.rep.handle).collect() // zero where it was refused
+        }
+        _ => Vec::new(),
+    });
+    handles.filter(|handle| *handle != 0).collect()
 }
 
 fn word64(bytes: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::stats::StatRecord;
+    use wire::{Request, encode_body};
+
+    use super::*;
+
+    #[test]
+    fn stored_replies_name_the_handles_that_they_closed() {
+        let stored = |opcode, bufs| {
+            let reply = Reply::ok(&Request::new(opcode, Vec::new()).header, bufs);
+            (Vec::new(), reply.to_frame().into_payload().to_vec())
+        };
+        let rep = |handle| AttrRep { handle, ..AttrRep::default() };
+        let mut records = Vec::new();
+        for (errno, handle) in [(0, 5), (9, 0), (0, 6)] {
+            let record = StatRecord { errno, rep: rep(handle), ..StatRecord::default() };
+            stats::push(&mut records, &record);
+        }
+        let replies = [
+            stored(Opcode::MdtOpen, vec![encode_body(&rep(3))]),
+            stored(Opcode::MdtClose, vec![encode_body(&rep(4))]),
+            stored(Opcode::MdtCloses, vec![Bytes::new(), records.into()]),
+        ];
+        assert_eq!(closed_handles(&replies), BTreeSet::from([4, 5, 6]));
+    }
 }

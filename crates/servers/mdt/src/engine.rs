@@ -201,10 +201,7 @@ impl Engine {
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
-        if let Some(fid) = answer.fid().filter(|_| !caller.replay) {
-            let is_unfenced = caching::is_unfenced(&guard.fences, &tx, fid)?;
-            caching::tell_kept(caller, &mut answer, is_unfenced, &guard.grants);
-        }
+        caching::tell_kept_after(caller, &tx, &mut answer, &guard)?;
         lease::hear(&row.leases, caller, &mut guard.grants);
         let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
         let touched = lease::touched(&row.leases, &tx);
@@ -247,7 +244,8 @@ impl Engine {
     /// Whether a change may be refused only because it sees one part of an operation of several
     /// MDTs and not the others: a name whose file is gone already, or is not here yet.
     fn sees_half(&self, state: &State, caller: &Caller<'_>, tx: &Tx<'_>) -> bool {
-        let may_wait = !caller.replay && caller.request.opcode().modifies();
+        let opcode = caller.request.opcode();
+        let may_wait = !caller.replay && opcode.modifies() && opcode != wire::Opcode::MdtCloses;
         if !may_wait || state.crossed.reserved.is_empty() {
             return false;
         }
@@ -318,13 +316,13 @@ impl Engine {
         decision: Decision,
         state: &mut State,
     ) -> Decided<(Reply, Option<Record>)> {
-        let Decision { done, plan, touched, answer, transno, committed, renames, mut record } =
+        let Decision { done, plan, touched, mut answer, transno, committed, renames, mut record } =
             decision;
         let header = &caller.request.header;
         let epoch =
             |fid| epoch_after(&done.effects, fid).unwrap_or_else(|| state.opens.write_epoch(fid));
         let epoch = answer.fid().map_or(0, epoch);
-        let told = answer.fid();
+        let (told, closed) = (answer.fid(), answer.closed_after(&done));
         let version = told.and_then(|fid| done.version(fid));
         // of this answer alone: the stored one is for a resend, when the lease is over
         let dir = plan.dir.and_then(|(dir, lease)| directory(&done, dir, lease));
@@ -370,7 +368,8 @@ impl Engine {
         state.perform(effects);
         state.spaces.keep_promises();
         state.share.changed(caller.client, &changes);
-        state.is_stretched = told.is_some_and(|fid| state.share.is_stretched(fid));
+        let mut told = told.into_iter().chain(closed);
+        state.is_stretched = told.any(|fid| state.share.is_stretched(fid));
         self.noted_dirty();
         if sealed.is_none() {
             reply.bufs.extend(dir);

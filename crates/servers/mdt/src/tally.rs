@@ -7,8 +7,8 @@
 use std::cell::Cell;
 
 use types::{CounterTable, Row, Timespec};
-use wire::body::{AttrRep, Disposition};
-use wire::{Opcode, Reply, Request};
+use wire::body::{AttrRep, CLOSES_MAX, Disposition};
+use wire::{Opcode, Reply, Request, stats};
 
 use crate::op::{self, Stat};
 
@@ -33,7 +33,11 @@ impl Tally {
             Some(Stat::Of(name)) => name(request),
             Some(Stat::None) | None => return,
         };
-        self.add(name);
+        let count = match request.opcode() {
+            Opcode::MdtCloses => closed(reply),
+            _ => 1,
+        };
+        (0..count).for_each(|_| self.add(name));
         let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
         if creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED) {
             self.add("mknod");
@@ -60,6 +64,12 @@ impl Tally {
     pub(crate) fn clear(&self) {
         self.0.iter().for_each(|count| count.set(0));
     }
+}
+
+/// Closes of one request that succeeded.
+fn closed(reply: &Reply) -> usize {
+    let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
+    records.iter().filter(|record| record.errno == 0).count()
 }
 
 #[cfg(test)]
@@ -102,6 +112,12 @@ mod tests {
             vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })],
         );
         tally.count(&rmdir, &done(&rmdir, Disposition::empty()));
+        let closes = Request::new(Opcode::MdtCloses, Vec::new());
+        let mut answers = Vec::new();
+        for errno in [0, 9, 0] {
+            stats::push(&mut answers, &stats::StatRecord { errno, ..Default::default() });
+        }
+        tally.count(&closes, &Reply::ok(&closes.header, vec![Default::default(), answers.into()]));
         let text = tally.table(Timespec { sec: 17, nsec: 5 }).to_string();
         let rows: Vec<String> = text
             .lines()
@@ -109,6 +125,7 @@ mod tests {
             .collect();
         let counts = [
             "open 2 samples [reqs]",
+            "close 2 samples [reqs]",
             "mknod 2 samples [reqs]",
             "mkdir 1 samples [reqs]",
             "rmdir 1 samples [reqs]",

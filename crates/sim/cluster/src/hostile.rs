@@ -13,7 +13,9 @@ use bytes::Bytes;
 use env::{Env, Link};
 use env_sim::{NodeHandle, Rng};
 use types::{Fid, NidAddr, Span, TargetId, TargetKind};
-use wire::body::{CloseReq, ConnectRep, ConnectReq, FidReq, LookupReq, OpenReq, OstIoReq, WireFid};
+use wire::body::{
+    CloseReq, ClosesReq, ConnectRep, ConnectReq, FidReq, LookupReq, OpenReq, OstIoReq, WireFid,
+};
 use wire::{Frame, FrameKind, Opcode, Reply, Request, RequestFlags, encode_body};
 
 /// It gives a link up that says nothing.
@@ -200,6 +202,9 @@ impl Hostile {
 
     fn bufs(&mut self, opcode: Opcode) -> Vec<Bytes> {
         let mut bufs = vec![self.body(opcode)];
+        if opcode == Opcode::MdtCloses {
+            bufs.push(Bytes::from([(); 2].map(|()| self.body(Opcode::MdtClose)).concat()));
+        }
         for _ in 0..self.rng.below(4) {
             let some: Vec<u8> = (0..self.rng.below(80)).map(|_| self.rng.bits() as u8).collect();
             let name = *self.rng.pick(&[&b"x"[..], b"y", b"..", b"a/b", b"", b"user0", &some]);
@@ -220,6 +225,7 @@ impl Hostile {
                 encode_body(&OpenReq { fid, open_flags, ..OpenReq::default() })
             }
             Opcode::MdtClose => encode_body(&CloseReq { fid, handle, ..CloseReq::default() }),
+            Opcode::MdtCloses => encode_body(&ClosesReq { count: 2, ..ClosesReq::default() }),
             // without the number of the file's store, which it would have to be told
             _ if self.target.kind == TargetKind::Ost => encode_body(&OstIoReq {
                 object: fid,

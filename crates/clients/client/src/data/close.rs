@@ -12,28 +12,37 @@
 
 use std::rc::Rc;
 
-use endpoint::Keep;
 use types::{Errno, Fid};
+use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq, OstAttr};
-use wire::{Opcode, SizeState};
 
+use super::closes::ReadyClose;
 use super::glimpse::Question;
 use super::keep::{Pause, flush_whole};
-use crate::client::{Inner, mdt_of};
+use crate::client::Inner;
 use crate::file::Open;
 use crate::grants::Scope;
 use crate::inode::Stat;
 use crate::{Ctx, Error, Result, flags, limits, size};
 
+/// When the request of a close leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// Once it is ready: the caller's next request has to come after it.
+    AtOnce,
+    /// With others that are ready ([`super::closes`]).
+    InTurn,
+}
+
 /// Closes the handle. Runs to its end once begun.
-pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
+pub(crate) async fn close(open: &Rc<Open>, leaves: Leaves) -> Result<()> {
     let writes = flags::can_write(open.flags);
     // the MDT may take the right away with the close
     let pause = writes.then(|| Pause::begin(&open.inode));
     if writes {
         flush_whole(&open.inner, &open.inode).await;
     }
-    let done = tell(open).await;
+    let done = tell(open, leaves).await;
     drop(pause);
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
@@ -49,23 +58,23 @@ pub(crate) async fn close(open: &Rc<Open>) -> Result<()> {
 
 /// A soft mount does not wait long. The MDT then counts a writer for as long as a change may still
 /// be executed.
-async fn tell(open: &Rc<Open>) -> Result<Stat> {
+async fn tell(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
     if open.inode.is_lost() || settle(open).await {
-        return tell_now(open).await;
+        return tell_now(open, leaves).await;
     }
     let later = open.clone();
     let pause = Pause::begin(&open.inode);
     open.inner.env.spawn("close", async move {
         let _pause = pause;
         later.inode.under_way.settled().await;
-        if let Err(error) = tell_now(&later).await {
+        if let Err(error) = tell_now(&later, leaves).await {
             tracing::debug!("a handle was closed late: {error}");
         }
     });
     Err(Error::local(Errno::ETIMEDOUT, "close").about(open.inode.fid))
 }
 
-async fn tell_now(open: &Rc<Open>) -> Result<Stat> {
+async fn tell_now(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
     let fid = open.inode.fid;
     if open.inode.is_lost() {
         return Err(Error::local(Errno::EIO, "close").about(fid));
@@ -83,15 +92,15 @@ async fn tell_now(open: &Rc<Open>) -> Result<Stat> {
         body.flags |= CloseFlags::ATIME;
         (body.atime, body.atime_nsec) = (atime.sec, atime.nsec);
     }
-    let call = open.call(Opcode::MdtClose, &body).keep(Keep::Close { open: open.xid });
-    let mdt = mdt_of(fid);
-    let writes = flags::can_write(open.flags);
-    let closed = if writes || atime.is_some() {
-        let scope = if writes { Scope::written(fid) } else { Scope::data(fid) };
-        open.inner.change(scope, mdt, call).await.map(|(stat, _)| stat)
-    } else {
-        let answer = open.inner.ask(mdt, call).await;
-        answer.and_then(|answer| Stat::of(&answer.reply, "mds_close"))
+    let scope = match flags::can_write(open.flags) {
+        true => Some(Scope::written(fid)),
+        false => atime.map(|_| Scope::data(fid)),
+    };
+    let (ctx, projid) = (open.ctx.clone(), open.inode.projid());
+    let ready = ReadyClose { body, open: open.xid, ctx, projid, scope };
+    let closed = match leaves {
+        Leaves::AtOnce => open.inner.close_alone(ready).await,
+        Leaves::InTurn => open.inner.close_in_turn(ready).await,
     };
     let stat = closed.map_err(|error| {
         match error.errno() {

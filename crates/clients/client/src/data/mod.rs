@@ -3,6 +3,7 @@
 mod allocate;
 mod append;
 mod close;
+mod closes;
 mod copy;
 mod cut;
 mod exist;
@@ -32,7 +33,8 @@ use crate::{Error, Result};
 pub(crate) use allocate::allocate;
 pub use append::Appending;
 pub(crate) use append::append;
-pub(crate) use close::close;
+pub(crate) use close::{Leaves, close};
+pub(crate) use closes::Closes;
 pub(crate) use copy::copy;
 pub(crate) use glimpse::{Objects as Told, Question, settle};
 pub use keep::KeptStats;

@@ -39,7 +39,7 @@ use crate::config::Bugs;
 use crate::data::OnOpen;
 use crate::inode::Stat;
 pub(crate) use all::AllGrants;
-pub(crate) use change::Scope;
+pub(crate) use change::{Changing, Scope};
 use listings::Listings;
 use names::Names;
 pub use recall::Kernel;

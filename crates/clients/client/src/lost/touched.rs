@@ -10,7 +10,7 @@ use std::fmt;
 use types::Fid;
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateReq, FidReq, LinkReq, OpenReq, OstFallocateReq, OstIoReq,
-    OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
+    OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, closes,
 };
 use wire::{Opcode, Request, decode_body};
 
@@ -87,6 +87,11 @@ fn named(request: &Request) -> Vec<(Fid, Part)> {
             let body: CloseReq = request.body();
             attributes(body.flags.contains(CloseFlags::WROTE), body.fid.into())
         }
+        Opcode::MdtCloses => {
+            let closes = closes(request).unwrap_or_default().into_iter();
+            let written = closes.filter(|body| body.flags.contains(CloseFlags::WROTE));
+            written.map(|body| (body.fid.into(), Part::Attributes)).collect()
+        }
         Opcode::MdtLink => {
             let body: LinkReq = request.body();
             vec![(body.parent.into(), name(1)), (body.fid.into(), Part::Attributes)]
@@ -123,6 +128,7 @@ fn answered(request: &Request) -> Option<Fid> {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use wire::body::ClosesReq;
     use wire::{Attr, encode_body};
 
     use super::*;
@@ -182,6 +188,17 @@ mod tests {
         });
         let rename = request(Opcode::MdtRename, vec![body, Bytes::from("a"), Bytes::from("b")]);
         check(&rename, &[(DIR, "the name \"a\""), (DIR, "the name \"b\""), (FILE, "attributes")]);
+    }
+
+    #[test]
+    fn closes_concern_the_files_that_were_written() {
+        let body =
+            |oid, flags| CloseReq { fid: Fid::new(1, oid).into(), flags, ..CloseReq::default() };
+        let files =
+            [body(2, CloseFlags::WROTE), body(3, CloseFlags::ATIME)].map(|body| encode_body(&body));
+        let head = ClosesReq { count: 2, ..ClosesReq::default() };
+        let closes = request(Opcode::MdtCloses, vec![encode_body(&head), files.concat().into()]);
+        check(&closes, &[(FILE, "attributes")]);
     }
 
     #[test]

@@ -79,9 +79,9 @@ impl<B: Default, W> Import<B, W> {
             Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
         };
         // without a handle there is no close that would let go of the open
-        let keep = match out.keep {
+        let keep = match &out.keep {
             Keep::Open if is_elsewhere(&reply) => Keep::No,
-            keep => keep,
+            keep => keep.clone(),
         };
         let keeps = out.modifies()
             && reply.errno().is_none()

@@ -11,12 +11,11 @@ use wire::body::{CancelRep, CancelReq, cancel};
 use wire::{Opcode, Reply, Request, encode_body};
 
 use super::{Event, Import, Kind, Out, Phase};
-use crate::Keep;
 
 impl<B, W> Out<B, W> {
     /// Nobody waits for it, but somebody else may wait for what it gives back.
     fn gives_back(&self) -> bool {
-        matches!(self.keep, Keep::Close { .. }) || self.gives_up()
+        self.keep.closes() || self.gives_up()
     }
 }
 

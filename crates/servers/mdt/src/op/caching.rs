@@ -27,10 +27,11 @@ use target::Decided;
 use types::Fid;
 use wire::attr::S_IFREG;
 use wire::body::{Disposition, GetattrFlags};
+use wire::stats::StatRecord;
 use wire::{Attr, Request, SizeState};
 
 use super::open::{cuts, wants_write};
-use super::{Answer, Caller, ManyAnswer, Op, only_reads};
+use super::{Answer, Caller, Op, only_reads};
 use crate::attempt::Attempted;
 use crate::fences::Fences;
 use crate::grants::{Gift, Grants};
@@ -158,7 +159,8 @@ pub(crate) fn look(
     ignores: bool,
 ) -> Decided<Option<Attempted>> {
     if let Answer::Many(many) = answer {
-        tell_kept_of_many(caller, tx, many, state)?;
+        let records = many.files.iter_mut().map(|told| &mut told.record);
+        tell_kept_of_all(caller, tx, records, state)?;
     }
     let Some(fid) = answer.fid() else { return Ok(None) };
     let is_unfenced = is_unfenced(&state.fences, tx, fid)?;
@@ -176,13 +178,26 @@ pub(crate) fn look(
     Ok(None)
 }
 
-/// Says in an answer whether another client may keep what it has written.
-pub(crate) fn tell_kept(
+/// Says in the answer to a change whether another client may keep what it has written.
+pub(crate) fn tell_kept_after(
     caller: &Caller<'_>,
+    tx: &Tx<'_>,
     answer: &mut Answer,
-    is_unfenced: bool,
-    grants: &Grants,
-) {
+    state: &State,
+) -> Decided<()> {
+    if caller.replay {
+        return Ok(());
+    }
+    tell_kept_of_all(caller, tx, answer.closed_files().iter_mut(), state)?;
+    if let Some(fid) = answer.fid() {
+        let is_unfenced = is_unfenced(&state.fences, tx, fid)?;
+        tell_kept(caller, answer, is_unfenced, &state.grants);
+    }
+    Ok(())
+}
+
+/// Says in an answer whether another client may keep what it has written.
+fn tell_kept(caller: &Caller<'_>, answer: &mut Answer, is_unfenced: bool, grants: &Grants) {
     let Answer::Attr(answer) = answer else { return };
     if is_dirty(&answer.attr) {
         let is_kept = keeps(caller, answer.attr.fid(), grants);
@@ -190,15 +205,14 @@ pub(crate) fn tell_kept(
     }
 }
 
-fn tell_kept_of_many(
+fn tell_kept_of_all<'r>(
     caller: &Caller<'_>,
     tx: &Tx<'_>,
-    many: &mut ManyAnswer,
+    records: impl Iterator<Item = &'r mut StatRecord>,
     state: &State,
 ) -> Decided<()> {
-    for told in &mut many.files {
-        let rep = &mut told.record.rep;
-        if told.record.errno == 0 && is_dirty(&rep.attr) {
+    for StatRecord { errno, rep, .. } in records {
+        if *errno == 0 && is_dirty(&rep.attr) {
             let fid = rep.attr.fid();
             let is_kept = keeps(caller, fid, &state.grants) || is_unfenced(&state.fences, tx, fid)?;
             rep.disposition |= Disposition::KEPT.when(is_kept);

@@ -19,16 +19,24 @@ use crate::state::Effect;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();
+    Ok(match close_one(op, &body)? {
+        Some((inode, handle)) => Answer::closed(&inode, handle),
+        None => Answer::Bufs(Vec::new()),
+    })
+}
+
+/// Closes one handle. Returns what is told of its file, if that is there, and the handle, unless it
+/// was closed before. No other close of the same file may have been decided in this operation.
+pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<(Inode, u64)>> {
     let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {
-        return match op.tx.find(Fid::from(body.fid))? {
-            Some(inode) if op.replay.is_some() => Ok(Answer::attr(&inode)),
-            _ if op.replay.is_some() => Ok(Answer::Bufs(Vec::new())),
-            _ => Err(Errno::EBADF.into()),
+        return match op.replay {
+            Some(_) => Ok(op.tx.find(Fid::from(body.fid))?.map(|inode| (inode, 0))),
+            None => Err(Errno::EBADF.into()),
         };
     };
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
-    let cleaned = hand_over(op, &body, open, &mut inode);
+    let cleaned = hand_over(op, body, open, &mut inode);
     if body.flags.contains(CloseFlags::ATIME) {
         let atime = Timespec::new(body.atime, body.atime_nsec);
         inode.attr.set_atime(atime.max(inode.attr.atime()));
@@ -36,14 +44,14 @@ pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let wrote = body.flags.contains(CloseFlags::WROTE);
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
-    let answer = Answer::closed(&inode, body.handle);
+    let told = inode.clone();
     if inode.attr.nlink == 0 && last && !op.recovering {
         op.decides_on(inode.fid());
         op.destroy(&inode)?;
     } else if inode != before {
         op.change(inode);
     }
-    Ok(answer)
+    Ok(Some((told, body.handle)))
 }
 
 /// Size and times from the closer; says whether the size is known now.

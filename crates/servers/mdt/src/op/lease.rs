@@ -20,7 +20,7 @@ use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{CloseFlags, CloseReq, Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
-use wire::{Attr, Request, SizeState};
+use wire::{Attr, Opcode, Request, SizeState};
 use zerocopy::IntoBytes;
 
 use super::caching::{self, Taken};
@@ -62,9 +62,10 @@ pub(crate) enum Scope {
     Sets(fn(&Request) -> bool),
     /// Changes nothing that a lease covers, where this says so.
     Unseen(fn(&Request) -> bool),
-    /// Closes a handle, which changes nothing that a lease covers. Grants the attributes until they
-    /// are called back where the closer has stated the size, so that it need not ask for them.
-    Closes,
+    /// Closes handles of these files, which changes nothing that a lease covers. Grants the
+    /// attributes until they are called back where the closer of one has stated its size, so that
+    /// it need not ask for them.
+    Closes(fn(&Request) -> Vec<Fid>),
     /// Opens a file. Grants its attributes until they are called back where its bytes may come
     /// along, because these hold for as long, and where its data may be kept.
     Opens,
@@ -83,7 +84,7 @@ impl Scope {
             | Scope::Kept
             | Scope::Sets(_)
             | Scope::Unseen(_)
-            | Scope::Closes
+            | Scope::Closes(_)
             | Scope::Opens => false,
         }
     }
@@ -133,7 +134,7 @@ pub(crate) fn plan(
     if grants.calls_back() {
         plan_called(scope, &subject, caller, (answer, tx), grants, (&mut plan, &mut gifts));
         plan.caches = caching::offer(caller, answer, offered, grants, &mut gifts);
-    } else if !matches!(scope, Scope::Opens | Scope::Closes) {
+    } else if !matches!(scope, Scope::Opens | Scope::Closes(_)) {
         plan_timed(scope, &subject, caller, (answer, tx), grants, &mut plan);
     }
     if plan.lease.is_some() || plan.name_lease.is_some() || plan.dir.is_some() || plan.caches {
@@ -175,11 +176,17 @@ impl Subject {
                 let keeps = caching::is_wanted(request) || caching::is_write_wanted(request);
                 (on_open::room(request) > 0 || keeps, None)
             }
-            Scope::Closes => (request.body::<CloseReq>().flags.contains(CloseFlags::SIZE), None),
+            Scope::Closes(_) => (states_size(request), None),
             Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
         };
         Subject { tells, dir }
     }
+}
+
+/// Whether this is the close of one file, with its size.
+fn states_size(request: &Request) -> bool {
+    request.opcode() == Opcode::MdtClose
+        && request.body::<CloseReq>().flags.contains(CloseFlags::SIZE)
 }
 
 /// By time: a directory's grant covers its names.
@@ -265,7 +272,7 @@ fn plan_called(
     }
     if let (true, Answer::Attr(answer)) = (subject.tells, answer) {
         let fid = answer.attr.fid();
-        let is_gone = matches!(scope, Scope::Closes) && answer.attr.nlink == 0;
+        let is_gone = matches!(scope, Scope::Closes(_)) && answer.attr.nlink == 0;
         if is_known(answer, tx) && !is_gone {
             plan.lease = give(fid, ATTRS);
         }
@@ -297,9 +304,9 @@ fn follow(
             }
         }
         Scope::Kept => effects.extend(answer.fid().map(|fid| Effect::Settles { fid, at })),
-        Scope::Closes => {
-            let fid = caller.request.body::<CloseReq>().fid.into();
-            effects.push(Effect::KeepsNoMore { session: caller.session, fid, at });
+        Scope::Closes(files) => {
+            let ended = |fid| Effect::KeepsNoMore { session: caller.session, fid, at };
+            effects.extend(files(caller.request).into_iter().map(ended));
         }
         _ => {}
     }
@@ -349,7 +356,7 @@ pub(crate) fn check(
     {
         return Ok(true);
     }
-    if matches!(scope, Scope::Closes) {
+    if matches!(scope, Scope::Closes(_)) {
         return Ok(true);
     }
     let clock = caller.clock;

@@ -7,6 +7,7 @@
 
 pub(crate) mod caching;
 mod close;
+pub(crate) mod closes;
 mod components;
 mod create;
 pub(crate) mod dirs;
@@ -55,6 +56,7 @@ use wire::updates::OpId;
 use wire::{Attr, Opcode, Reply, Request, SizeState, encode_body};
 
 use self::caching::Data;
+use self::closes::ClosedAnswer;
 use self::hurried::Holds;
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
@@ -131,6 +133,8 @@ pub(crate) enum Answer {
     Page(PageAnswer),
     /// Attributes of many files.
     Many(ManyAnswer),
+    /// What closes of several files come to.
+    Closed(ClosedAnswer),
     Bufs(Vec<Bytes>),
 }
 
@@ -263,6 +267,7 @@ impl Answer {
             }
             Answer::Page(answer) => answer.into_bufs(extras),
             Answer::Many(answer) => answer.into_bufs(extras),
+            Answer::Closed(answer) => answer.into_bufs(),
         }
     }
 
@@ -270,7 +275,7 @@ impl Answer {
     pub(crate) fn fid(&self) -> Option<Fid> {
         match self {
             Answer::Attr(answer) => Some(answer.attr.fid()),
-            Answer::Bufs(_) | Answer::Page(_) | Answer::Many(_) => None,
+            Answer::Bufs(_) | Answer::Page(_) | Answer::Many(_) | Answer::Closed(_) => None,
         }
     }
 }
@@ -407,7 +412,10 @@ operations! {
         Several, Small, Holds::Dir(create::parent), Data::Opens(create::opened);
     MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens,
         Here, Length::Of(on_open::answer_bytes), Holds::Nothing, Data::Opens(open::opened);
-    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes,
+    MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes(closes::file),
+        Here, Small, Holds::Nothing, Data::None;
+    MdtCloses => Decide(closes::closes), MDT_READPAGE, Name("close"),
+        Scope::Closes(closes::files),
         Here, Small, Holds::Nothing, Data::None;
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain,
         Several, Small, Holds::Dir(link::parent), Data::None;
@@ -579,7 +587,9 @@ impl Op<'_, '_> {
     /// Everything of a file goes; its objects through the log.
     pub(crate) fn destroy(&mut self, inode: &Inode) -> Decided<()> {
         let log = self.config.destroys_of_file();
-        let logged = self.tx.destroy(inode, self.state.destroy_next, log)?;
+        let is_logged = |effect: &&Effect| matches!(effect, Effect::DestroyLogged);
+        let before = self.tx.effects.iter().filter(is_logged).count() as u64;
+        let logged = self.tx.destroy(inode, self.state.destroy_next + before, log)?;
         self.tx.effects.extend((0..logged).map(|_| Effect::DestroyLogged));
         Ok(())
     }

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use types::Fid;
 use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
-    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GetattrsFlags, GetattrsRep,
-    GetattrsReq, GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq, LockFlags,
-    LockReq, LookupReq, OpenReq, ReaddirFlags, ReaddirRep, ReaddirReq, RenameReq, SetattrFlags,
-    SetattrReq, SetxattrReq, UnlinkReq, WireFid,
+    AttrRep, CloseFlags, CloseReq, ClosesReq, CreateFlags, CreateReq, FidReq, GetattrsFlags,
+    GetattrsRep, GetattrsReq, GrantAck, GrantBits, GrantWord, GrantsFlags, LayoutReq, LinkReq,
+    LockFlags, LockReq, LookupReq, OpenReq, ReaddirFlags, ReaddirRep, ReaddirReq, RenameReq,
+    SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, WireFid,
 };
 use wire::{Attr, Opcode, Reply, Request, encode_body, grants};
 use zerocopy::IntoBytes;
@@ -119,7 +119,14 @@ impl Known {
                 let open_flags = choices.half();
                 vec![encode_body(&OpenReq { fid: fid.into(), open_flags, ..Default::default() })]
             }
-            Opcode::MdtClose => self.close(fid, choices),
+            Opcode::MdtClose => vec![encode_body(&self.close(fid, choices))],
+            Opcode::MdtCloses => {
+                let count = u32::from(choices.byte() % 4);
+                let closes = (0..count).map(|_| self.close(self.fid(choices), choices));
+                let closes: Vec<CloseReq> = closes.collect();
+                let body = ClosesReq { count, ..Default::default() };
+                vec![encode_body(&body), Bytes::copy_from_slice(closes.as_bytes())]
+            }
             Opcode::MdtSetattr => self.setattr(fid, choices),
             Opcode::MdtReaddir => {
                 let (cookie, bytes_max) = (choices.word(), choices.half());
@@ -188,8 +195,8 @@ impl Known {
         vec![encode_body(&body), name(choices), name(choices), template(choices), Bytes::new()]
     }
 
-    fn close(&self, fid: Fid, choices: &mut Choices<'_>) -> Vec<Bytes> {
-        let body = CloseReq {
+    fn close(&self, fid: Fid, choices: &mut Choices<'_>) -> CloseReq {
+        CloseReq {
             fid: fid.into(),
             handle: choices.of(&self.handles),
             flags: CloseFlags::from_bits_retain(choices.half()),
@@ -200,8 +207,7 @@ impl Known {
             write_epoch: choices.word(),
             stripes: choices.word(),
             ..Default::default()
-        };
-        vec![encode_body(&body)]
+        }
     }
 
     fn setattr(&self, fid: Fid, choices: &mut Choices<'_>) -> Vec<Bytes> {

@@ -22,11 +22,12 @@ use crate::boot::{Seed, boot};
 const STEPS_MAX: usize = 60;
 
 /// Those that are decided in one transaction.
-const OPCODES: [Opcode; 18] = [
+const OPCODES: [Opcode; 19] = [
     Opcode::MdtCreate,
     Opcode::MdtLookup,
     Opcode::MdtOpen,
     Opcode::MdtClose,
+    Opcode::MdtCloses,
     Opcode::MdtLink,
     Opcode::MdtUnlink,
     Opcode::MdtRename,

@@ -2,6 +2,7 @@
 //! with replays.
 
 mod close;
+mod closes;
 mod components;
 mod connected;
 mod damaged;

@@ -11,7 +11,7 @@ use ldlm::grants::ChangeId;
 use osd::{MetaStore, StoreError};
 use target::OpError;
 use types::{ClientId, Creds, Errno, Fid, Instant, Timespec, Transno};
-use wire::body::{AttrRep, CloseReq, CreateFlags, CreateReq, FidReq, LookupReq, OpenReq};
+use wire::body::{AttrRep, CloseReq, CreateFlags, CreateReq, FidReq, LookupReq, OpenReq, closes};
 use wire::{Attr, Opcode, Reply, Request, RequestFlags, encode_body};
 
 use super::store::TestStore;
@@ -130,14 +130,8 @@ impl Rig {
         which: impl Fn(&Done) -> bool,
     ) -> Vec<(Done, Result<Reply, Errno>)> {
         let boot = self.engine.state.borrow().boot_committed.0;
-        let closed: Vec<u64> = self
-            .history
-            .iter()
-            .filter(|done| {
-                done.request.opcode() == Opcode::MdtClose && done.reply.header.transno <= boot
-            })
-            .map(|done| done.request.body::<CloseReq>().handle)
-            .collect();
+        let durable = self.history.iter().filter(|done| done.reply.header.transno <= boot);
+        let closed: Vec<u64> = durable.flat_map(|done| closed_by(&done.request)).collect();
         let todo: Vec<Done> = self.history.iter().filter(|done| which(done)).cloned().collect();
         let mut out = Vec::new();
         for done in todo {
@@ -288,6 +282,15 @@ impl Rig {
     pub(super) fn open(&mut self, fid: Fid, flags: u32) -> Result<AttrRep, Errno> {
         let body = OpenReq { fid: fid.into(), open_flags: flags, ..OpenReq::default() };
         Ok(self.call(Opcode::MdtOpen, &body, &[])?.body())
+    }
+}
+
+/// Handles that a request closes.
+fn closed_by(request: &Request) -> Vec<u64> {
+    match request.opcode() {
+        Opcode::MdtClose => vec![request.body::<CloseReq>().handle],
+        Opcode::MdtCloses => closes(request).iter().flatten().map(|close| close.handle).collect(),
+        _ => Vec::new(),
     }
 }
 
