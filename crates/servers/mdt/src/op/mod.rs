@@ -22,6 +22,7 @@ pub(crate) mod moves;
 pub(crate) mod names;
 mod open;
 mod place;
+pub(crate) mod put;
 mod readdir;
 mod rename;
 mod setattr;
@@ -61,6 +62,7 @@ use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::opens::Cutter;
+use crate::puts::Written;
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -92,6 +94,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) heard: &'a dyn Fn(HolderId) -> Option<Instant>,
     /// Whether another session holds the file's own lock.
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
+    /// The object of the file that it makes with all of its bytes, once it is written.
+    pub(crate) put: Option<&'a Written>,
 }
 
 /// One operation while it is decided.
@@ -117,6 +121,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) crossing: &'a Crossing,
     /// Whether another session holds the file's own lock.
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
+    /// As [`Caller::put`].
+    pub(crate) put: Option<&'a Written>,
 }
 
 pub(crate) enum Answer {
