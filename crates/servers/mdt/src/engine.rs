@@ -205,6 +205,10 @@ impl Engine {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return stands_against.map(|attempted| attempted.expect("something stands against it"));
         }
+        if (tx.unwritten.is_some() || caller.put.is_some()) && tx.crosses() {
+            (guard.files, guard.objects) = drawn_before;
+            return Err(Errno::EOPNOTSUPP.into()); // a replay from the record would lack the bytes
+        }
         if let Some(fid) = tx.unwritten {
             guard.making_begins(fid, caller.replay);
             return Ok(Attempted::Writes(fid)); // its id is kept

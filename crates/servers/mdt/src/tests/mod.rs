@@ -12,6 +12,7 @@ mod hostile;
 mod leases;
 mod mend;
 mod model;
+mod put;
 mod recovery;
 mod rig;
 mod script;
