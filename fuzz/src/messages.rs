@@ -145,10 +145,11 @@ fn bodies(opcode: Opcode) -> Vec<Bytes> {
             vec![encode_body(&body), text(b"name")]
         }
         Opcode::MdtCreate => {
-            let flags = body::CreateFlags::OPEN;
+            let flags = body::CreateFlags::DATA;
             let body =
                 body::CreateReq { parent: root, mode: 0o100_644, flags, ..Default::default() };
-            vec![encode_body(&body), text(b"name"), Bytes::new(), Bytes::new()]
+            let bytes = text(b"all bytes of the file");
+            vec![encode_body(&body), text(b"name"), Bytes::new(), Bytes::new(), bytes]
         }
         Opcode::MdtOpen => {
             vec![encode_body(&body::OpenReq { fid, open_flags: 2, ..Default::default() })]

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 
 use super::metadata::{Output, Wanted, rows, text};
 use super::public::drop_caches;
@@ -42,6 +42,10 @@ const OPENS_LEAST: f64 = 1.4;
 /// Requests of an open and a read: a LOOKUP, and an OPEN that brings the bytes. The rest is for the
 /// directory itself.
 const RPCS_MOST: f64 = 2.02;
+/// Files per second that one request makes, of those that are made, written and closed.
+const PUTS_LEAST: f64 = 1.0;
+/// Its requests. The rest is for what is not a file.
+const PUT_RPCS_MOST: f64 = 1.02;
 /// Scatters numbers, so that names are no series which is looked up ahead.
 const SCATTER: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -57,6 +61,7 @@ pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut all = phases(scale, &dirs, ("dom-32k", "32 KiB"), &with_bytes, &WITH_BYTES)?;
     all.extend(phases(scale, &dirs, ("dom-empty", "0 bytes"), &[], &EMPTY)?);
     all.extend(opens(bed, scale, &dirs)?);
+    all.extend(puts(bed, scale)?);
     dirs.iter().try_for_each(fs::remove_dir_all)?;
     Ok(all)
 }
@@ -84,6 +89,31 @@ fn phases(
     let mut found = rows(id, &output, wanted, &command)?;
     found.iter_mut().for_each(|row| row.title = format!("{}, files of {size}", row.title));
     Ok(found)
+}
+
+/// The native library makes files of 32 KiB at the MDT in one call, beside create, write and close.
+fn puts(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let (address, seconds) = (bed.up().address(), scale.seconds.min(SECONDS_MAX).to_string());
+    let options = ["--in-flight", "64", "-F", "-C", "-W", &seconds, "-w", "32768", "--at-mdt"];
+    let (mut rates, mut requests) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
+        for (side, more) in [&["--put"][..], &[]].into_iter().enumerate() {
+            let mut args = vec!["bench", "mdtest", "--native", &address, "--json"];
+            args.extend(options.iter().chain(more));
+            let output: Output = nacre(&args)?;
+            let phase = output.phases.first().context("no phase")?;
+            rates[side].push(phase.rate);
+            requests[side].push(phase.requests_per_file.context("no requests")?);
+        }
+    }
+    let options = options.join(" ");
+    let command = format!("nacre bench mdtest --native NID:/testfs {options} --put, and without");
+    let (least, most) = (Some(Bound::Ratio(PUTS_LEAST)), Some(Bound::AtMost(PUT_RPCS_MOST)));
+    let title = "32 KiB in one call of the native library, beside create, write and close";
+    Ok(vec![
+        Row::of("dom/put", title, "files/s", rates, least, &command),
+        Row::of("dom/put-rpcs", "the same: requests", "RPCs a file", requests, most, &command),
+    ])
 }
 
 /// Each file is opened and read once, one after another.

@@ -20,6 +20,9 @@ pub(super) struct Phase {
     pub(super) phase: String,
     pub(super) rate: f64,
     pub(super) cpu_s_per_10000: f64,
+    /// Of the native library.
+    #[serde(default)]
+    pub(super) requests_per_file: Option<f64>,
 }
 
 /// mdtest's name of a phase, and the ratio to reach.
@@ -133,6 +136,7 @@ mod tests_of_rows {
             phase: phase.to_owned(),
             rate,
             cpu_s_per_10000: rate / 10.0,
+            requests_per_file: None,
         };
         let output = Output {
             phases: vec![phase("File creation", 10.0), phase("File stat", 1.0)],

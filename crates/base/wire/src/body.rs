@@ -173,7 +173,8 @@ bodies! {
         grant: u64,
     }
     /// Buffer 1: name; 2: symbolic link target; 3: layout record wanted, may be empty; 4: of a
-    /// directory, the MDTs wanted (`layout::dir::Asked`), empty: as the parent's default says.
+    /// directory, the MDTs wanted (`layout::dir::Asked`), empty: as the parent's default says; of a
+    /// file with [`CreateFlags::DATA`], its bytes.
     CreateReq (72) {
         /// FID of the directory that holds the name.
         parent: WireFid,

@@ -89,6 +89,11 @@ flags! {
         TMPFILE = 4,
         /// With OPEN: the caller can keep what it writes until it is called back.
         KEEPS = 8,
+        /// Of a file, without OPEN: buffer 4 is all of its bytes, 1 to [`PUT_BYTES_MAX`]. Where the
+        /// first component at the MDT does not hold them, nothing is made (EOPNOTSUPP).
+        ///
+        /// [`PUT_BYTES_MAX`]: crate::PUT_BYTES_MAX
+        DATA = 16,
     }
 
     /// What an operation did, in [`AttrRep`](crate::body::AttrRep).

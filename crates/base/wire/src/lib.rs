@@ -52,6 +52,9 @@ pub const VERSION_MIN: u16 = 1;
 /// 16 KiB).
 pub const INLINE_BYTES_DEFAULT: u32 = 64 << 10;
 
+/// Most bytes of a file that one request makes with all of them: what rides inside a request.
+pub const PUT_BYTES_MAX: usize = INLINE_BYTES_DEFAULT as usize;
+
 /// Largest bulk transfer of one RPC.
 pub const BULK_BYTES_MAX: u32 = 4 << 20;
 

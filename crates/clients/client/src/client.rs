@@ -24,6 +24,7 @@ use crate::locks::Held;
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
+use crate::namespace::put::Refused;
 use crate::namespace::striped::Striped;
 use crate::resting::AtRest;
 use crate::statahead::Statahead;
@@ -98,6 +99,8 @@ pub(crate) struct Inner {
     pub(crate) glimpse_in_flight: Cell<usize>,
     /// Sizes that the MDT knows are used (Lustre: strict size on MDT).
     pub(crate) som: Cell<bool>,
+    /// Where new files are not offered to the MDT with their bytes.
+    pub(crate) put_refused: Refused,
     pub(crate) background: RefCell<Vec<Task>>,
 }
 

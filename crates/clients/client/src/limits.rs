@@ -222,6 +222,13 @@ pub const ROOM_UNIT: u64 = 4_096;
 /// Room that a run takes besides: an object, and what the file system keeps of its extents.
 pub const ROOM_OF_RUN: u64 = 16 << 10;
 
+/// So long a directory's new files are not offered to the MDT with their bytes once it has refused
+/// one: a default layout changes rarely, and a request with bytes costs little more than one.
+pub const PUT_REFUSED_FOR: Span = Span::secs(10);
+
+/// Such directories that are remembered, 40 bytes each.
+pub const PUT_REFUSED_MAX: usize = 64;
+
 /// Pause of kept writes that met a full disk in spite of their room.
 pub const FULL_PAUSE: Span = Span::millis(200);
 

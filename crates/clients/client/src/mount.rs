@@ -99,6 +99,7 @@ impl Client {
             glimpse_batch: Cell::new(limits::GLIMPSE_BATCH_MAX),
             glimpse_in_flight: Cell::new(limits::BATCH_RPCS_MAX),
             som: Cell::new(true),
+            put_refused: Default::default(),
             background: RefCell::default(),
             access_times: Cell::new(config.access_times),
             unmount_wait: Cell::new(config.unmount_wait),

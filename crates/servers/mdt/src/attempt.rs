@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ldlm::grants::{ChangeId, HolderId};
-use types::{Instant, Timespec, Transno};
+use types::{Fid, Instant, Timespec, Transno};
 use wire::Reply;
 use wire::updates::{OpId, Record};
 
@@ -24,6 +24,10 @@ pub(crate) enum Attempted {
     Half(Vec<OpId>),
     /// Other MDTs are to be asked first.
     Needs(Needs),
+    /// The bytes of this new file are to be written first.
+    Writes(Fid),
+    /// It waits for the end of a commit, which may not cover the bytes of its new file.
+    Unordered,
 }
 
 /// The MDT itself, as it asks for an operation.

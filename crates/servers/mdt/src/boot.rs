@@ -30,6 +30,7 @@ use crate::keys;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::opens::Opens;
+use crate::puts::Making;
 use crate::record::Inode;
 use crate::share::Share;
 use crate::som::Som;
@@ -186,6 +187,7 @@ fn prepare(
         first_file: files.first(),
         swapped: std::collections::BTreeSet::new(),
         is_stretched: false,
+        making: Making::default(),
         number,
         hash_key,
         opens: Opens::new(epoch),

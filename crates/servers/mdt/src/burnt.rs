@@ -55,7 +55,8 @@ impl Burnt {
     /// reservation ended, `next` the first id of this run.
     ///
     /// A reservation grows once half a range is left and is durable together with all creates
-    /// before it. So what is lost is no further back than a range and a half.
+    /// before it, except files that are being made with their bytes. The ids of those were drawn at
+    /// most half a range before. So what is lost is no further back than two ranges.
     pub(crate) fn add(&mut self, stored: &[u8], next: Fid) {
         let word = |at: usize, len: usize| stored.get(at..at + len);
         let Some(seq) =
@@ -69,7 +70,7 @@ impl Burnt {
             return;
         };
         let end = if next.seq == seq { end.min(next.oid) } else { end };
-        let first = end.saturating_sub(ID_RANGE + ID_RANGE / 2).max(1);
+        let first = end.saturating_sub(2 * ID_RANGE).max(1);
         self.0.push(Range { seq, first, end });
         self.0.retain(|range| range.first < range.end);
         self.0.sort_unstable();

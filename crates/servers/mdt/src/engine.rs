@@ -14,7 +14,7 @@
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -37,6 +37,8 @@ use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, permits};
+use crate::opens::Cutter;
+use crate::puts;
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -71,6 +73,10 @@ pub(crate) struct Engine {
     pub(crate) destroys_durable: Cell<u64>,
     /// There may be something to destroy.
     pub(crate) destroys_wanted: Notify,
+    /// The data target, if it is served in this process.
+    pub(crate) data: OnceCell<Rc<dyn target::Data>>,
+    /// Bytes of new files and commits.
+    pub(crate) puts: puts::Order,
     applied: Cell<u64>,
 }
 
@@ -93,6 +99,8 @@ impl Engine {
             mdt_list,
             destroys_durable,
             destroys_wanted: Notify::new(),
+            data: OnceCell::new(),
+            puts: puts::Order::default(),
             applied: Cell::new(0),
         }
     }
@@ -143,6 +151,7 @@ impl Engine {
             crossing: caller.crossing,
             locked: caller.locked,
             is_long: caller.is_long,
+            put: caller.put,
         };
         let decided = match &repeated {
             Some(record) => repeat(&mut op, record),
@@ -198,6 +207,14 @@ impl Engine {
         if !matches!(stands_against, Ok(None)) {
             (guard.files, guard.objects) = drawn_before; // it draws again
             return stands_against.map(|attempted| attempted.expect("something stands against it"));
+        }
+        if (tx.unwritten.is_some() || caller.put.is_some()) && tx.crosses() {
+            (guard.files, guard.objects) = drawn_before;
+            return Err(Errno::EOPNOTSUPP.into()); // a replay from the record would lack the bytes
+        }
+        if let Some(fid) = tx.unwritten {
+            guard.making_begins(fid, caller.replay);
+            return Ok(Attempted::Writes(fid)); // its id is kept
         }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
@@ -282,7 +299,9 @@ impl Engine {
             (is_shared && state.share.is_uncommitted(key))
                 || state.share.is_foreign(caller.client, key)
         };
-        let foreign = tx.decides.iter().any(is_foreign);
+        let is_put = |key: &ShareKey| state.share.is_put(key);
+        let is_put = puts::uses_bytes(caller.request) && tx.decides.iter().any(is_put);
+        let foreign = is_put || tx.decides.iter().any(is_foreign);
         if foreign && !self.config.bugs.drop_commit_on_share()
             || state.share.len() > SHARED_KEYS_MAX
         {
@@ -450,6 +469,7 @@ impl Engine {
             crossing: &crossing,
             locked: &|_| false,
             is_long: &|| false,
+            put: None,
         };
         let decided = decide(&mut op);
         (decided, op.tx)
@@ -556,33 +576,6 @@ impl Engine {
 
     fn noted_dirty(&self) {
         self.pace.dirtied(self.store.meta().dirty_bytes() >= self.config.commit_dirty_bytes);
-    }
-
-    /// Makes everything applied so far durable and returns up to where history is now.
-    pub(crate) async fn commit(&self) -> Result<Transno, StoreError> {
-        let (upto, share, files, objects, destroys) = {
-            let state = self.state.borrow();
-            (
-                state.last_transno,
-                state.share.mark(),
-                state.files.mark(),
-                state.objects.mark(),
-                state.destroy_next,
-            )
-        };
-        if let Err(error) = self.store.commit().await {
-            self.wake_all();
-            return Err(error);
-        }
-        let mut state = self.state.borrow_mut();
-        assert!(upto <= state.last_transno, "history grows while a commit is under way");
-        assert!(destroys <= state.destroy_next, "so does the destroy log");
-        state.share.committed(share);
-        state.files.durable(files);
-        state.objects.durable(objects);
-        self.destroys_durable.set(self.destroys_durable.get().max(destroys));
-        self.destroys_wanted.notify_one();
-        Ok(upto)
     }
 
     /// Lets the background tasks see that the instance is over.
@@ -724,7 +717,7 @@ fn epoch_after(effects: &[Effect], fid: Fid) -> Option<u64> {
 /// Reserves further ids in the same transaction, where the ranges run low.
 fn grow_ids(state: &State, set: &mut WriteSet) -> (crate::ids::Ids, crate::ids::Ids) {
     let (mut files, mut objects) = (state.files.clone(), state.objects.clone());
-    if files.extend() {
+    if state.making.allows_growth(&files) && files.extend() {
         set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
     }
     if objects.extend() {

@@ -81,6 +81,12 @@ impl Ids {
         of_kind(fid.seq) == of_kind(self.seq) && is_before && fid.oid > 0 && fid.ver == 0
     }
 
+    /// Whether an id is not far behind the next one. Then a restart burns it, also if the range has
+    /// grown meanwhile.
+    pub(crate) fn is_recent(&self, fid: Fid) -> bool {
+        fid.seq == self.seq && self.next.saturating_sub(fid.oid) <= ID_RANGE / 2
+    }
+
     /// What the store must hold.
     pub(crate) fn encode(&self) -> Vec<u8> {
         encode_place((self.seq, self.reserved_end))

@@ -55,6 +55,10 @@ pub(crate) const ID_RANGE: u32 = 1 << 20;
 /// Sequences of one MDT: the lower half for files, the upper for objects.
 pub(crate) const SEQUENCES_PER_MDT: u64 = 1 << types::FID_SEQUENCES_PER_MDT_BITS;
 
+/// Objects that are written for one create. After each of them something else came in its way; then
+/// its client makes the file without its bytes.
+pub(crate) const PUT_WRITES_MAX: u32 = 3;
+
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 

@@ -40,6 +40,9 @@ pub(crate) struct Share {
     /// Files of which objects that were there got more, with the count of that operation. No reply
     /// contains such a layout before it is durable, even for the client that made it.
     stretched: FixedMap<Fid, u64>,
+    /// Files that were made with all of their bytes, with the count of that operation. Before it is
+    /// durable, their bytes may have to be written again.
+    put: FixedMap<Fid, u64>,
     count: u64,
 }
 
@@ -92,11 +95,23 @@ impl Share {
         self.stretched.contains_key(&file)
     }
 
+    /// A file was made with all of its bytes, by the operation that comes to [`Share::changed`]
+    /// next.
+    pub(crate) fn put(&mut self, file: Fid) {
+        self.put.insert(file, self.count + 1);
+    }
+
+    /// Whether this is such a file since the last commit.
+    pub(crate) fn is_put(&self, key: &ShareKey) -> bool {
+        matches!(key, ShareKey::Inode(file) if self.put.contains_key(file))
+    }
+
     /// Everything up to `mark` is durable.
     pub(crate) fn committed(&mut self, mark: u64) {
         assert!(mark <= self.count, "a commit covers only what was applied");
         self.contested.retain(|_, count| *count > mark);
         self.stretched.retain(|_, count| *count > mark);
+        self.put.retain(|_, count| *count > mark);
         if mark == self.count {
             self.changed.clear();
         } else {
@@ -126,6 +141,22 @@ mod tests {
         assert!(share.is_stretched(one) && share.is_stretched(other));
         share.committed(mark);
         assert!(!share.is_stretched(one) && share.is_stretched(other));
+    }
+
+    #[test]
+    fn a_file_with_all_of_its_bytes_is_new_until_a_commit_covers_it() {
+        let (one, other) = (Fid::ROOT, Fid { oid: 9, ..Fid::ROOT });
+        let keys = [one, other].map(ShareKey::Inode);
+        let mut share = Share::default();
+        share.put(one);
+        share.changed(ClientId(1), &keys[..1]);
+        let mark = share.mark();
+        share.put(other);
+        share.changed(ClientId(1), &keys[1..]);
+        assert_eq!(keys.map(|key| share.is_put(&key)), [true, true]);
+        share.committed(mark);
+        assert_eq!(keys.map(|key| share.is_put(&key)), [false, true]);
+        assert!(!share.is_put(&ShareKey::Contents(other)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::ids::Ids;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::opens::{Cutter, OpenFile, Opens};
+use crate::puts::Making;
 use crate::share::Share;
 use crate::som::Som;
 use crate::spaces::{OstAt, Spaces};
@@ -53,6 +54,8 @@ pub(crate) enum Effect {
     NamesMoved { from: Fid, to: Fid, at: Instant },
     /// Objects that were there got more of a file: replies about it wait for the commit.
     Stretched(Fid),
+    /// A file was made with all of its bytes.
+    Put(Fid),
     /// The kernel of who changed it judges by itself: it is not leased for a moment.
     Settles { fid: Fid, at: Instant },
     /// A client of the instance before may keep what it writes to a file.
@@ -109,6 +112,8 @@ pub(crate) struct State {
     pub(crate) swapped: BTreeSet<(u64, u32)>,
     /// The operation that was applied last is durable before it is answered.
     pub(crate) is_stretched: bool,
+    /// Files that are being made with all of their bytes.
+    pub(crate) making: Making,
 }
 
 impl State {
@@ -120,6 +125,13 @@ impl State {
 
     pub(crate) fn draw_fid(&mut self) -> Decided<Fid> {
         self.files.draw().ok_or(OpError::CommitFirst)
+    }
+
+    /// The object of this file is about to be written. A replay has an id that a restart burnt.
+    pub(crate) fn making_begins(&mut self, fid: Fid, replay: bool) {
+        if !replay {
+            self.making.begin(fid);
+        }
     }
 
     /// A fresh object base.
@@ -172,6 +184,10 @@ impl State {
                     self.swapped.extend(bases.iter().map(|base| (base.seq, base.oid)));
                 }
                 Effect::Stretched(file) => self.share.stretched(file),
+                Effect::Put(file) => {
+                    self.share.put(file);
+                    self.making.end(file);
+                }
                 Effect::Swapped { .. } => {} // ids of this run are not swept
                 Effect::NamesMoved { from, to, at } => self.grants.carry(from, to, at),
                 Effect::Settles { fid, at } => self.grants.settle(fid, at),

@@ -22,6 +22,7 @@ use crate::engine::{Engine, History};
 use crate::limits::{HELD_WAIT, LONG_ANSWER_MAX};
 use crate::locks::Locks;
 use crate::op::{Caller, Run};
+use crate::puts::Putting;
 use crate::recalls::{Changing, Recalls};
 use crate::spaces::OstAt;
 use crate::tally::Tally;
@@ -350,13 +351,18 @@ impl Mdt {
     ) -> Result<(Reply, Option<Rc<Delivery>>), Errno> {
         let request = &incoming.request;
         let mut read = Halves::default();
+        let mut putting = Putting::default();
         loop {
             if !coordinator.is_current() {
                 coordinator.begin_again();
             }
             let attempted = self
-                .persist(|| self.attempt(incoming, as_of, changing, coordinator, &read))
+                .persist(|| self.attempt(incoming, as_of, changing, coordinator, (&read, &putting)))
                 .await?;
+            let attempted = match self.put_step(incoming, attempted, &mut putting).await? {
+                Some(attempted) => attempted,
+                None => continue,
+            };
             match attempted {
                 Attempted::Done(reply, None) => return Ok((reply, None)),
                 Attempted::Done(reply, Some((record, transno))) => {
@@ -387,6 +393,9 @@ impl Mdt {
                     planted::reached("mdt: a read waited for an operation of several MDTs");
                     self.other_halves(incoming, &ops, &mut read).await;
                 }
+                Attempted::Writes(_) | Attempted::Unordered => {
+                    unreachable!("the step before has gone on with it")
+                }
                 Attempted::Needs(needs) => {
                     let acquired = coordinator.acquire(needs, Some(incoming)).await;
                     match acquired {
@@ -404,13 +413,16 @@ impl Mdt {
         as_of: &Cell<Transno>,
         changing: Option<&Changing>,
         coordinator: &Coordinator,
-        read: &Halves,
+        (read, putting): (&Halves, &Putting),
     ) -> Decided<Attempted> {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
         }
         if !coordinator.is_current() {
             return Ok(Attempted::Needs(Needs::default())); // it begins again
+        }
+        if putting.written().is_some_and(|written| !self.engine.may_apply(written)) {
+            return Ok(Attempted::Unordered);
         }
         let heard = |session| self.recalls.heard(session);
         let id = incoming.session.id;
@@ -432,6 +444,7 @@ impl Mdt {
             heard: &heard,
             locked: &locked,
             is_long: &is_long,
+            put: putting.written(),
         };
         let history = Sessions { exports: &self.exports, incoming };
         let decided = self.engine.attempt(&caller, &history);

@@ -71,6 +71,8 @@ pub(crate) struct Tx<'a> {
     pub(crate) changes: Vec<ShareKey>,
     /// What happens in memory once the set is applied.
     pub(crate) effects: Vec<Effect>,
+    /// A new file whose bytes are to be written before it is decided again.
+    pub(crate) unwritten: Option<Fid>,
 }
 
 impl<'a> Tx<'a> {
@@ -96,6 +98,7 @@ impl<'a> Tx<'a> {
             decides: Vec::new(),
             changes: Vec::new(),
             effects: Vec::new(),
+            unwritten: None,
         }
     }
 

@@ -37,6 +37,7 @@ mod limits;
 mod listing;
 mod locks;
 mod mdts;
+mod new_file;
 mod op;
 mod owners;
 mod params;

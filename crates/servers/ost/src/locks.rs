@@ -16,6 +16,8 @@ struct State {
     waiting: BTreeMap<LockId, oneshot::Sender<()>>,
 }
 
+const STAYS: &str = "a waiter stays in the table until it is granted or gives up";
+
 /// All extent locks of one OST.
 #[derive(Clone, Default)]
 pub(crate) struct Locks(Rc<RefCell<State>>);
@@ -36,21 +38,37 @@ impl Locks {
         extent: Extent,
         mode: Mode,
     ) -> Held {
-        let (held, wait) = {
-            let mut state = self.0.borrow_mut();
-            let (id, outcome) = state.core.enqueue(object, extent, mode);
-            let wait = (outcome != Outcome::Granted).then(|| {
-                let (granted, wait) = oneshot::channel();
-                state.waiting.insert(id, granted);
-                wait
-            });
-            (Held { id, locks: self.clone() }, wait)
-        };
+        let (held, wait) = self.enqueue(object, extent, mode);
         if let Some(wait) = wait {
             let _had_a_slot = incoming.step_aside();
-            wait.await.expect("a waiter stays in the table until it is granted or gives up");
+            wait.await.expect(STAYS);
         }
         held
+    }
+
+    /// The same for the target itself.
+    pub(crate) async fn lock_alone(&self, object: Fid, extent: Extent, mode: Mode) -> Held {
+        let (held, wait) = self.enqueue(object, extent, mode);
+        if let Some(wait) = wait {
+            wait.await.expect(STAYS);
+        }
+        held
+    }
+
+    fn enqueue(
+        &self,
+        object: Fid,
+        extent: Extent,
+        mode: Mode,
+    ) -> (Held, Option<oneshot::Receiver<()>>) {
+        let mut state = self.0.borrow_mut();
+        let (id, outcome) = state.core.enqueue(object, extent, mode);
+        let wait = (outcome != Outcome::Granted).then(|| {
+            let (granted, wait) = oneshot::channel();
+            state.waiting.insert(id, granted);
+            wait
+        });
+        (Held { id, locks: self.clone() }, wait)
     }
 }
 

@@ -157,9 +157,11 @@ impl Ost {
         incoming: &Incoming,
         bytes: u64,
     ) -> Result<Option<Taking<'_>>, Errno> {
-        if incoming.is_replay() {
-            return Ok(None);
-        }
+        if incoming.is_replay() { Ok(None) } else { self.take_free_room(bytes).await }
+    }
+
+    /// The same of a change that is not a replay.
+    pub(crate) async fn take_free_room(&self, bytes: u64) -> Result<Option<Taking<'_>>, Errno> {
         let (now, bytes) = (self.env.now(), room_of(bytes));
         let done = self.reserved.borrow().done();
         if self.reserved.borrow().must_look(bytes, now) {

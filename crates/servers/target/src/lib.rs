@@ -13,6 +13,7 @@
 
 mod boot;
 mod clients;
+mod data;
 mod device;
 mod error;
 mod failure;
@@ -32,6 +33,7 @@ pub use boot::{above, all, begin, from_reserve, next_instance, reserve, word};
 pub use clients::{
     Replies, forget, known_clients, note, records_of, remember, replies, reply_record,
 };
+pub use data::{Data, NewFile};
 pub use error::{Decided, OpError, StartError};
 pub use failure::Failure;
 pub use marks::{Marks, register_marks};

@@ -238,6 +238,19 @@ impl Cluster {
         mdt.boot();
     }
 
+    /// Cuts the power of an MDT's machine, which loses a part of what was not synced, chosen by
+    /// `seed`, and starts it again.
+    ///
+    /// # Panics
+    /// If there is none of this index.
+    pub fn cut_power_of_mdt(&self, index: u32, seed: u64) {
+        let mdt = &self.servers[self.mdt_index(index)];
+        mdt.kill(true);
+        mdt.power_cut(seed);
+        self.sim.run_for(Span::millis(500));
+        mdt.boot();
+    }
+
     /// Where all targets are.
     pub(crate) fn addrs(&self) -> &[(TargetId, NidAddr)] {
         &self.plan.addrs

@@ -333,10 +333,12 @@ async fn run(
             start_ost(env, id, (meta, objects), (plan, state), &node).await?;
         }
         TargetKind::Mdt => {
+            let mut beside = None;
             if let Some(data) = store.data() {
                 let (meta, _) = data.records(env)?;
                 let stores = (meta, data.objects(env).await?);
-                start_ost(env, TargetId::dom(id.index), stores, (plan, state), &node).await?;
+                let data = TargetId::dom(id.index);
+                beside = Some(start_ost(env, data, stores, (plan, state), &node).await?);
             }
             let mut config = MdtConfig::new(plan.fsname, id.index);
             (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
@@ -351,6 +353,7 @@ async fn run(
             check_records(id, &witness, "before a start");
             let asking = Some(endpoint.clone());
             let mdt = Mdt::start(env, config, meta, asking, list).await.map_err(text)?;
+            beside.into_iter().for_each(|data| mdt.set_data(data));
             watch(env, state, mdt.failed());
             *state.records.borrow_mut() = Some(witness.clone());
             check_after_recovery(env, &mdt, (id, witness), state);
@@ -375,18 +378,18 @@ async fn start_ost(
     (meta, objects): (Rc<dyn MetaStore>, Rc<dyn ObjStore>),
     (plan, state): (&Plan, &Rc<State>),
     node: &Rc<Node>,
-) -> Result<(), String> {
+) -> Result<Rc<Ost>, String> {
     let mut config = OstConfig::new(plan.fsname, id.index);
     (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
     config.device = pretended(&plan.devices[usize::from(id.is_ost())]);
     let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
     watch(env, state, ost.failed());
     let stopping = ost.clone();
-    begin((plan, state), (node, id), ost, move || {
+    begin((plan, state), (node, id), ost.clone(), move || {
         let ost = stopping.clone();
         Box::pin(async move { drop(ost.stop().await) })
     });
-    Ok(())
+    Ok(ost)
 }
 
 /// Between looks at recovery.

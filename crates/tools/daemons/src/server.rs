@@ -252,7 +252,8 @@ impl Server {
         let mut targets = Vec::new();
         locked.sort_by_key(|(target, _)| start_order(target.superblock.target.kind));
         for (target, lock) in locked {
-            targets.push(starting.start(&target, lock).await.context(Culprit::of(&target))?);
+            let started = starting.start(&target, lock, &targets).await;
+            targets.push(started.context(Culprit::of(&target))?);
         }
         join_devices(&targets);
         let server = Rc::new(Server {
@@ -462,14 +463,19 @@ fn told_of(found: &[TargetDir]) -> impl Iterator<Item = String> {
 fn join_devices(targets: &[Running]) {
     for target in targets {
         let Body::Mdt(mdt) = &target.body else { continue };
-        let mine = |other: &Running| match &other.body {
-            Body::Ost(ost) if ost.id().dom_of() == Some(mdt.id()) => Some(ost.clone()),
-            _ => None,
-        };
-        if let Some(data) = targets.iter().find_map(mine) {
+        if let Some(data) = data_of(mdt, targets) {
             mdt.device().join(data.device());
         }
     }
+}
+
+/// The data target of an MDT.
+fn data_of(mdt: &Mdt, targets: &[Running]) -> Option<Rc<Ost>> {
+    let mine = |other: &Running| match &other.body {
+        Body::Ost(ost) if ost.id().dom_of() == Some(mdt.id()) => Some(ost.clone()),
+        _ => None,
+    };
+    targets.iter().find_map(mine)
 }
 
 /// MGT first, MDTs last: they ask the OSTs.
@@ -525,7 +531,12 @@ struct Starting<'a> {
 }
 
 impl Starting<'_> {
-    async fn start(&self, target: &TargetDir, lock: TargetLock) -> Result<Running> {
+    async fn start(
+        &self,
+        target: &TargetDir,
+        lock: TargetLock,
+        others: &[Running],
+    ) -> Result<Running> {
         let follows = data::follows(self.found, target);
         let store = store::Opened::open(target, self.options.trust, follows).await?;
         store::strike_out(&*store.meta, &self.options.dead_clients).await?;
@@ -544,6 +555,11 @@ impl Starting<'_> {
             TargetKind::Ost => Body::Ost(self.start_ost(fsname, index, &store).await?),
             TargetKind::Mdt => Body::Mdt(self.start_mdt(fsname, index, &store, &target.dir).await?),
         };
+        if let Body::Mdt(mdt) = &body
+            && let Some(data) = data_of(mdt, others)
+        {
+            mdt.set_data(data); // before a client can ask for it
+        }
         superblock::mark_served(&target.dir)?;
         body.target().exports().set_uuid(target.superblock.uuid);
         if target.superblock.target.kind != TargetKind::Mgt {

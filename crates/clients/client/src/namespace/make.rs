@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use layout::{Asked, dir};
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
 use wire::attr::{AttrFlags, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
@@ -25,6 +26,8 @@ pub(super) struct Make<'a> {
     pub(super) striping: Option<&'a Asked>,
     /// Of a directory.
     pub(super) spread: Option<&'a dir::Asked>,
+    /// All bytes of a file, with `CreateFlags::DATA`.
+    pub(super) data: Option<&'a Bytes>,
     pub(super) open_flags: u32,
     pub(super) flags: CreateFlags,
 }
@@ -40,6 +43,7 @@ impl<'a> Make<'a> {
             target: b"",
             striping: None,
             spread: None,
+            data: None,
             open_flags: 0,
             flags: CreateFlags::empty(),
         }
@@ -74,9 +78,10 @@ impl Inner {
         };
         let call = self.call(ctx, Opcode::MdtCreate, &body);
         let call = call.name(make.name).name(make.target).buf(record);
-        Ok(match spread {
-            Some(spread) => call.buf(spread),
-            None => call,
+        Ok(match (spread, make.data) {
+            (Some(spread), _) => call.buf(spread),
+            (None, Some(data)) => call.buf(data.clone()),
+            (None, None) => call,
         })
     }
 
@@ -233,7 +238,7 @@ impl Client {
         Ok(self.0.glance(&mut stat, Lease::default()))
     }
 
-    async fn make(&self, ctx: &Ctx, make: Make<'_>) -> Result<Glance> {
+    pub(super) async fn make(&self, ctx: &Ctx, make: Make<'_>) -> Result<Glance> {
         let made = self.0.at_holders(ctx, [(make.parent, make.name)], async |[parent]| {
             let call = self.0.create_call(ctx, &Make { parent, ..make })?;
             let scope = Scope::entry(parent, make.name);

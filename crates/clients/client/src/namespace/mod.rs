@@ -9,6 +9,7 @@ mod make;
 mod many;
 mod open;
 pub(crate) mod order;
+pub(crate) mod put;
 mod remove;
 mod rename;
 mod separate;

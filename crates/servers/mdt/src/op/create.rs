@@ -2,7 +2,7 @@
 //! one that already exists.
 //!
 //! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited
-//! attributes, all or nothing. A replay uses the FID, the layout and the handle of the first reply.
+//! attributes, all or nothing. With `DATA` its object is written before ([`put`]). A replay uses the FID, the layout and the handle of the first reply.
 //! If the file already exists, the replay only opens it again.
 
 use layout::Asked;
@@ -18,7 +18,7 @@ use crate::op::caching::Opened;
 use crate::op::names::{At, Inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::rename::shown;
-use crate::op::{Answer, Op, checked_name, dirs};
+use crate::op::{Answer, Op, checked_name, dirs, put};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{DirentRecord, INODE_HAS_DEFAULT_ACL, Inode};
 use crate::tx::new_attr;
@@ -29,6 +29,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.flags.contains(CreateFlags::TMPFILE) {
         return super::tmpfile::tmpfile(op, &body);
     }
+    let has_bytes = put::is_wanted(op.request, &body)?;
     let name = op.request.buf(1);
     let name = checked_name(&name)?;
     if let Some(answer) = replay_of_existing(op, &body)? {
@@ -59,10 +60,14 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.mode & S_IFMT == S_IFDIR {
         return dirs::make(op, &body, &parent, at);
     }
-    let mut inode = make_inode(op, &body, &parent, None)?;
+    let drawn = op.put.map(|written| written.fid);
+    let mut inode = make_inode(op, &body, &parent, drawn)?;
     store_inherited(op, &body, &parent, &mut inode)?;
     if inode.attr.is_file() {
         place(op, &body, &parent, &mut inode)?;
+    }
+    if has_bytes {
+        put::fill(op, &mut inode)?;
     }
     op.enter(at, &inode)?;
     op.touch(parent.fid(), at.bytes(), 0)?;
@@ -104,7 +109,7 @@ pub(super) fn replay_of_existing(op: &mut Op<'_, '_>, body: &CreateReq) -> Decid
     }
 }
 
-/// A fresh inode, with this FID where another MDT gave it.
+/// A fresh inode, with this FID where another MDT gave it, or an object of it is written.
 pub(super) fn make_inode(
     op: &mut Op<'_, '_>,
     body: &CreateReq,
@@ -242,7 +247,8 @@ pub(super) fn place(
     }
     let asked = op.request.buf(3);
     let asked = if asked.is_empty() { Asked::default() } else { decode_asked(&asked)? };
-    let writes = body.flags.contains(CreateFlags::OPEN) && wants_write(body.open_flags);
+    let writes = body.flags.contains(CreateFlags::OPEN) && wants_write(body.open_flags)
+        || body.flags.contains(CreateFlags::DATA);
     if !writes && op.replay.is_none() && (op.osts)().is_empty() {
         // a name may exist before the first OST does; the first open for writing places it
         return Ok(());

@@ -24,6 +24,7 @@ pub(crate) mod names;
 mod open;
 pub(crate) mod permits;
 mod place;
+pub(crate) mod put;
 mod readdir;
 mod rename;
 mod setattr;
@@ -64,6 +65,7 @@ use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::opens::Cutter;
+use crate::puts::Written;
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -97,6 +99,8 @@ pub(crate) struct Caller<'a> {
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
     /// Whether it has taken as long as one answer of many parts may.
     pub(crate) is_long: &'a dyn Fn() -> bool,
+    /// The object of the file that it makes with all of its bytes, once it is written.
+    pub(crate) put: Option<&'a Written>,
 }
 
 /// One operation while it is decided.
@@ -124,6 +128,8 @@ pub(crate) struct Op<'a, 'v> {
     pub(crate) locked: &'a dyn Fn(Fid) -> bool,
     /// Whether it has taken as long as one answer of many parts may: it tells what it has then.
     pub(crate) is_long: &'a dyn Fn() -> bool,
+    /// As [`Caller::put`].
+    pub(crate) put: Option<&'a Written>,
 }
 
 pub(crate) enum Answer {

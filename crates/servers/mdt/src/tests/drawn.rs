@@ -182,17 +182,23 @@ impl Known {
     }
 
     fn create(&self, parent: Fid, choices: &mut Choices<'_>) -> Vec<Bytes> {
-        let body = CreateReq {
+        let mut body = CreateReq {
             parent: parent.into(),
             mode: choices.of(&MODES),
             umask: 0o022,
             rdev: choices.word(),
             open_flags: choices.half(),
-            flags: CreateFlags::from_bits_retain(choices.half() & 7),
             handle: choices.of(&self.handles),
             ..Default::default()
         };
-        vec![encode_body(&body), name(choices), name(choices), template(choices), Bytes::new()]
+        let bits = choices.half();
+        let has_bytes = bits & 0x38 == 0x38; // one in eight
+        body.flags = CreateFlags::from_bits_retain(bits & 7);
+        if has_bytes {
+            body.flags = CreateFlags::DATA | CreateFlags::OPEN.when(bits & 0xc0 == 0);
+        }
+        let bytes = if has_bytes { name(choices) } else { Bytes::new() };
+        vec![encode_body(&body), name(choices), name(choices), template(choices), bytes]
     }
 
     fn close(&self, fid: Fid, choices: &mut Choices<'_>) -> CloseReq {

@@ -13,6 +13,7 @@ mod hostile;
 mod leases;
 mod mend;
 mod model;
+mod put;
 mod recovery;
 mod rig;
 mod script;

@@ -20,6 +20,7 @@ use crate::boot::{Seed, boot};
 use crate::cross::Crossing;
 use crate::engine::{Engine, History};
 use crate::op::Caller;
+use crate::puts::Written;
 use crate::{Bugs, MdtConfig, OstAt};
 
 /// Runs a future that never has to wait.
@@ -174,7 +175,8 @@ impl Rig {
         let replay = request.has(RequestFlags::REPLAY);
         let history = Next(&self.transno, if replay { request.header.transno } else { 0 });
         let crossing = Crossing::default();
-        for _ in 0..3 {
+        let mut put = None;
+        for _ in 0..4 {
             let caller = Caller {
                 request,
                 client: ClientId(self.client),
@@ -190,10 +192,14 @@ impl Rig {
                 heard: &|_| None,
                 locked: &|_| self.locked.get(),
                 is_long: &|| self.is_slow.get(),
+                put: put.as_ref(),
             };
             match self.engine.attempt(&caller, &history) {
                 Ok(Attempted::Done(reply, _)) => return Ok(reply),
                 Ok(Attempted::Needs(_)) => return Err(Errno::ENODEV), // there is no other MDT
+                Ok(Attempted::Writes(fid)) => {
+                    put = Some(Written { fid, blocks: 8, number: 0 });
+                }
                 Ok(_) => panic!("nothing is called back or reserved here"),
                 Err(OpError::Refused(errno)) => return Err(errno),
                 Err(OpError::CommitFirst) => self.commit(),

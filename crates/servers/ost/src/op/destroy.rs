@@ -108,7 +108,8 @@ async fn own(
     ost.store.look(mine).await
 }
 
-fn forget(ost: &Ost, objects: &[(Fid, Option<ObjectRecord>)]) -> WriteSet {
+/// The records of objects that are gone, as they become.
+pub(crate) fn forget(ost: &Ost, objects: &[(Fid, Option<ObjectRecord>)]) -> WriteSet {
     assert!(objects.len() <= DESTROY_OBJECTS_AT_ONCE, "a store has room for this");
     let mut set = WriteSet::new();
     for (object, record) in objects {

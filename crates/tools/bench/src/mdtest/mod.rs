@@ -70,6 +70,13 @@ pub struct MdtestArgs {
     /// Operations in flight of the native client.
     #[arg(long, default_value_t = 64)]
     pub in_flight: u32,
+    /// The first 64 KiB of each file that is created are at its MDT (with --native).
+    #[arg(long, requires = "native")]
+    pub at_mdt: bool,
+    /// Create each file with its bytes in one call of the library, which is one request if they fit
+    /// at the MDT (with --native).
+    #[arg(long, requires = "native")]
+    pub put: bool,
     /// Run the same on this path too, in turns, and print the ratio of the medians.
     #[arg(long, value_name = "DIR")]
     pub against: Option<PathBuf>,
@@ -98,6 +105,8 @@ pub(crate) struct Sample {
     pub(crate) rate: f64,
     /// CPU seconds of the whole machine per 10,000 files.
     pub(crate) cpu: f64,
+    /// Requests of the native client per file.
+    pub(crate) requests: Option<f64>,
 }
 
 /// Clocks at the start of a phase.
@@ -119,6 +128,7 @@ impl Watch {
             files,
             rate: files as f64 / time,
             cpu: cpu / (files.max(1) as f64 / 10_000.0),
+            requests: None,
         }
     }
 }

@@ -9,11 +9,15 @@ use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
 use client::{Client, Ctx, MountConfig};
 use env::Env;
+use layout::Asked;
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use types::{ClientId, Fid, NidAddr};
 
 use super::{MdtestArgs, Phase, Sample, Watch};
 use crate::steps::Steps;
 
+/// Of a file with `--at-mdt`.
+const AT_MDT_BYTES: u64 = 64 << 10;
 const O_RDONLY: u32 = 0;
 const O_WRONLY_EXCL: u32 = (libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL) as u32;
 
@@ -44,6 +48,15 @@ struct Shared {
     items: Cell<u64>,
     until: Cell<Option<Instant>>,
     failure: RefCell<Option<anyhow::Error>>,
+    /// Of new files; nothing: their directory's default.
+    striping: Option<Asked>,
+}
+
+/// The first bytes of a file are at its MDT.
+fn at_mdt() -> Asked {
+    let mut parts = CompositeTemplate::striped(0, [(AT_MDT_BYTES, 1), (END_OF_FILE, 1)]);
+    parts.components[0] = TemplateComponent { end: AT_MDT_BYTES, wanted: Wanted::Mdt };
+    Asked::Composite(parts)
 }
 
 async fn phases(
@@ -70,6 +83,7 @@ async fn phases(
         items,
         until: Cell::new(None),
         failure: RefCell::new(None),
+        striping: args.at_mdt.then(at_mdt),
     });
     let mut samples = Vec::new();
     for phase in Phase::ALL {
@@ -96,7 +110,8 @@ async fn phases(
 
 async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<Sample> {
     shared.next.set(0);
-    let watch = Watch::start();
+    let requests = || shared.client.requests().values().sum::<u64>();
+    let (watch, before) = (Watch::start(), requests());
     if phase == Phase::Create && shared.args.stonewall > 0 {
         shared.until.set(Some(watch.start + std::time::Duration::from_secs(shared.args.stonewall)));
         shared.items.set(u64::MAX);
@@ -116,7 +131,9 @@ async fn one_phase(env: &Env, shared: &Rc<Shared>, phase: Phase) -> Result<Sampl
     if let Some(error) = shared.failure.borrow_mut().take() {
         return Err(error.context(format!("{phase}")));
     }
-    Ok(watch.stop(phase, shared.next.get().min(shared.items.get())))
+    let sample = watch.stop(phase, shared.next.get().min(shared.items.get()));
+    let each = (requests() - before) as f64 / sample.files.max(1) as f64;
+    Ok(Sample { requests: Some(each), ..sample })
 }
 
 async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
@@ -140,8 +157,13 @@ async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
 async fn one_item(shared: &Shared, phase: Phase, dir: Fid, name: &[u8]) -> Result<()> {
     let (client, ctx) = (&shared.client, &shared.ctx);
     match phase {
+        Phase::Create if shared.args.put => {
+            let data = Bytes::from(vec![b'm'; shared.args.write_bytes]);
+            client.put(ctx, dir, name, 0o644, data, shared.striping.as_ref()).await?;
+        }
         Phase::Create => {
-            let (_, file) = client.create(ctx, dir, name, 0o644, O_WRONLY_EXCL, None).await?;
+            let striping = shared.striping.as_ref();
+            let (_, file) = client.create(ctx, dir, name, 0o644, O_WRONLY_EXCL, striping).await?;
             if shared.args.write_bytes > 0 {
                 file.write(0, Bytes::from(vec![b'm'; shared.args.write_bytes])).await?;
             }

@@ -50,6 +50,8 @@ struct PhaseJson {
     files: u64,
     rate: f64,
     cpu_s_per_10000: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requests_per_file: Option<f64>,
 }
 
 fn json(setting: &Setting, ours: &[Sample], theirs: &[Sample]) -> Result<String> {
@@ -58,6 +60,7 @@ fn json(setting: &Setting, ours: &[Sample], theirs: &[Sample]) -> Result<String>
         files: sample.files,
         rate: decimals(sample.rate, 3),
         cpu_s_per_10000: decimals(sample.cpu, 3),
+        requests_per_file: sample.requests.map(|requests| decimals(requests, 3)),
     };
     let [phases, against] = [ours, theirs].map(|samples| samples.iter().map(phase).collect());
     Ok(serde_json::to_string(&Report { setting: setting.line(), phases, against })?)
@@ -130,6 +133,13 @@ fn summary(samples: &[Sample]) {
             rate.max, rate.min, rate.mean, rate.deviation
         );
     }
+    for phase in Phase::ALL {
+        let asked = samples.iter().filter(|sample| sample.phase == phase);
+        let asked: Vec<f64> = asked.filter_map(|sample| sample.requests).collect();
+        if let Some(requests) = Stats::of(&asked) {
+            println!("   {phase:<20} {:14.3} requests a file", requests.median);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -140,9 +150,13 @@ mod tests {
     fn a_setting_with_quotes_is_json() {
         let setting =
             Setting { lines: vec!["path: a\"b\\c".into(), "x".into()], in_process: false };
-        let sample = Sample { phase: Phase::Create, files: 2, rate: 1.23456, cpu: f64::NAN };
+        let sample =
+            Sample { phase: Phase::Create, files: 2, rate: 1.23456, cpu: f64::NAN, requests: None };
         let line = "{\"setting\":\"path: a\\\"b\\\\c; x\",\"phases\":[{\"phase\":\"File creation\",\
             \"files\":2,\"rate\":1.235,\"cpu_s_per_10000\":null}],\"against\":[]}";
         assert_eq!(json(&setting, &[sample], &[]).expect("plain values"), line);
+        let native = Sample { requests: Some(1.0), ..sample };
+        let text = json(&setting, &[native], &[]).expect("plain values");
+        assert!(text.contains("\"cpu_s_per_10000\":null,\"requests_per_file\":1.0}"), "{text}");
     }
 }

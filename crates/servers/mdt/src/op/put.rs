@@ -1,0 +1,61 @@
+//! The part of a create that makes a file with all of its bytes ([`crate::puts`]).
+//!
+//! The file is CLEAN from the beginning: size, blocks and times are known, and no handle is open.
+//! It is made only if its first component is at the MDT and holds all bytes. A create of an
+//! existing name is refused.
+
+use bytes::Bytes;
+use target::Decided;
+use types::Errno;
+use wire::attr::{S_IFMT, S_IFREG};
+use wire::body::{CreateFlags, CreateReq};
+use wire::{PUT_BYTES_MAX, Request, SizeState};
+
+use crate::op::Op;
+use crate::record::Inode;
+use crate::state::Effect;
+
+/// Buffer of a create that has the bytes.
+const BYTES: usize = 4;
+
+/// All bytes of the file that this request makes.
+pub(crate) fn bytes(request: &Request) -> Bytes {
+    request.buf(BYTES)
+}
+
+/// Whether a create brings the bytes of its file. Refuses what no client sends.
+pub(super) fn is_wanted(request: &Request, body: &CreateReq) -> Decided<bool> {
+    if !body.flags.contains(CreateFlags::DATA) {
+        return Ok(false);
+    }
+    let others = CreateFlags::OPEN | CreateFlags::NO_LAYOUT | CreateFlags::TMPFILE;
+    let is_file = body.mode & S_IFMT == 0 || body.mode & S_IFMT == S_IFREG;
+    let length = bytes(request).len();
+    if body.flags.intersects(others) || !is_file || length == 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    if length > PUT_BYTES_MAX { Err(Errno::EMSGSIZE.into()) } else { Ok(true) }
+}
+
+/// Gives `inode`, which has its layout, the bytes of the request: they are written, or to be
+/// written before the create is decided again.
+pub(super) fn fill(op: &mut Op<'_, '_>, inode: &mut Inode) -> Decided<()> {
+    let length = bytes(op.request).len() as u64;
+    let layout = op.tx.layout(inode)?.ok_or(Errno::EOPNOTSUPP)?;
+    let is_here = layout.mdt_object() == Some(inode.fid());
+    if !is_here || layout.stripe_of(length - 1) != Some(0) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    inode.attr.size = length;
+    inode.attr.size_state = SizeState::Clean as u32;
+    inode.stripes = 1;
+    match op.put {
+        Some(written) => {
+            assert_eq!(written.fid, inode.fid(), "the object has the id of its file");
+            inode.attr.blocks = written.blocks;
+            op.tx.effects.push(Effect::Put(inode.fid()));
+        }
+        None => op.tx.unwritten = Some(inode.fid()),
+    }
+    Ok(())
+}

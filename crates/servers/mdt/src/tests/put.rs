@@ -1,0 +1,153 @@
+//! Files that are made with all of their bytes: what the MDT refuses, and what a restart repeats.
+
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::{Asked, Striping};
+use osd::Table;
+use types::{Errno, Fid};
+use wire::attr::{S_IFDIR, S_IFLNK, S_IFREG};
+use wire::body::{AttrRep, CreateFlags, CreateReq, UnlinkReq};
+use wire::{Opcode, PUT_BYTES_MAX, Reply, SizeState};
+
+use super::rig::Rig;
+use crate::record::DestroyRecord;
+
+const O_RDWR: u32 = 2;
+const BORDER: u64 = 64 << 10;
+const ALL: usize = BORDER as usize;
+
+/// A layout whose first bytes are at the MDT.
+fn at_mdt() -> Asked {
+    let mut parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 1)]);
+    parts.components[0] = TemplateComponent { end: BORDER, wanted: Wanted::Mdt };
+    Asked::Composite(parts)
+}
+
+fn rig() -> Rig {
+    let mut rig = Rig::new();
+    rig.recovered();
+    rig
+}
+
+struct Put<'a> {
+    name: &'a str,
+    mode: u32,
+    flags: CreateFlags,
+    striping: Vec<u8>,
+    bytes: usize,
+}
+
+impl Default for Put<'_> {
+    fn default() -> Self {
+        let flags = CreateFlags::DATA;
+        Put { name: "f", mode: S_IFREG | 0o640, flags, striping: at_mdt().encode(), bytes: 9 }
+    }
+}
+
+fn put(rig: &mut Rig, what: &Put<'_>) -> Result<Reply, Errno> {
+    let body = CreateReq {
+        parent: Fid::ROOT.into(),
+        mode: what.mode,
+        flags: what.flags,
+        ..CreateReq::default()
+    };
+    let bytes = vec![7; what.bytes];
+    let bufs: [&[u8]; 4] = [what.name.as_bytes(), b"", &what.striping, &bytes];
+    rig.call(Opcode::MdtCreate, &body, &bufs)
+}
+
+#[test]
+fn a_new_file_has_its_size_and_times_at_once() {
+    let mut rig = rig();
+    let reply = put(&mut rig, &Put::default()).expect("it fits");
+    let told: AttrRep = reply.body();
+    assert_eq!((told.handle, rig.engine.state.borrow().opens.len()), (0, 0), "nothing is open");
+    assert_eq!((told.attr.size, told.attr.size_state()), (9, SizeState::Clean));
+    assert_eq!((told.attr.blocks, told.stripes), (8, 1));
+    assert_eq!(told.attr.mtime(), told.attr.ctime());
+    let fid = told.attr.fid();
+    let Ok(Striping::Layout(layout)) = Striping::decode(fid, &reply.buf(1)) else {
+        panic!("a layout")
+    };
+    assert_eq!(layout.mdt_object(), Some(fid));
+    assert_eq!(rig.getattr(fid).expect("there").0.attr.size, 9);
+    assert_eq!(rig.store.fsck(), Vec::<String>::new());
+}
+
+#[test]
+fn bodies_that_no_client_sends_are_refused_and_change_nothing() {
+    let mut rig = rig();
+    rig.create(Fid::ROOT, "there", S_IFREG | 0o644, None).expect("made");
+    let before = rig.store.running.borrow().clone();
+    let data = CreateFlags::DATA;
+    let plain = Asked::from(layout::Template { stripe_count: 1, ..Default::default() }).encode();
+    let cases = [
+        (Put { bytes: 0, ..Put::default() }, Errno::EINVAL),
+        (Put { bytes: PUT_BYTES_MAX + 1, ..Put::default() }, Errno::EMSGSIZE),
+        (Put { bytes: 1 << 22, ..Put::default() }, Errno::EMSGSIZE),
+        (Put { flags: data | CreateFlags::OPEN, ..Put::default() }, Errno::EINVAL),
+        (Put { flags: data | CreateFlags::NO_LAYOUT, ..Put::default() }, Errno::EINVAL),
+        (Put { mode: S_IFDIR | 0o755, ..Put::default() }, Errno::EINVAL),
+        (Put { mode: S_IFLNK | 0o777, ..Put::default() }, Errno::EINVAL),
+        (Put { striping: plain, ..Put::default() }, Errno::EOPNOTSUPP),
+        (Put { striping: Vec::new(), ..Put::default() }, Errno::EOPNOTSUPP),
+        (Put { striping: vec![0xff; 40], ..Put::default() }, Errno::EINVAL),
+        (Put { name: "there", ..Put::default() }, Errno::EEXIST),
+        (Put { name: "a/b", ..Put::default() }, Errno::EINVAL),
+    ];
+    for (number, (what, errno)) in cases.iter().enumerate() {
+        assert_eq!(put(&mut rig, what).err(), Some(*errno), "case {number}");
+        assert!(*rig.store.running.borrow() == before, "case {number} changed something");
+    }
+    rig.creds = types::Creds { uid: 7, gid: 7, groups: Vec::new() };
+    assert_eq!(put(&mut rig, &Put::default()).err(), Some(Errno::EACCES));
+    assert!(*rig.store.running.borrow() == before);
+}
+
+#[test]
+fn bytes_behind_the_component_at_the_mdt_are_refused() {
+    let mut rig = rig();
+    rig.engine.state.borrow_mut().lod.dom_stripesize = 0;
+    assert_eq!(put(&mut rig, &Put::default()).err(), Some(Errno::EOPNOTSUPP));
+    rig.engine.state.borrow_mut().lod.dom_stripesize = BORDER;
+    put(&mut rig, &Put { bytes: ALL, ..Put::default() }).expect("up to the border");
+}
+
+#[test]
+fn a_replay_makes_the_same_file_and_writes_its_bytes_again() {
+    let mut rig = rig();
+    let made: AttrRep = put(&mut rig, &Put::default()).expect("it fits").body();
+    rig.crash();
+    assert!(rig.lookup(Fid::ROOT, "f").is_err(), "its commit is lost");
+    let again = rig.replay(|_| true);
+    let [(_, Ok(reply))] = &again[..] else { panic!("one replay is executed") };
+    let told: AttrRep = reply.body();
+    assert_eq!((told.attr.fid(), told.attr.size), (made.attr.fid(), 9));
+    assert_eq!((told.attr.ctime(), told.attr.size_state()), (made.attr.ctime(), SizeState::Clean));
+    rig.recovered();
+    assert_eq!(rig.lookup(Fid::ROOT, "f").expect("there").fid(), made.attr.fid());
+    rig.crash();
+    assert!(rig.replay(|_| true).is_empty(), "it is durable");
+}
+
+#[test]
+fn nobody_opens_a_file_whose_bytes_may_have_to_be_written_again() {
+    let mut rig = rig();
+    let made: AttrRep = put(&mut rig, &Put::default()).expect("it fits").body();
+    let before = rig.committed.get();
+    rig.getattr(made.attr.fid()).expect("there");
+    assert_eq!(rig.committed.get(), before, "to look at it needs no commit");
+    rig.open(made.attr.fid(), O_RDWR).expect("there");
+    assert!(rig.committed.get() > before, "its own client waits too");
+}
+
+#[test]
+fn its_removal_logs_its_object() {
+    let mut rig = rig();
+    let made: AttrRep = put(&mut rig, &Put::default()).expect("it fits").body();
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &body, &[b"f"]).expect("its name is there");
+    let logged: Vec<_> = rig.store.table(Table::Destroys);
+    let records = logged.iter().map(|(_, value)| DestroyRecord::decode(value).expect("a record"));
+    let bases: Vec<Fid> = records.map(|record| record.base).collect();
+    assert!(bases.contains(&made.attr.fid()), "{bases:?}");
+}
