@@ -24,7 +24,6 @@ pub(crate) const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 /// The shards of a directory.
 pub(crate) const LMV: &[u8] = b"lustre.lmv";
-
 /// Set only: the names of a directory move to the MDTs that are named.
 pub(crate) const LMV_MIGRATE: &[u8] = b"lustre.lmv.migrate";
 /// The default of a directory for new subdirectories.
