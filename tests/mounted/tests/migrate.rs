@@ -122,8 +122,8 @@ fn bytes_times_and_holes_stay_and_the_old_objects_go() {
     assert!(unheard.status.success() && unheard.stderr.is_empty(), "{unheard:?}");
 
     fs::create_dir(here.join("dir")).expect("made");
-    refused(&here, "lfs migrate -c 2 dir", "is a directory: only -m moves directories");
-    refused(&here, "lfs migrate -m 1 f", "not supported yet");
+    refused(&here, "lfs migrate -c 2 dir", "is a directory: name files");
+    refused(&here, "lfs migrate -m 0 f", "is not a directory");
     refused(&here, "lfs migrate -c 2 none", "No such file");
     refused(&here, "lfs migrate -E 1M -c 1 f", "ends before the file does");
     refused(&here, "lfs migrate -i 9 f", "OST index 9 does not exist");

@@ -160,6 +160,60 @@ fn a_directory_is_split_and_merged_under_load_and_an_mdt_dies_meanwhile() {
     up.fsck();
 }
 
+fn refused(dir: &Path, line: &str, errno: i32, words: &str) {
+    let done = nacre(dir, line);
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.code() == Some(errno) && said.contains(words), "{line}: {done:?}");
+}
+
+#[test]
+fn a_tree_moves_to_another_mdt_under_load_and_a_second_run_has_nothing_to_do() {
+    let mut up = up("moves-tree");
+    good(up.mount(), "lfs setdirstripe -d .");
+    good(up.mount(), "lfs mkdir -i 0 d");
+    let (dir, here) = (up.at("d"), up.mount().to_owned());
+    let names: BTreeMap<String, u64> = fill(&dir.join("kept"), 1_000);
+    for number in 0..40 {
+        fs::create_dir_all(dir.join(format!("sub.{number}/below"))).expect("made");
+    }
+    let writer = Writer::start(dir.join("kept"), "own");
+    let mut child = Command::new(nacre_bin());
+    let mut child =
+        child.args(["lfs", "migrate", "-m", "1", "d"]).current_dir(&here).spawn().expect("starts");
+    std::thread::sleep(Duration::from_millis(100));
+    child.kill().expect("killed"); // what it has begun goes on
+    child.wait().expect("it is over");
+    up.kill_server("MDT0001");
+    mounted::until("it is back", || nacre(&here, "lfs check mdts").status.success());
+    let said = good(&here, "lfs migrate -v -m 1 d");
+    assert!(said.contains("d/kept: "), "{said}");
+    assert_eq!(said.lines().count(), 82, "each directory has its line: {said}");
+    assert_eq!(good(&here, "lfs getdirstripe -r -c d"), "1\n".repeat(82));
+    assert_eq!(good(&here, "lfs migrate -m 1 d"), "d: all names are on MDT0001 already\n");
+    fs::write(dir.join("sub.7/new"), "x").expect("written");
+    assert_eq!(good(&here, "lfs find d/sub.7 -type f -mdt 1"), "d/sub.7/new\n");
+    let (left, _) = writer.end();
+    let found = fs::read_dir(dir.join("kept")).expect("opens").count();
+    assert_eq!(found, left.len() + names.len());
+    for (name, ino) in &names {
+        assert_eq!(fs::metadata(dir.join("kept").join(name)).expect("there").ino(), *ino);
+    }
+    good(&here, "lfs migrate -d -m 2,3 -c 2 d");
+    assert_eq!(good(&here, "lfs getdirstripe -c d"), "2\n");
+    assert_eq!(good(&here, "lfs getdirstripe -c d/kept"), "1\n", "only the directory itself");
+    good(&here, "lfs migrate -m 0 d");
+    assert_eq!(good(&here, "lfs getdirstripe -c d"), "0\n", "it is plain on its own MDT");
+
+    refused(&here, "lfs migrate -m 9 d", libc::ENODEV, "MDT index 9 does not exist");
+    refused(&here, "lfs migrate -m 1 .", libc::EINVAL, "the root of a file system stays");
+    refused(&here, "lfs migrate -m 1 d/sub.7/new", libc::ENOTDIR, "is not a directory");
+    up.set("mdt.testfs-MDT0001.no_create", "1");
+    refused(&here, "lfs migrate -m 1 d", libc::EREMOTEIO, "testfs-MDT0001 gets no new directories");
+    fs::remove_dir_all(&dir).expect("removed");
+    up.stop();
+    up.fsck();
+}
+
 #[test]
 fn a_directory_that_grows_is_split_by_itself() {
     let mut up = up("moves-split");

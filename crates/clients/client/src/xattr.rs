@@ -24,6 +24,8 @@ pub(crate) const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 /// The shards of a directory.
 pub(crate) const LMV: &[u8] = b"lustre.lmv";
+/// Set only: the names of a directory move to the MDTs that are named.
+pub(crate) const LMV_MIGRATE: &[u8] = b"lustre.lmv.migrate";
 /// The default of a directory for new subdirectories.
 pub(crate) const DMV: &[u8] = b"lustre.dmv";
 /// What the MDT knows of a file's size (Lustre: `trusted.som`).
@@ -86,7 +88,7 @@ impl Client {
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
         let set = self.0.set_attribute(ctx, body, name, value.clone()).await;
-        if name == LMV {
+        if name == LMV || name == LMV_MIGRATE {
             self.0.striped.forget(fid); // its shards are other ones now
         }
         match set {

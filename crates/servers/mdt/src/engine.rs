@@ -230,7 +230,7 @@ impl Engine {
         assert!(committed || !transno.is_none(), "a change has its place in history");
         let done = tx.finish(transno);
         drop(view);
-        let renames = matches!(row.leases, Scope::Moves(_));
+        let renames = done.gives_room || matches!(row.leases, Scope::Moves(_));
         let decision =
             Decision { done, plan, touched, answer, transno, committed, renames, record };
         match self.finish(caller, history, decision, &mut guard) {

@@ -54,6 +54,8 @@ pub(crate) struct Tx<'a> {
     pub(crate) updates: Vec<Update>,
     /// A replay could not repeat it from its reply alone.
     pub(crate) needs_record: bool,
+    /// Names are to leave this MDT: what little it stores for that is stored on a full one, too.
+    pub(crate) gives_room: bool,
     /// Files on other MDTs that lost a name here.
     pub(crate) unnamed: Vec<Fid>,
     pub(crate) set: WriteSet,
@@ -87,6 +89,7 @@ impl<'a> Tx<'a> {
             missing: BTreeSet::new(),
             updates: Vec::new(),
             needs_record: false,
+            gives_room: false,
             unnamed: Vec::new(),
             first_file,
             set: WriteSet::new(),
@@ -623,7 +626,7 @@ impl<'a> Tx<'a> {
     /// version, unless that is the replay of something that later changes are durable after.
     pub(crate) fn finish(self, transno: Transno) -> Finished {
         assert!(self.missing.is_empty(), "an operation knows all that it decides on");
-        let Tx { mut set, mut inodes, dirty, effects, changes, .. } = self;
+        let Tx { mut set, mut inodes, dirty, effects, changes, gives_room, .. } = self;
         for fid in dirty.keys() {
             let inode =
                 inodes.get_mut(fid).and_then(Option::as_mut).expect("a changed inode is there");
@@ -631,7 +634,7 @@ impl<'a> Tx<'a> {
             inode.attr.version = inode.attr.version.max(transno.0);
             set.put(Table::Inodes, fid.to_key(), inode.encode());
         }
-        Finished { set, effects, changes, inodes, dirty }
+        Finished { set, effects, changes, gives_room, inodes, dirty }
     }
 }
 
@@ -650,6 +653,8 @@ pub(crate) struct Finished {
     pub(crate) effects: Vec<Effect>,
     /// What others' decisions may depend on.
     pub(crate) changes: Vec<ShareKey>,
+    /// As of the operation.
+    pub(crate) gives_room: bool,
     inodes: BTreeMap<Fid, Option<Inode>>,
     dirty: BTreeMap<Fid, ()>,
 }

@@ -58,6 +58,7 @@ pub const MARKS: &[&str] = &[
     "mdt: an own operation came back from another MDT",
     "mdt: an update was sent again to a restarted MDT",
     "mdt: ids that a restart burnt were swept",
+    "mdt: names of a directory began to move to MDTs that were named",
     "mdt: the size of a file without a writer was found out",
     "ost: a client was fenced during recovery",
     "ost: a client was fenced",

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use client::Client;
 use env_sim::{NodeHandle, Rng};
-use layout::dir::{Asked, HASH_ALL_CHAR, HASH_CRUSH2};
+use layout::dir::{Asked, BY_SPACE, HASH_ALL_CHAR, HASH_CRUSH2};
 use types::{Errno, Fid, Span};
 
 use oracle::test_ctx;
@@ -67,7 +67,12 @@ async fn work(
         node.env().sleep(rng.span(PAUSE_LEAST, PAUSE_MOST)).await;
         let dir = dirs[rng.index(dirs.len())];
         let asked = draw(&mut rng, mdts);
-        match client.restripe(&test_ctx(), dir, &asked).await {
+        let begun = match asked.index == BY_SPACE {
+            true => client.restripe(&test_ctx(), dir, &asked).await,
+            false if dir == Fid::ROOT => continue, // it stays on its MDT
+            false => client.migrate_names(&test_ctx(), dir, &asked).await,
+        };
+        match begun {
             Ok(()) => planted::reached("sim: names of a directory began to move"),
             Err(error) => {
                 let is_known = matches!(
@@ -80,11 +85,13 @@ async fn work(
     }
 }
 
-/// One to all MDTs, in any order; one is a plain directory.
+/// One to all MDTs, in any order. One is a plain directory, or names its MDT as [`Asked::index`].
 fn draw(rng: &mut Rng, mdts: u32) -> Asked {
     let (count, first) = (rng.range(1, u64::from(mdts)) as u32, rng.below(u64::from(mdts)) as u32);
     let hash = if rng.chance(500_000) { HASH_CRUSH2 } else { HASH_ALL_CHAR };
     let on =
         if count > 1 { (0..count).map(|at| (first + at) % mdts).collect() } else { Vec::new() };
-    Asked { count, hash, mdts: on, ..Asked::default() }
+    let is_named = count == 1 && hash == HASH_ALL_CHAR;
+    let index = if is_named { first.cast_signed() } else { BY_SPACE };
+    Asked { count, hash, index, mdts: on, ..Asked::default() }
 }

@@ -38,7 +38,7 @@ pub struct Args {
 enum Command {
     /// Create a file with a layout, or set a directory's default.
     Setstripe(setstripe::Args),
-    /// Move the bytes of files into other objects, while others use them.
+    /// Move bytes of files to other objects, or names to other MDTs, while others use them.
     Migrate(migrate::Args),
     /// Show layouts.
     Getstripe(getstripe::Args),

@@ -11,6 +11,9 @@ use crate::{Failed, lov};
 /// Shards of a striped directory; a plain one has none.
 pub(crate) const STRIPES: &str = "lustre.lmv";
 
+/// Set only: has the names of a directory move to the MDTs that are named.
+pub(crate) const MIGRATE: &str = "lustre.lmv.migrate";
+
 /// How many names of a directory have moved to other shards, and how many are left.
 const MOVES: &str = "lustre.lmv.moves";
 

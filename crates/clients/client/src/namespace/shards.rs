@@ -15,7 +15,7 @@ use super::striped::{Kind, merge};
 use crate::client::{Client, Inner, mdt_of};
 use crate::inode::Stat;
 use crate::join::try_join;
-use crate::xattr::{DMV, LMV};
+use crate::xattr::{DMV, LMV, LMV_MIGRATE};
 use crate::{Ctx, Error, Lease, Result, limits};
 
 impl Inner {
@@ -319,6 +319,19 @@ impl Client {
         let bad = |error: layout::dir::DirError| Error::local(error.errno(), "setxattr").about(dir);
         asked.check().map_err(bad)?;
         self.setxattr(ctx, dir, LMV, asked.encode().into(), 0).await
+    }
+
+    /// Begins to move the names of a directory to the MDTs that are named, in the background. Inodes
+    /// stay where they are. A directory whose names are there stays as it is.
+    ///
+    /// # Errors
+    /// EPERM for a caller that is not root; EBUSY if its names move already; ENODEV for an MDT that
+    /// does not exist or is away; ENOSPC and EREMOTEIO for one that is full or closed; EINVAL
+    /// without an MDT, for the root, and for a striping out of bounds.
+    pub async fn migrate_names(&self, ctx: &Ctx, dir: Fid, asked: &Asked) -> Result<()> {
+        let bad = |error: layout::dir::DirError| Error::local(error.errno(), "setxattr").about(dir);
+        asked.check().map_err(bad)?;
+        self.setxattr(ctx, dir, LMV_MIGRATE, asked.encode().into(), 0).await
     }
 
     /// Sets or removes that.

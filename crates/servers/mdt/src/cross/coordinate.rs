@@ -16,7 +16,7 @@ use bytes::Bytes;
 use endpoint::{Call, CallError};
 use service::Incoming;
 use types::{Errno, Instance, Instant, Span, TargetId};
-use wire::updates::{self, Done, Fact, OpId, Place, Prepare, Record, Want};
+use wire::updates::{self, Done, Fact, Key, OpId, Place, Prepare, Record, Want};
 use wire::{Opcode, Reply};
 
 use super::{Claim, Crossing, Needs};
@@ -190,10 +190,16 @@ impl Coordinator {
         }
         let is_late = self.asked_at.is_some_and(|at| self.mdt.env.now() >= at + PREPARE_WAIT);
         match incoming.map(|incoming| incoming.request.opcode()) {
-            Some(Opcode::MdtCreate) if is_late => Err(Errno::ENODEV),
+            Some(opcode) if is_late && self.makes(opcode) => Err(Errno::ENODEV),
             None if is_late => Err(Errno::EAGAIN), // others of its own go on
             _ => Ok(()),
         }
+    }
+
+    /// Whether the operation makes a directory, or shards of one. Other ones wait for their MDTs.
+    fn makes(&self, opcode: Opcode) -> bool {
+        let is_new = |want: &Want| matches!(want.key, Key::New(..));
+        opcode == Opcode::MdtCreate || self.wants.values().flatten().any(is_new)
     }
 
     /// Names leave the shards that they are to leave, before the operation is decided. It holds

@@ -233,12 +233,16 @@ pub(super) fn check_asked(op: &Op<'_, '_>, wanted: &Asked, open: &Open) -> Decid
 
 /// Root, the owner of this MDT and one group may name MDTs, or all users.
 fn check_may_choose(op: &Op<'_, '_>) -> Decided<()> {
-    let is_its_owner = op.creds.uid == op.config.root_owner.0;
-    let may = is_root(&op.creds)
-        || is_its_owner
-        || is_admitted(&op.creds, op.state.dirs.remote_gid)
-        || op.replay.is_some();
+    let may = op.is_administrator() || is_admitted(&op.creds, op.state.dirs.remote_gid);
     if may { Ok(()) } else { Err(Errno::EPERM.into()) }
+}
+
+impl Op<'_, '_> {
+    /// Root and the owner of this MDT's storage; a replay was asked before.
+    pub(crate) fn is_administrator(&self) -> bool {
+        let is_its_owner = self.creds.uid == self.config.root_owner.0;
+        is_root(&self.creds) || is_its_owner || self.replay.is_some()
+    }
 }
 
 /// Whether an ordinary user may name MDTs: a member of group `gid`; 0: no user, -1: all.

@@ -145,6 +145,7 @@ fn set_flag(flags: &mut u32, flag: u32, is_set: bool) {
 ///
 /// # Errors
 /// EBUSY: its names move already. ENODEV: an MDT does not exist. EREMOTEIO: it takes nothing new.
+/// ENOSPC: it is full.
 /// EPERM: not the owner, or not allowed to choose MDTs. E2BIG: too many shards.
 pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided<Answer> {
     if !dir.attr.is_dir() {
@@ -154,13 +155,67 @@ pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided
         return Err(Errno::EPERM.into());
     }
     if op.replay.is_none() {
-        let asked = Asked::decode(value).map_err(|error| error.errno())?;
+        let mut asked = Asked::decode(value).map_err(|error| error.errno())?;
         dirs::check_asked(op, &asked, &Open::of(op))?;
+        if !asked.is_striped() {
+            asked.mdts.clear(); // one shard is none
+        }
         start(op, &dir, &asked, HASH_FIXED)?;
     }
+    answer(op, &dir)
+}
+
+/// Answers a request to move the names of a directory to the MDTs that are named. With one MDT, the
+/// directory gets one shard there, or is plain if that is its own MDT. The caller is root, or owns
+/// the storage of this MDT. A directory whose names are there stays as it is.
+///
+/// # Errors
+/// EINVAL: no MDT is named, or it is the root, whose MDT all clients know. EPERM: another caller,
+/// or this MDT makes no directories elsewhere. The others are those of [`restripe`].
+pub(crate) fn migrate(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided<Answer> {
+    if !dir.attr.is_dir() {
+        return Err(Errno::ENOTDIR.into());
+    }
+    if !op.is_administrator() {
+        return Err(Errno::EPERM.into());
+    }
+    if op.replay.is_none() {
+        let asked = Asked::decode(value).map_err(|error| error.errno())?;
+        let is_named = asked.index != BY_SPACE || !asked.mdts.is_empty();
+        if !is_named || dir.fid() == Fid::ROOT {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut asked = Asked { count: asked.count.max(1), ..asked };
+        if !asked.is_striped() && asked.mdts.is_empty() {
+            asked.mdts = vec![asked.index.cast_unsigned()];
+        }
+        dirs::check_asked(op, &asked, &Open::of(op))?;
+        if start(op, &dir, &asked, HASH_FIXED)? {
+            planted::reached("mdt: names of a directory began to move to MDTs that were named");
+        }
+    }
+    answer(op, &dir)
+}
+
+fn answer(op: &mut Op<'_, '_>, dir: &Inode) -> Decided<Answer> {
     let dir = op.tx.inode(dir.fid())?;
     op.decides_on(dir.fid());
     Ok(Answer::attr(&dir))
+}
+
+/// MDTs of the shards that a directory on MDT `here` is to have; empty: it is plain. A list of one
+/// MDT is obeyed, and a count of one makes it plain.
+fn goal(asked: &Asked, here: u32, open: &Open) -> Vec<u32> {
+    match asked.mdts[..] {
+        [only] if only == here => return Vec::new(),
+        [only] => return vec![only],
+        _ => {}
+    }
+    let any = open.mdts.first().copied().filter(|_| !open.has(here)).unwrap_or(here);
+    let first = if asked.index == BY_SPACE { any } else { asked.index.cast_unsigned() };
+    let shards = dirs::shard_mdts(asked, first, &open.mdts);
+    let is_alone = shards.is_empty() && asked.is_striped() && first != here;
+    if is_alone { vec![first] } else { shards } // no other MDT is open
 }
 
 /// Begins to move the names of a directory to new shards, or from its shards back to itself.
@@ -175,9 +230,7 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
         return Err(Errno::EBUSY.into());
     }
     let open = Open::of(op);
-    let any = open.mdts.first().copied().filter(|_| !open.has(here)).unwrap_or(here);
-    let first = if asked.index == BY_SPACE { any } else { asked.index as u32 };
-    let wanted = dirs::shard_mdts(asked, first, &open.mdts);
+    let wanted = goal(asked, here, &open);
     if wanted.iter().any(|mdt| !open.all.contains(mdt)) {
         return Err(Errno::ENODEV.into());
     }
@@ -190,7 +243,7 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
     };
     let is_same = match &before {
         Some(stripes) => {
-            let is_hash = stripes.hash & HASH_KIND == asked.hash & HASH_KIND;
+            let is_hash = wanted.len() == 1 || stripes.hash & HASH_KIND == asked.hash & HASH_KIND;
             is_hash && old.iter().map(|shard| shard.mdt_index()).eq(wanted.iter().copied())
         }
         None => wanted.is_empty(),
@@ -207,6 +260,7 @@ pub(crate) fn start(op: &mut Op<'_, '_>, dir: &Inode, asked: &Asked, mark: u32) 
     }
     old.iter().for_each(|shard| op.tx.foresee(Key::Inode(*shard), true));
     op.tx.needs_record = true; // a replay would draw other FIDs
+    op.tx.gives_room = !wanted.is_empty() && !wanted.contains(&here);
     let new = match wanted.is_empty() {
         true => vec![fid],
         false => dirs::new_shards(op, &wanted)?,

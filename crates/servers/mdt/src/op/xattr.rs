@@ -39,6 +39,8 @@ const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 const LOV_WHY: &[u8] = b"lustre.lov.why";
 /// Shards of a directory. Setting it begins to move the names to other shards.
 const LUSTRE_LMV: &[u8] = b"lustre.lmv";
+/// It is set only: moves the names of a directory to the MDTs that are named.
+const LMV_MIGRATE: &[u8] = b"lustre.lmv.migrate";
 /// It is read only: how many names of a directory have moved, and how many are left.
 const LMV_MOVES: &[u8] = b"lustre.lmv.moves";
 /// A directory's default for new subdirectories.
@@ -173,6 +175,11 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let (name, value) = (op.request.buf(1), op.request.buf(2));
     if matches!(&name[..], LOV_ADD | LOV_DEL | LOV_SWAP) {
         return set_components(op, &body, &name, &value);
+    }
+    if name == LMV_MIGRATE {
+        let dir = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
+        op.decides_on(dir.fid());
+        return moves::migrate(op, dir, &value);
     }
     let space = space(&name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {

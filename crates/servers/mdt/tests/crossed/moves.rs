@@ -32,8 +32,13 @@ fn restripe(dir: Fid, on: &[u32]) -> Call {
 }
 
 fn wanted(dir: Fid, asked: &dir::Asked) -> Call {
+    wanted_as("lustre.lmv", dir, asked)
+}
+
+/// Sets the attribute by which names begin to move.
+pub(super) fn wanted_as(attribute: &str, dir: Fid, asked: &dir::Asked) -> Call {
     let body = SetxattrReq { fid: dir.into(), ..SetxattrReq::default() };
-    let bufs = vec![encode_body(&body), bytes("lustre.lmv"), asked.encode().into()];
+    let bufs = vec![encode_body(&body), bytes(attribute), asked.encode().into()];
     Call::new(Opcode::MdtSetxattr, bufs)
 }
 
@@ -57,12 +62,17 @@ impl World {
     }
 
     /// Where a name of a directory belongs.
-    fn home(&self, dir: Fid, name: &str) -> Fid {
+    pub(super) fn home(&self, dir: Fid, name: &str) -> Fid {
         self.stripes(dir).map_or(dir, |stripes| stripes.home(name.as_bytes()))
     }
 
     /// A request about a name, sent again where the shard is not its home any more.
-    fn at_home(&self, dir: Fid, name: &str, call: impl Fn(Fid) -> Call) -> Result<AttrRep, Errno> {
+    pub(super) fn at_home(
+        &self,
+        dir: Fid,
+        name: &str,
+        call: impl Fn(Fid) -> Call,
+    ) -> Result<AttrRep, Errno> {
         for _ in 0..TRIES {
             let home = self.home(dir, name);
             match self.send(0, home.mdt_index(), call(home)) {
@@ -73,7 +83,7 @@ impl World {
         panic!("`{name}` has no home");
     }
 
-    fn make_file(&self, dir: Fid, name: &str) -> Fid {
+    pub(super) fn make_file(&self, dir: Fid, name: &str) -> Fid {
         let made = self.at_home(dir, name, |home| make(home, name, S_IFREG | 0o644, &[]));
         made.expect("made").attr.fid()
     }
@@ -89,7 +99,7 @@ impl World {
     }
 
     /// Names in one shard.
-    fn names(&self, place: Fid) -> BTreeMap<String, Fid> {
+    pub(super) fn names(&self, place: Fid) -> BTreeMap<String, Fid> {
         let body = ReaddirReq { fid: place.into(), entries_max: u32::MAX, ..ReaddirReq::default() };
         let call = Call::new(Opcode::MdtReaddir, vec![encode_body(&body)]);
         let reply = self.send(0, place.mdt_index(), call).expect("listed");
@@ -101,13 +111,13 @@ impl World {
     }
 
     /// Names in all places of a directory.
-    fn all_names(&self, dir: Fid) -> BTreeMap<String, Fid> {
+    pub(super) fn all_names(&self, dir: Fid) -> BTreeMap<String, Fid> {
         let places = self.stripes(dir).map_or(vec![dir], |stripes| stripes.places().collect());
         places.into_iter().flat_map(|place| self.names(place)).collect()
     }
 
     /// Waits until all names have moved.
-    fn moved(&self, dir: Fid) {
+    pub(super) fn moved(&self, dir: Fid) {
         for _ in 0..600 {
             if self.stripes(dir).is_none_or(|stripes| stripes.leaving.is_none()) {
                 return;
@@ -118,7 +128,7 @@ impl World {
     }
 }
 
-fn files(world: &World, dir: Fid, count: u32) -> BTreeMap<String, Fid> {
+pub(super) fn files(world: &World, dir: Fid, count: u32) -> BTreeMap<String, Fid> {
     files_from(world, dir, 0, count)
 }
 

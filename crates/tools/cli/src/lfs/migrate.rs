@@ -1,6 +1,8 @@
 //! `lfs migrate`: moves the bytes of files into other objects while others read and write them. The
-//! mount's daemon does the work; this command polls its progress. It prints nothing on success
-//! without `-v`.
+//! mount's daemon does the work; this command polls its progress. With `-m` it moves the names of
+//! directories to other MDTs. It prints nothing on success without `-v`.
+
+mod names;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,6 +11,8 @@ use ctl::progress::{Progress, Unit, per_second};
 use ctl::{Ask, Migration, Reply};
 use types::Errno;
 
+use self::names::Goal;
+use super::setdirstripe::{hash, mdt_count, mdts_in};
 use super::setstripe::{Parts, Wish};
 use crate::failure::First;
 use crate::{Failed, mountpoint, out, size};
@@ -22,7 +26,7 @@ const ASKED_FIRST: Duration = Duration::from_millis(5);
 /// Arguments of `lfs migrate`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless a program writes f"
+    after_help = "With -m, the names of directories move, and of all directories below them. Inodes stay on their\nMDTs, so files keep their inode numbers. New files are made on the new MDT. Only root may do this.\nThe MDTs go on with directories that were begun if the command ends early; run it again for the\nothers.\n\nExamples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless a program writes f\n  lfs migrate -m 1 project/                 names of project/ and all below to MDT0001\n  lfs migrate -d -m 0,2 -c 2 big/           names of big/ alone over two MDTs"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -50,20 +54,56 @@ pub(super) struct Args {
         conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
     )]
     yaml: Option<PathBuf>,
-    /// Move directories to other MDTs (not yet).
-    #[arg(short = 'm', long = "mdt-index", value_name = "INDEX", hide = true)]
-    mdts: Option<String>,
-    /// Files to move.
+    /// Move the names of directories, and of all directories below them, to this MDT, or over these
+    /// MDTs: indices and ranges such as 0,2,5-7.
+    #[arg(
+        short = 'm',
+        long = "mdt-index",
+        value_name = "MDT[,MDT]",
+        value_parser = listed,
+        conflicts_with_all = ["end", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "copy", "yaml"]
+    )]
+    mdts: Option<Mdts>,
+    /// With -m: over so many MDTs, the one that is named and the next ones; -1: all. -c is the same.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "mdts",
+        conflicts_with = "count",
+        allow_hyphen_values = true,
+        value_parser = mdt_count
+    )]
+    mdt_count: Option<u32>,
+    /// With -m: how names are spread over several MDTs: all_char, fnv_1a_64, crush or crush2.
+    #[arg(
+        short = 'H',
+        long = "mdt-hash",
+        value_name = "HASH",
+        requires = "mdts",
+        value_parser = hash
+    )]
+    hash: Option<u32>,
+    /// With -m: only the directories that are named, and none below them.
+    #[arg(short = 'd', long, requires = "mdts")]
+    directory: bool,
+    /// Files to move; with -m, directories.
     #[arg(required = true)]
     paths: Vec<PathBuf>,
 }
 
+/// The value of `-m`: at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mdts(Vec<u32>);
+
+fn listed(text: &str) -> Result<Mdts, String> {
+    mdts_in(text).map(Mdts)
+}
+
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    if args.mdts.is_some() {
-        let text = format!(
-            "error: {COMMAND}: moving files to another MDT (-m) is not supported yet; without -m bytes move to other OSTs"
-        );
-        return Err(Failed::new(Errno::EOPNOTSUPP.raw(), text));
+    if let Some(mdts) = &args.mdts {
+        let wrong = |text| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
+        let goal = goal(args, mdts).map_err(wrong)?;
+        return names::run(&args.paths, &goal, args.directory, args.verbose);
     }
     let Args { parts, copy, yaml, .. } = args;
     let wish = Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?;
@@ -77,12 +117,18 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     first.end()
 }
 
+fn goal(args: &Args, Mdts(mdts): &Mdts) -> Result<Goal, String> {
+    let count = args.parts.count().map(|count| mdt_count(&count.to_string()));
+    let count = count.transpose()?.or(args.mdt_count);
+    Goal::of(mdts, count, args.hash)
+}
+
 fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result<(), Failed> {
     let shown = path.display().to_string();
     let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
     if found.is_dir() {
         let text = format!(
-            "error: {COMMAND}: '{shown}' is a directory: only -m moves directories, and -m is not supported yet; name files (lfs find DIR -type f -print0 | xargs -0 lfs migrate)"
+            "error: {COMMAND}: '{shown}' is a directory: name files (lfs find DIR -type f -print0 | xargs -0 lfs migrate), or move its names to another MDT with -m"
         );
         return Err(Failed::new(Errno::EISDIR.raw(), text));
     }
@@ -169,8 +215,31 @@ mod tests {
         for wrong in ["migrate -b -n f", "migrate -c 2 --copy g f", "migrate -c 2"] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
-        let moved = run(&check("migrate -m 1 f").expect("known")).expect_err("not yet");
-        assert!(moved.text.contains("-m"), "{}", moved.text);
+    }
+
+    #[test]
+    fn names_go_where_the_options_say() {
+        let of = |line: &str| {
+            let args = check(line).expect(line);
+            goal(&args, args.mdts.as_ref().expect("-m"))
+        };
+        assert_eq!(of("migrate -m 2 d"), Goal::of(&[2], None, None));
+        assert_eq!(of("migrate -m 0,2-3 -c 3 -H crush d"), of("migrate -H crush -m 0,2,3 d"));
+        assert_eq!(of("migrate -m 1 -c -1 d"), of("migrate -m 1 --mdt-count -1 d"));
+        assert!(of("migrate -m 0,1 -c 3 d").is_err() && of("migrate -m 0 -c 999 d").is_err());
+        assert!(check("migrate -d -v -m 1 d e").expect("fits").directory);
+        for wrong in [
+            "migrate -m 1 -S 1m d",
+            "migrate -m 1 -i 0 d",
+            "migrate -m 1 -n d",
+            "migrate -m 1 --copy g d",
+            "migrate -m -1 d",
+            "migrate -d d",
+            "migrate -c 2 -H crush d",
+            "migrate -m 1",
+        ] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use ctl::{Ask, RawPath, Reply, Space};
 use layout::dir;
 use types::Errno;
 
-use self::parts::Parts;
+pub(super) use self::parts::{Parts, count as mdt_count, hash, mdts_in};
 use super::setstripe::{closed, umask};
 use crate::failure::First;
 use crate::mountpoint::Mount;
@@ -131,7 +131,7 @@ fn make(path: &Path, args: &Args, asked: &dir::Asked, command: &str) -> Result<(
 
 /// Whether an MDT that is named may be away.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Absent {
+pub(super) enum Absent {
     May,
     MayNot,
 }
@@ -156,13 +156,14 @@ fn check_mdts(
         .map_err(|(errno, text)| Failed::new(errno.raw(), format!("{command}: {text}")))
 }
 
-fn named(asked: &dir::Asked) -> Vec<u32> {
+/// The MDTs that are named.
+pub(super) fn named(asked: &dir::Asked) -> Vec<u32> {
     let first = u32::try_from(asked.index).ok().filter(|_| asked.mdts.is_empty());
     first.into_iter().chain(asked.mdts.iter().copied()).collect()
 }
 
 /// An MDT that does not answer in time over a sound connection is slow, and not away.
-fn check_mdt(
+pub(super) fn check_mdt(
     index: u32,
     spaces: &[Space],
     absent: Absent,

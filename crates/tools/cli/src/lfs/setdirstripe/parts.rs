@@ -12,7 +12,7 @@ const LEVELS_STRIPED: u8 = 3;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct Parts {
+pub(in crate::lfs) struct Parts {
     /// Spread the names of a directory over this many MDTs; -1: over all of them.
     #[arg(
         short = 'c',
@@ -77,13 +77,19 @@ enum Index {
 }
 
 impl Parts {
+    /// Over these MDTs, or from the only one on over so many.
+    pub(in crate::lfs) fn on(mdts: &[u32], count: Option<u32>, hash: Option<u32>) -> Parts {
+        assert!(!mdts.is_empty(), "an MDT is named");
+        Parts { count, index: Some(Index::These(mdts.to_vec())), hash, ..Parts::default() }
+    }
+
     /// A count or a list of MDTs is given: it says where names are.
     pub(super) fn spreads(&self) -> bool {
         self.count.is_some() || matches!(&self.index, Some(Index::These(mdts)) if mdts.len() > 1)
     }
 
     /// As the servers are asked.
-    pub(super) fn asked(&self, is_default: bool) -> Result<Asked, String> {
+    pub(in crate::lfs) fn asked(&self, is_default: bool) -> Result<Asked, String> {
         let listed = match &self.index {
             Some(Index::These(mdts)) if mdts.len() > 1 => mdts.clone(),
             _ => Vec::new(),
@@ -126,7 +132,7 @@ impl Parts {
 }
 
 /// `-1` to as many shards as there may be.
-fn count(text: &str) -> Result<u32, String> {
+pub(in crate::lfs) fn count(text: &str) -> Result<u32, String> {
     let count = text.parse::<i64>().ok().filter(|count| (-1..=SHARDS_MAX as i64).contains(count));
     let count =
         count.ok_or_else(|| dir::DirError::Count(text.parse().unwrap_or(-2)).to_string())?;
@@ -138,7 +144,7 @@ fn index(text: &str) -> Result<Index, String> {
 }
 
 /// `0,2,5-7`; at most as many as there are MDTs.
-fn mdts_in(text: &str) -> Result<Vec<u32>, String> {
+pub(in crate::lfs) fn mdts_in(text: &str) -> Result<Vec<u32>, String> {
     let bad = || {
         format!("bad MDT list '{text}': expected indices below {MDTS_MAX} and ranges, as 0,2,5-7")
     };
@@ -156,7 +162,8 @@ fn mdts_in(text: &str) -> Result<Vec<u32>, String> {
     Ok(mdts)
 }
 
-fn hash(text: &str) -> Result<u32, String> {
+/// The number of a hash.
+pub(in crate::lfs) fn hash(text: &str) -> Result<u32, String> {
     hash_kind(text)
         .ok_or_else(|| format!("'{text}' is not a hash: all_char, fnv_1a_64, crush and crush2 are"))
 }

@@ -146,6 +146,12 @@ pub(in crate::lfs) struct Named {
 }
 
 impl Parts {
+    /// The last count.
+    pub(in crate::lfs) fn count(&self) -> Option<i32> {
+        let of = |word: &Word| if let Word::Count(count) = word { Some(*count) } else { None };
+        self.0.iter().rev().find_map(of)
+    }
+
     /// What is asked for, and its stripings with the pools as they were named; else what is wrong.
     pub(super) fn asked(&self) -> Result<(Asked, Vec<Named>), String> {
         let mut all = vec![Said::default()];
