@@ -162,7 +162,7 @@ impl Order {
     /// The groups that are served after the first one, as far as the lists tell.
     pub(crate) fn following(&self, groups: &Slab<Group>) -> impl Iterator<Item = u32> {
         let first = self.first.map(|first| first.group);
-        let behind = |at: &u32| Some(self.behind(groups, *at)).filter(|behind| *behind != NIL);
+        let behind = move |at: &u32| Some(self.behind(groups, *at)).filter(|behind| *behind != NIL);
         std::iter::successors(first, behind).skip(1)
     }
 

@@ -300,7 +300,7 @@ fn over_whole_rounds_clients_stay_within_a_quantum() {
         for rounds in [1, 3, 10, 40] {
             let lead = played.lead(rounds);
             assert!(lead <= world.quantum, "{lead} after {rounds} rounds: {world:?}");
-            // whoever has requests for a whole turn is never between two parts of one
+            // a client with requests for a whole turn is never between two parts of it
             assert!(lead == 0 || world.quantum > 5, "{lead} after {rounds} rounds: {world:?}");
         }
     }
