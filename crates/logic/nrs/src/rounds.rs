@@ -8,7 +8,8 @@
 //! A new or idle group joins the round being served, behind the batches that are open there. A
 //! batch that has its quantum is closed, and the group's next batch is in the next round. Batches
 //! are served by round, then by their number. Of a group's batches only the first one waits for a
-//! turn ([`Order`]). Every step is O(1), or O(log groups) for a group that comes back between others.
+//! turn ([`Order`]). Every step is O(1), or O(log groups) for a group that comes back between
+//! others.
 //!
 //! A client with fewer requests in flight than a quantum has none queued for a moment whenever its
 //! last one has left. It asks again when that one is answered. A setting decides what happens to
@@ -17,8 +18,8 @@
 //!   requests in flight, the first gets less. The order of the clients differs from round to round.
 //! - `keep`: the number is the group's seat. All rounds walk the seats in the same order. A group
 //!   that comes back goes on with the rest of its quantum at its seat, and because that turn is
-//!   past, it is next. It may be one round late: the rest, or the whole quantum, of the round before
-//!   the one being served comes first. A group that is later than that has lost its seat.
+//!   past, it is next. It may be one round late: what is left of the round before the one being
+//!   served comes first. A group that is later than that has lost its seat.
 //!
 //! Invariants
 //! - A group has at most one batch in a round.
