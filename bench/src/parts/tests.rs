@@ -27,6 +27,7 @@ fn bound(id: &str) -> Option<Bound> {
     let last = id.rsplit('/').next().unwrap_or(id);
     match last {
         "spread-crrn" => Some(Bound::AtMost(0.5)),
+        "spread-default" => Some(Bound::AtMost(2.0)),
         "lone-gain" => Some(Bound::AtLeast(3.4)),
         "lone-total" => Some(Bound::AtLeast(0.99)),
         "swaps-slowest" => Some(Bound::AtMost(100.0)),

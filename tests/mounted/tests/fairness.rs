@@ -2,7 +2,8 @@
 //! than the machine.
 //!
 //! With `NACRE_FULL=1` the windows are long enough for the figures published in `bench/README.md`.
-//! Otherwise only the direction is checked. Every row is printed.
+//! Otherwise the direction is checked, and how far clients are apart with the default quantum, in
+//! MiB. Every row is printed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +19,31 @@ const FIRST_NID: u8 = 100;
 /// Size of the file that each writer goes over again and again, MiB.
 const FILE_MIB: usize = 16;
 
+/// Threads of the OST.
+const SLOTS: usize = 4;
+/// What a request moves at most, MiB.
+const REQUEST_MIB: usize = 1;
+/// RPCs of a client in a round of CRR-N: its default.
+const QUANTUM: usize = 8;
+/// What one client may be ahead of another in any window with the default quantum, MiB.
+///
+/// At any moment each client has had all rounds but the one being served and the one before it,
+/// and no more than the one being served (`crates/logic/nrs/src/rounds.rs`). So two clients are at
+/// most two quanta apart, and between two moments at most four. What is in a slot at the first or
+/// the last moment counts when it is answered.
+///
+/// The bound does not depend on the speed of the machine. A round is 80 MiB, which takes 1.3 s on
+/// the device of 60 MiB/s, and longer if the machine is busy. A client keeps its quantum if it asks
+/// again within that. Clients are compared by bytes over whole rounds, not by percent of a time in
+/// which a busy machine moves little.
+const LEAD_MIB_MAX: usize = (4 * QUANTUM + 2 * SLOTS) * REQUEST_MIB;
+/// What all clients move in a window in which the lead is looked at, MiB: with 5 to 14 requests in
+/// flight, FIFO would leave 9/95 of it between the first and the last client.
+const LEAD_WINDOW_MIB: usize = 480;
+const _: () = assert!(LEAD_WINDOW_MIB * 9 / 95 > LEAD_MIB_MAX);
+/// A window is over after this time, whatever has moved.
+const WINDOW_MAX: Duration = Duration::from_secs(120);
+
 struct Field {
     up: Up,
     mounts: Vec<PathBuf>,
@@ -31,7 +57,17 @@ struct Window {
 
 impl Window {
     fn total(&self) -> f64 {
-        self.mib.iter().sum::<f64>() / self.seconds
+        self.moved() / self.seconds
+    }
+
+    fn moved(&self) -> f64 {
+        self.mib.iter().sum()
+    }
+
+    /// What lies between the clients that moved most and least, MiB.
+    fn lead(&self) -> f64 {
+        let most = self.mib.iter().copied().fold(f64::MIN, f64::max);
+        most - self.mib.iter().copied().fold(f64::MAX, f64::min)
     }
 }
 
@@ -52,7 +88,7 @@ impl Field {
             fs::create_dir(up.at(&format!("c{client}"))).expect("a directory per client");
         }
         up.set("obdfilter.*-OST0000.device_mibps", &count(60, 200).to_string());
-        up.set("ost.OSS.ost_io.threads_max", "4");
+        up.set("ost.OSS.ost_io.threads_max", &SLOTS.to_string());
         Field { up, mounts }
     }
 
@@ -85,8 +121,38 @@ impl Field {
     }
 
     /// `writers[i]` processes of client i run at once; the window begins when all are in full
-    /// swing.
+    /// swing and lasts for a time.
     fn window(&self, reads: bool, writers: &[usize]) -> Window {
+        let _running = self.run(reads, writers);
+        let kind = kind(reads);
+        let (before, start) = (self.moved(kind), Instant::now());
+        std::thread::sleep(Duration::from_secs(count(4, 60) as u64));
+        self.since(kind, &before, start)
+    }
+
+    /// The same, until `mib` have moved and as long as the other.
+    fn window_of(&self, reads: bool, writers: &[usize], mib: usize) -> Window {
+        let _running = self.run(reads, writers);
+        let kind = kind(reads);
+        let (before, start) = (self.moved(kind), Instant::now());
+        std::thread::sleep(Duration::from_secs(count(4, 60) as u64));
+        loop {
+            let window = self.since(kind, &before, start);
+            if window.moved() >= mib as f64 || start.elapsed() >= WINDOW_MAX {
+                return window;
+            }
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn since(&self, kind: &str, before: &[f64], start: Instant) -> Window {
+        let (after, seconds) = (self.moved(kind), start.elapsed().as_secs_f64());
+        let mib = after.iter().zip(before).map(|(after, before)| after - before).collect();
+        Window { seconds, mib }
+    }
+
+    /// Readers or writers, in full swing.
+    fn run(&self, reads: bool, writers: &[usize]) -> Running {
         let mut running = Running(Vec::new());
         for (client, writers) in writers.iter().enumerate() {
             for writer in 0..*writers {
@@ -104,16 +170,13 @@ impl Field {
             }
         }
         std::thread::sleep(Duration::from_secs(count(3, 5) as u64));
-        let kind = if reads { "read_bytes" } else { "write_bytes" };
-        let (before, start) = (self.moved(kind), Instant::now());
-        std::thread::sleep(Duration::from_secs(count(4, 60) as u64));
-        let (after, seconds) = (self.moved(kind), start.elapsed().as_secs_f64());
-        drop(running);
-        Window {
-            seconds,
-            mib: after.iter().zip(before).map(|(after, before)| after - before).collect(),
-        }
+        running
     }
+}
+
+/// The counter of what moves.
+fn kind(reads: bool) -> &'static str {
+    if reads { "read_bytes" } else { "write_bytes" }
 }
 
 /// Shells and their `dd`s, ended with this.
@@ -163,8 +226,8 @@ fn crrn_gives_every_client_its_share() {
         field.set("ost.OSS.ost_io.nrs_crrn_quantum", "1");
         let crrn_unequal = field.window(reads, &unequal);
         let crrn_lone = field.window(reads, &lone);
-        field.set("ost.OSS.ost_io.nrs_crrn_quantum", "8"); // the default
-        let default_unequal = field.window(reads, &unequal);
+        field.set("ost.OSS.ost_io.nrs_crrn_quantum", &QUANTUM.to_string());
+        let default_unequal = field.window_of(reads, &unequal, LEAD_WINDOW_MIB);
         let default_spread = variation(&default_unequal.mib);
         let (fifo_spread, crrn_spread) =
             (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
@@ -196,12 +259,24 @@ fn crrn_gives_every_client_its_share() {
             "%",
             default_spread * 100.0,
         );
+        told(
+            "lead-default",
+            "5 to 14 a mount, first ahead of last with the default quantum",
+            "MiB",
+            default_unequal.lead(),
+        );
         told("unequal-total", "5 to 14 a mount, total of CRR-N to FIFO", "times", totals.0);
         told("lone-gain", "one beside nine times 11, the lone one to FIFO", "times", gain);
         told("lone-total", "one beside nine times 11, total to FIFO", "times", totals.1);
         assert!(
             crrn_spread < fifo_spread / 2.0,
             "CRR-N leaves {crrn_spread:.3} of FIFO's spread {fifo_spread:.3}"
+        );
+        assert!(
+            default_unequal.lead() <= LEAD_MIB_MAX as f64,
+            "{:.1} MiB between the first and the last of {:.1} MiB in all",
+            default_unequal.lead(),
+            default_unequal.moved()
         );
         assert!(gain > 1.5, "a lone client gets {gain:.2} times what FIFO gives it");
         assert!(totals.0 > 0.8 && totals.1 > 0.8, "CRR-N costs throughput: {totals:?}");

@@ -6,7 +6,7 @@
 //! - `unit`: `rpc` or `kib`. In KiB, a batch closes when the data of its requests reaches the
 //!   quantum, and the excess is a debt of the client's next batch.
 //! - `place`: `keep` (default) or `lustre`. It decides whether a client whose last request has just
-//!   left goes on with the rest of its quantum when it asks again.
+//!   left keeps its seat and goes on with the rest of its quantum when it asks again.
 
 use queues::Key;
 

@@ -3,7 +3,7 @@
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 
-mod calendar;
+mod batches;
 mod command;
 mod control;
 mod crre;
@@ -14,6 +14,7 @@ mod guard;
 mod head;
 mod limits;
 mod listed;
+mod order;
 mod orr;
 mod part;
 mod pick;

@@ -6,24 +6,29 @@
 //!             a1 a2 a3 a4    c1                      a5 a6 a7 a8    b1 b2                 a9
 //! ```
 //! A new or idle group joins the round being served, behind the batches that are open there. A
-//! batch that has its quantum is closed, and the group's next batch is in the next round. So
-//! appending keeps everything in order, and every step is O(1), whatever is queued.
+//! batch that has its quantum is closed, and the group's next batch is in the next round. Batches
+//! are served by round, then by their number. Of a group's batches only the first one waits for a
+//! turn ([`Order`]). Every step is O(1), or O(log groups) for a group that comes back between
+//! others.
 //!
 //! A client with fewer requests in flight than a quantum has none queued for a moment whenever its
 //! last one has left. It asks again when that one is answered. A setting decides what happens to
 //! the rest of its quantum ([`Place`]):
-//! - `lustre`: the rest is lost. Of two clients with 5 and 8 requests in flight, the first gets
-//!   less.
-//! - `keep`: the group goes on with the rest, before all others of the round being served, in the
-//!   order in which such groups return. It takes the rest with it into the next round, a quantum at
-//!   most, and no further.
+//! - `lustre`: the rest is lost, and each batch gets a new number. Of two clients with 5 and 8
+//!   requests in flight, the first gets less. The order of the clients differs from round to round.
+//! - `keep`: the number is the group's seat. All rounds walk the seats in the same order. A group
+//!   that comes back goes on with the rest of its quantum at its seat, and because that turn is
+//!   past, it is next. It may be one round late: what is left of the round before the one being
+//!   served comes first. A group that is later than that has lost its seat.
 //!
 //! Invariants
 //! - A group has at most one batch in a round.
-//! - Nothing is before the round being served. While requests are queued, that round has one of
-//!   them.
+//! - Nothing is before the round being served, but for late groups, which are before everything
+//!   else. With `lustre`, that round has a request while requests are queued.
 //! - The first request of an idle group waits for at most one batch of each other group. With
-//!   `keep`, such a batch has at most two quanta.
+//!   `keep`, it also waits for what is late, so that it may wait for two.
+//! - With `keep`, of two groups that are never later than a round, neither ever is more than two
+//!   quanta and the cost of a request ahead of the other since both have a seat.
 //! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
 //!   them.
 
@@ -32,8 +37,9 @@ use std::hint::black_box;
 use queues::{Chained, Index, Key, NIL, Slab, Vacant};
 use types::Instant;
 
-use crate::calendar::{Batch, Calendar, INLINE, Standing};
+use crate::batches::{Batch, Batches, INLINE, Rank, Standing};
 use crate::limits::QUANTUM_MAX;
+use crate::order::{First, Order, Row};
 use crate::{Id, Queue};
 
 /// A group without requests keeps its place in the rounds for so long.
@@ -51,7 +57,7 @@ const COST_MAX: u64 = 65_536;
 /// Its first cache line is what an arrival looks at while a batch is open: the first requests of
 /// that are kept here, so that the batch's own line is written once, when it is closed or served.
 #[repr(C, align(64))]
-struct Group {
+pub(crate) struct Group {
     key: Key,
     held: [u32; INLINE as usize], // requests of its open batch
     open: u32,                    // its batch of `round`, while that has requests and takes more
@@ -60,15 +66,22 @@ struct Group {
     epoch: u16,
     held_count: u8, // or HELD_BY_BATCH
     round: u64,
-    seq: u64,
-    batches: u32, // of its requests that are queued
+    seq: u64,              // of its last batch; with `Place::Keep` its seat, or zero
+    pub(crate) rank: Rank, // of its first batch
+    pub(crate) first: u32, // batch of its requests that are queued
+    last: u32,
+    pub(crate) prev: u32, // in a list of the order, or among those without requests
+    pub(crate) next: u32,
     idle_since_secs: u32,
-    idle_prev: u32,
-    idle_next: u32,
+    pub(crate) stray: bool, // in no list of the order
 }
 
 /// Count of held requests: none, they are in the batch, and so are those who come.
 const HELD_BY_BATCH: u8 = INLINE as u8 + 1;
+
+/// Rounds that a group may be late and keep its seat. With more of them, newcomers wait longer for
+/// groups that come back, and in the model of `tests/closed.rs` the shares are no more equal.
+const LATE_ROUNDS_MAX: u64 = 1;
 
 const _: () = assert!(std::mem::offset_of!(Group, round) == 64 && size_of::<Group>() == 128);
 const _: () = assert!(QUANTUM_MAX + COST_MAX < i32::MAX as u64);
@@ -85,10 +98,13 @@ impl Vacant for Group {
             held_count: 0,
             round: 0,
             seq: 0,
-            batches: 0,
+            rank: (0, 0),
+            first: NIL,
+            last: NIL,
+            prev: NIL,
+            next: NIL,
             idle_since_secs: 0,
-            idle_prev: NIL,
-            idle_next: NIL,
+            stray: false,
         }
     }
     fn link(&mut self) -> &mut u32 {
@@ -111,13 +127,13 @@ impl Chained for Group {
 /// What a group loses that has nothing queued for a moment: see the head of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Nothing, if it comes back in this round or in the next one.
+    /// Nothing, if it comes back in this round or in the next one. It keeps its seat, too.
     Keep,
     /// The rest of its quantum.
     Lustre,
 }
 
-/// Where a request stood that has left.
+/// Where a request stood that has left in its turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stood {
     pub(crate) round: u64,
@@ -133,11 +149,11 @@ pub(crate) struct Rounds {
     round: u64,
     seq: u64,
     len: usize,
-    calendar: Calendar,
+    batches: Batches,
+    order: Order,
     groups: Slab<Group>,
     index: Index,
-    idle_head: u32,
-    idle_tail: u32,
+    idle: Row,
     idle_len: u64,
     last: Stood,
     idle_until: Instant, // nobody has been idle for too long before
@@ -154,11 +170,11 @@ impl Rounds {
             round: 0,
             seq: 1,
             len: 0,
-            calendar: Calendar::default(),
+            batches: Batches::default(),
+            order: Order::default(),
             groups: Slab::default(),
             index: Index::seeded(seed),
-            idle_head: NIL,
-            idle_tail: NIL,
+            idle: Row::EMPTY,
             idle_len: 0,
             last: Stood::default(),
             idle_until: Instant::default(),
@@ -210,7 +226,7 @@ impl Rounds {
 
     /// Bytes of its structures.
     pub(crate) fn bytes(&self) -> usize {
-        self.calendar.bytes() + self.groups.bytes()
+        self.batches.bytes() + self.order.bytes() + self.groups.bytes()
     }
 
     /// Appends a request of group `key`; answers the batch that it stands in.
@@ -241,73 +257,59 @@ impl Rounds {
 
     /// Opens a batch for group `at`, whose next request goes to none that is open.
     fn open_for(&mut self, at: u32) -> &mut Group {
-        let (round_now, epoch, quantum) = (self.round, self.epoch, self.quantum);
         self.settle_group(at);
-        if self.place == Place::Keep && self.returns(at) {
-            return self.return_to_round(at);
-        }
+        let (round_now, epoch, quantum) = (self.round, self.epoch, self.quantum);
+        let keep = self.place == Place::Keep;
         let group = self.groups.get_mut(at);
         group.open = NIL;
-        let idle = group.batches == 0;
+        let idle = group.first == NIL;
         if group.epoch != epoch {
             group.end_batch();
             group.left = 0;
             group.epoch = epoch;
         }
-        if idle && group.left > 0 {
+        if idle && !keep {
             group.end_batch(); // it idled inside a batch, which is not continued
         }
         group.pay(quantum); // before it is asked what it missed: a moment's pause pays no debt
-        if group.round < round_now {
+        let seated = keep && group.seq > 0 && group.round + LATE_ROUNDS_MAX >= round_now;
+        if group.round < round_now && !seated {
             (group.round, group.left) = (round_now, 0); // it missed rounds, and with them a debt
         }
-        if group.seq < self.seq {
+        if group.seq < self.seq && !seated {
             self.seq += 1; // else it opened the last batch itself
             group.seq = self.seq;
         }
-        group.draw(self.quantum);
-        let batch = Batch::new(at, group.round, group.seq);
+        if group.left <= 0 {
+            group.draw(quantum);
+        }
         if self.len == 0 {
-            self.serve(batch.round);
+            self.round = group.round.max(round_now);
         }
         if idle {
             self.leave_idle(at);
         }
-        let group = self.groups.get_mut(at);
-        group.open = self.calendar.push(batch);
-        group.held_count = 0;
-        group.batches += 1;
-        group
+        self.push_batch(at)
     }
 
-    /// Whether group `at` has a rest of its quantum that it may go on with.
-    fn returns(&self, at: u32) -> bool {
-        let group = self.groups.get(at);
-        let recent = group.round == self.round || group.round + 1 == self.round;
-        group.batches == 0 && group.left > 0 && group.epoch == self.epoch && recent
-    }
-
-    /// Group `at` goes on in the round being served.
-    fn return_to_round(&mut self, at: u32) -> &mut Group {
+    /// An empty batch of group `at` in its round, behind those that it has.
+    fn push_batch(&mut self, at: u32) -> &mut Group {
         let group = self.groups.get_mut(at);
-        if group.round < self.round {
-            let quantum = i32::try_from(self.quantum).expect("a small number");
-            (group.round, group.left) = (self.round, group.left.min(quantum) + quantum);
+        let rank = (group.round, group.seq);
+        assert!(rank.0 + LATE_ROUNDS_MAX >= self.round, "no group is later than that");
+        let place = self.batches.push(group.last, Batch::new(at, rank));
+        (group.open, group.last, group.held_count) = (place, place, 0);
+        if group.first == NIL {
+            (group.first, group.rank) = (place, rank);
+            self.order.insert(&mut self.groups, at);
         }
-        let batch = Batch::new(at, group.round, group.seq);
-        self.serve(batch.round);
-        self.leave_idle(at);
-        let group = self.groups.get_mut(at);
-        group.open = self.calendar.push_returned(batch);
-        group.held_count = 0;
-        group.batches += 1;
-        group
+        self.groups.get_mut(at)
     }
 
     /// Puts a request into the open batch of group `at`, which holds no more of them itself.
     fn append(&mut self, at: u32, id: Id) -> Standing {
         self.settle_group(at);
-        self.calendar.append(self.groups.get(at).open, id)
+        self.batches.append(self.groups.get(at).open, id)
     }
 
     /// The open batch of group `at` has its quantum.
@@ -322,14 +324,14 @@ impl Rounds {
     fn settle_group(&mut self, at: u32) {
         let group = self.groups.get_mut(at);
         if group.open != NIL && group.held_count <= INLINE as u8 {
-            self.calendar.fill(group.open, &group.held, group.held_count);
+            self.batches.fill(group.open, &group.held, group.held_count);
             group.held_count = HELD_BY_BATCH;
         }
     }
 
     /// From now on a batch has all its requests itself.
     pub(crate) fn settle(&mut self, place: u32) {
-        let batch = self.calendar.batches.get(place);
+        let batch = self.batches.get(place);
         if batch.is_bare() {
             self.settle_group(batch.group);
         }
@@ -352,12 +354,12 @@ impl Rounds {
 
     /// The batch that is being served.
     pub(crate) fn front(&self) -> Option<u32> {
-        self.calendar.first()
+        self.order.first().map(|first| first.batch)
     }
 
     /// The requests of a batch in the order they came; it is settled.
     pub(crate) fn ids(&self, batch: u32) -> impl Iterator<Item = Id> {
-        self.calendar.ids(batch)
+        self.batches.ids(batch)
     }
 
     /// The batch that a request stands in.
@@ -381,7 +383,7 @@ impl Rounds {
         }
     }
 
-    /// Where the request stood that left last.
+    /// Where the request stood that left last in its turn.
     pub(crate) fn last(&self) -> Stood {
         self.last
     }
@@ -397,9 +399,10 @@ impl Rounds {
     ) -> bool {
         let standing = Standing::of_tag(queue.tag(id));
         self.settle(standing.batch);
-        let last = self.calendar.take(standing);
-        let batch = self.calendar.batches.get(standing.batch);
-        self.last = Stood { round: batch.round, seq: batch.seq(self.seq) };
+        if in_turn {
+            self.note_turn();
+        }
+        let last = self.batches.take(standing);
         self.len -= 1;
         if last {
             self.end(standing.batch, now, in_turn);
@@ -410,8 +413,8 @@ impl Rounds {
     /// Takes the first request out of the batch that is being served.
     #[inline]
     pub(crate) fn pop<R>(&mut self, queue: &Queue<R>, front: u32, now: Instant) -> Option<Id> {
-        let batch = self.calendar.batches.get_mut(front);
-        self.last = Stood { round: batch.round, seq: batch.seq(self.seq) };
+        self.note_turn();
+        let batch = self.batches.get_mut(front);
         if let Some(id) = batch.pop_but_last() {
             self.len -= 1;
             return Some(id);
@@ -422,7 +425,7 @@ impl Rounds {
     /// The same, if that is the last one there or does not stand in the batch itself.
     fn pop_other<R>(&mut self, queue: &Queue<R>, front: u32, now: Instant) -> Option<Id> {
         self.settle(front);
-        let (id, last) = self.calendar.pop(front)?;
+        let (id, last) = self.batches.pop(front)?;
         self.len -= 1;
         if last {
             self.end(front, now, true);
@@ -431,26 +434,35 @@ impl Rounds {
         Some(id)
     }
 
+    /// The request that leaves stands in the batch that is served next.
+    #[inline]
+    fn note_turn(&mut self) {
+        if let Some(First { rank: (round, seq), .. }) = self.order.first() {
+            self.last = Stood { round, seq };
+        }
+    }
+
     /// The last request of batch `place` has left, and with it the batch.
     fn end(&mut self, place: u32, now: Instant, in_turn: bool) {
-        let at = self.calendar.batches.get(place).group;
-        let front = self.calendar.first() == Some(place);
-        self.calendar.remove(place);
+        let at = self.batches.get(place).group;
+        let (prev, next) = self.batches.remove(place);
         let group = self.groups.get_mut(at);
-        group.batches -= 1;
+        if group.last == place {
+            group.last = prev;
+        }
+        if group.first == place {
+            self.end_turn(at, next);
+        }
+        let group = self.groups.get_mut(at);
+        let idle = group.first == NIL;
         if group.open == place {
             group.open = NIL;
-            if group.batches > 0 {
+            if !idle {
                 group.end_batch(); // its earlier batches still wait
             }
         }
-        let idle = group.batches == 0;
-        if front {
-            self.move_on();
-        }
         if idle {
             let round = self.round + 1;
-            let group = self.groups.get_mut(at);
             if !in_turn && group.round > round {
                 // what was not served does not count against it
                 (group.round, group.left) = (round, 0);
@@ -459,70 +471,68 @@ impl Rounds {
         }
     }
 
-    /// The round being served has lost its first batch.
+    /// Batch `next` of group `at`, if there is one, is its first one from now on.
+    fn end_turn(&mut self, at: u32, next: u32) {
+        let front = self.order.remove(&mut self.groups, at);
+        let group = self.groups.get_mut(at);
+        group.first = next;
+        if next != NIL {
+            let batch = self.batches.get(next);
+            group.rank = (batch.round, batch.seq(group.seq));
+            self.order.insert(&mut self.groups, at);
+        }
+        if front {
+            self.move_on();
+        }
+    }
+
+    /// The batch that was served is not there any more. Without another one, the round is over for
+    /// Lustre. With seats it goes on with those who come back.
     fn move_on(&mut self) {
-        let round = match self.calendar.first() {
-            Some(first) => self.round.max(self.calendar.batches.get(first).round),
-            None => self.round + 1,
+        self.round = match self.order.first() {
+            Some(first) => self.round.max(first.rank.0),
+            None => self.round + u64::from(self.place == Place::Lustre),
         };
-        self.serve(round);
     }
 
     /// Another batch is the front one: reads a word of what leaves soon, so that its cache lines
     /// arrive while other work goes on. Batches are served one after another, so each is met once:
-    /// two batches before its turn its own line is read, one batch before it the lines it names.
+    /// three batches before its turn its group is read, two batches before it its own line, one
+    /// batch before it the lines it names.
     fn look_ahead<R>(&self, queue: &Queue<R>) {
-        let calendar = &self.calendar;
-        let Some(next) = calendar.first().and_then(|front| calendar.following(front)) else {
-            return;
-        };
-        let batch = calendar.batches.get(next);
-        black_box(self.groups.get(batch.group).open);
+        let mut following = self.order.following(&self.groups);
+        let Some(next) = following.next() else { return };
+        let group = self.groups.get(next);
+        let batch = self.batches.get(group.first);
+        black_box(group.open);
         batch.inline().for_each(|id| queue.look_ahead(id));
-        if let Some(behind) = calendar.following(next) {
-            black_box(calendar.batches.get(behind).round);
+        if batch.next != NIL {
+            black_box(self.batches.get(batch.next).round);
         }
-    }
-
-    fn serve(&mut self, round: u64) {
-        self.round = round;
-        self.calendar.serve(round);
+        let Some(second) = following.next() else { return };
+        black_box(self.batches.get(self.groups.get(second).first).round);
+        if let Some(third) = following.next() {
+            black_box(self.groups.get(third).rank);
+        }
     }
 
     // ---- groups without requests, longest idle first
     // -------------------------------------------------------------
 
     fn join_idle(&mut self, at: u32, now: Instant) {
-        let tail = std::mem::replace(&mut self.idle_tail, at);
-        let group = self.groups.get_mut(at);
-        (group.idle_prev, group.idle_next, group.idle_since_secs) = (tail, NIL, secs(now));
-        if tail == NIL {
-            self.idle_head = at;
-        } else {
-            self.groups.get_mut(tail).idle_next = at;
-        }
+        self.groups.get_mut(at).idle_since_secs = secs(now);
+        self.idle.push(&mut self.groups, at);
         self.idle_len += 1;
     }
 
     fn leave_idle(&mut self, at: u32) {
-        let group = self.groups.get(at);
-        let (prev, next) = (group.idle_prev, group.idle_next);
-        if prev == NIL {
-            self.idle_head = next;
-        } else {
-            self.groups.get_mut(prev).idle_next = next;
-        }
-        if next == NIL {
-            self.idle_tail = prev;
-        } else {
-            self.groups.get_mut(next).idle_prev = prev;
-        }
+        self.idle.unlink(&mut self.groups, at);
         self.idle_len -= 1;
     }
 
     #[inline]
     fn forget_idle(&mut self, now: Instant) {
-        if self.idle_head != NIL && (self.idle_len > self.groups_idle_max || now >= self.idle_until)
+        if self.idle.head != NIL && (self.idle_len > self.groups_idle_max || now >= self.idle_until)
         {
             self.forget_some(now);
         }
@@ -530,7 +540,7 @@ impl Rounds {
 
     fn forget_some(&mut self, now: Instant) {
         for _ in 0..FORGOTTEN_MAX {
-            let at = self.idle_head;
+            let at = self.idle.head;
             if at == NIL {
                 return;
             }

@@ -1,5 +1,5 @@
 //! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: Lustre's rules word by word,
-//! with ties in arrival order.
+//! with ties in arrival order, and the rules of seats (`place=keep`).
 
 mod common;
 
@@ -12,16 +12,12 @@ use types::{CptIndex, Extent, Instant};
 const NOW: Instant = Instant(1);
 
 /// Round, batch, first byte, last byte, arrival.
-type Place = (u64, Batch, u64, u64, u64);
-
-/// Whether it was opened anew or has returned, and its number among those.
-type Batch = (bool, u64);
+type Place = (u64, u64, u64, u64, u64);
 
 #[derive(Default)]
 struct Group {
     round: u64,
-    seq: u64,
-    batch: Batch,
+    seq: u64, // of its last batch, or its seat
     left: i64,
     active: u64,
 }
@@ -34,9 +30,8 @@ struct Reference {
     cscan: bool,
     round: u64,
     seq: u64,
-    returns: u64,
     arrivals: u64,
-    at: Option<(u64, Batch, u64, u64)>, // batch served last, and where in it
+    at: Option<(u64, u64, u64, u64)>, // batch served last, and where in it
     groups: BTreeMap<u64, Group>,
     queue: BTreeMap<Place, (u64, u64)>, // number, group
     places: BTreeMap<u64, Place>,
@@ -49,46 +44,37 @@ impl Reference {
         let front = self.queue.first_key_value().map(|(place, _)| (place.0, place.1));
         let c = self.groups.entry(group).or_default();
         if let (true, Some(at)) = (self.cscan && c.left > 0 && c.active > 0, self.at)
-            && front == Some((c.round, c.batch))
+            && front == Some((c.round, c.seq))
             && front == Some((at.0, at.1))
             && (start, end) < (at.2, at.3)
         {
             (c.left, c.round) = (0, c.round + 1);
         }
-        let recent = c.round == self.round || c.round + 1 == self.round;
-        if self.keep && c.active == 0 && c.left > 0 && recent {
-            if c.round < self.round {
-                c.left = c.left.min(self.quantum as i64) + self.quantum as i64;
-                c.round = self.round;
-            }
-            self.returns += 1;
-            c.batch = (false, self.returns);
-        } else if c.left <= 0 || c.round < self.round || c.active == 0 {
-            if c.active == 0 && c.left > 0 {
+        if c.left <= 0 || c.active == 0 {
+            if c.active == 0 && c.left > 0 && !self.keep {
                 (c.round, c.left) = (c.round + 1, 0);
             }
             while c.left <= -(self.quantum as i64) {
                 (c.round, c.left) = (c.round + 1, c.left + self.quantum as i64);
             }
-            if c.round < self.round {
+            let seated = self.keep && c.seq > 0 && c.round + 1 >= self.round;
+            if c.round < self.round && !seated {
                 (c.round, c.left) = (self.round, 0);
             }
-            if c.seq < self.seq {
+            if c.seq < self.seq && !seated {
                 self.seq += 1;
                 c.seq = self.seq;
             }
-            c.batch = (true, c.seq);
-            c.left += self.quantum as i64;
-            while c.left <= 0 {
+            if c.left <= 0 {
                 c.left += self.quantum as i64;
-                c.round += 1;
             }
         }
         if self.queue.is_empty() {
-            self.round = c.round;
+            self.round = self.round.max(c.round);
         }
-        let place = (c.round, c.batch, start, end, self.arrivals);
-        assert!(c.round >= self.round && self.queue.insert(place, (number, group)).is_none());
+        let place = (c.round, c.seq, start, end, self.arrivals);
+        assert!(c.round + u64::from(self.keep) >= self.round);
+        assert!(self.queue.insert(place, (number, group)).is_none());
         self.places.insert(number, place);
         c.active += 1;
         c.left -= if self.kib { (range.end() - range.start()).div_ceil(1024) as i64 } else { 1 };
@@ -105,7 +91,7 @@ impl Reference {
         }
     }
 
-    fn dequeue(&mut self) -> Option<(u64, (u64, Batch))> {
+    fn dequeue(&mut self) -> Option<(u64, (u64, u64))> {
         let (place, _) = self.queue.first_key_value()?;
         let place = *place;
         self.at = Some((place.0, place.1, place.2, place.3));
@@ -120,7 +106,7 @@ impl Reference {
             self.round = self
                 .queue
                 .first_key_value()
-                .map_or(self.round + 1, |(first, _)| self.round.max(first.0));
+                .map_or(self.round + u64::from(!self.keep), |(first, _)| self.round.max(first.0));
         }
         let c = self.groups.get_mut(&group).expect("known");
         c.active -= 1;
@@ -132,8 +118,8 @@ impl Reference {
         let group = self.queue[&place].1;
         self.leave(place);
         let c = self.groups.get_mut(&group).expect("known");
-        let end = (c.round, c.batch, u64::MAX, u64::MAX, u64::MAX);
-        let batch = (c.round, c.batch, 0, 0, 0)..=end;
+        let end = (c.round, c.seq, u64::MAX, u64::MAX, u64::MAX);
+        let batch = (c.round, c.seq, 0, 0, 0)..=end;
         if c.left > 0 && c.active > 0 && self.queue.range(batch).next().is_none() {
             (c.round, c.left) = (c.round + 1, 0); // a batch that has become empty is over
         }
@@ -150,6 +136,7 @@ struct Case {
     tunables: &'static [(&'static str, &'static str)],
     kib: bool,
     unit_changes: bool,
+    place_changes: bool,
     sorted: bool,
     cscan: bool,
 }
@@ -180,7 +167,6 @@ fn check(case: &Case, seed: u64, steps: u64) {
         cscan: case.cscan,
         round: 0,
         seq: 1,
-        returns: 0,
         arrivals: 0,
         at: None,
         groups: BTreeMap::new(),
@@ -194,6 +180,11 @@ fn check(case: &Case, seed: u64, steps: u64) {
             wave = chance.below(80); // how much more comes than goes, in percent
             reference.quantum = 1 + chance.below(12) * if case.kib { 40 } else { 1 };
             set(&mut head, &format!("nrs_{name}_quantum"), &reference.quantum.to_string());
+            if case.place_changes {
+                reference.keep = !reference.keep;
+                let place = if reference.keep { "keep" } else { "lustre" };
+                set(&mut head, &format!("nrs_{name}_place"), place);
+            }
             if case.unit_changes {
                 reference.change_unit();
                 set(
@@ -254,162 +245,94 @@ fn clients(request: &Req) -> u64 {
     request.client
 }
 
-#[test]
-fn crrn_orders_as_the_ordered_map_does() {
-    check_million(&Case {
-        keep: true,
-        descriptor: nrs::crrn(),
+fn plain(descriptor: Descriptor<Req>, keep: bool) -> Case {
+    Case {
+        keep,
+        descriptor,
         group: clients,
         tunables: &[],
         kib: false,
         unit_changes: false,
+        place_changes: false,
         sorted: false,
         cscan: false,
-    });
+    }
+}
+
+#[test]
+fn crrn_orders_as_the_ordered_map_does() {
+    check_million(&plain(nrs::crrn(), true));
 }
 
 #[test]
 fn crrn_in_lustres_way_orders_as_the_ordered_map_does() {
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::crrn(),
-        group: clients,
-        tunables: &[("nrs_crrn_place", "lustre")],
-        kib: false,
-        unit_changes: false,
-        sorted: false,
-        cscan: false,
-    });
+    let tunables = &[("nrs_crrn_place", "lustre")];
+    check_million(&Case { tunables, ..plain(nrs::crrn(), false) });
+}
+
+#[test]
+fn crrn_whose_place_changes_orders_as_the_ordered_map_does() {
+    check_million(&Case { place_changes: true, ..plain(nrs::crrn(), true) });
 }
 
 #[test]
 fn crrn_by_kib_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_crrn_unit", "kib")];
-    check_million(&Case {
-        keep: true,
-        descriptor: nrs::crrn(),
-        group: clients,
-        tunables,
-        kib: true,
-        unit_changes: false,
-        sorted: false,
-        cscan: false,
-    });
+    check_million(&Case { tunables, kib: true, ..plain(nrs::crrn(), true) });
 }
 
 #[test]
 fn crrn_by_kib_in_lustres_way_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_crrn_place", "lustre"), ("nrs_crrn_unit", "kib")];
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::crrn(),
-        group: clients,
-        tunables,
-        kib: true,
-        unit_changes: false,
-        sorted: false,
-        cscan: false,
-    });
+    check_million(&Case { tunables, kib: true, ..plain(nrs::crrn(), false) });
+}
+
+#[test]
+fn crrn_whose_unit_and_place_change_orders_as_the_ordered_map_does() {
+    let changes = Case { unit_changes: true, place_changes: true, ..plain(nrs::crrn(), true) };
+    check_million(&changes);
 }
 
 #[test]
 fn crrn_whose_unit_changes_orders_as_the_ordered_map_does() {
-    let tunables = &[("nrs_crrn_unit", "rpc")];
-    check_million(&Case {
-        keep: true,
-        descriptor: nrs::crrn(),
-        group: clients,
-        tunables,
-        kib: false,
-        unit_changes: true,
-        sorted: false,
-        cscan: false,
-    });
+    check_million(&Case { unit_changes: true, ..plain(nrs::crrn(), true) });
 }
 
 #[test]
 fn crrn_whose_unit_changes_in_lustres_way_orders_as_the_ordered_map_does() {
-    let tunables = &[("nrs_crrn_place", "lustre"), ("nrs_crrn_unit", "rpc")];
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::crrn(),
-        group: clients,
-        tunables,
-        kib: false,
-        unit_changes: true,
-        sorted: false,
-        cscan: false,
-    });
+    let tunables = &[("nrs_crrn_place", "lustre")];
+    check_million(&Case { tunables, unit_changes: true, ..plain(nrs::crrn(), false) });
 }
 
 #[test]
 fn crre_orders_as_the_ordered_map_does() {
-    check_million(&Case {
-        keep: true,
-        descriptor: nrs::crre(),
-        group: clients,
-        tunables: &[],
-        kib: false,
-        unit_changes: false,
-        sorted: false,
-        cscan: false,
-    });
+    check_million(&plain(nrs::crre(), true));
 }
 
 #[test]
 fn crre_in_lustres_way_orders_as_the_ordered_map_does() {
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::crre(),
-        group: clients,
-        tunables: &[("nrs_crre_place", "lustre")],
-        kib: false,
-        unit_changes: false,
-        sorted: false,
-        cscan: false,
-    });
+    let tunables = &[("nrs_crre_place", "lustre")];
+    check_million(&Case { tunables, ..plain(nrs::crre(), false) });
+}
+
+fn objects(request: &Req) -> u64 {
+    request.object
 }
 
 #[test]
 fn orr_orders_as_the_ordered_map_does() {
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::orr(),
-        group: |request| request.object,
-        tunables: &[],
-        kib: false,
-        unit_changes: false,
-        sorted: true,
-        cscan: false,
-    });
+    check_million(&Case { group: objects, sorted: true, ..plain(nrs::orr(), false) });
 }
 
 #[test]
 fn orr_that_never_goes_back_orders_as_the_ordered_map_does() {
     let tunables = &[("nrs_orr_sweep", "cscan")];
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::orr(),
-        group: |request| request.object,
-        tunables,
-        kib: false,
-        unit_changes: false,
-        sorted: true,
-        cscan: true,
-    });
+    let orr = plain(nrs::orr(), false);
+    check_million(&Case { group: objects, tunables, sorted: true, cscan: true, ..orr });
 }
 
 #[test]
 fn trr_orders_as_the_ordered_map_does() {
     let group = |request: &Req| request.object % 8;
-    check_million(&Case {
-        keep: false,
-        descriptor: nrs::trr(),
-        group,
-        tunables: &[],
-        kib: false,
-        unit_changes: false,
-        sorted: true,
-        cscan: false,
-    });
+    check_million(&Case { group, sorted: true, ..plain(nrs::trr(), false) });
 }
