@@ -6,6 +6,7 @@ use bolero as _;
 
 mod full;
 mod late;
+mod mends;
 mod moves;
 mod placed;
 
