@@ -30,7 +30,7 @@ pub(crate) fn memory(bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
             "MiB",
             vec![kib as f64 / 1024.0],
             Bound::AtMost(64.0),
-            "nacre up --separate; grep RssAnon /proc/PID/status",
+            "nacre up --separate --mdts 1; grep RssAnon /proc/PID/status",
         ))
     };
     servers.into_iter().map(row).collect()
@@ -48,7 +48,7 @@ pub(crate) fn start(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         killed.push(started(&mut up));
     }
     up.stop();
-    let command = "nacre up --separate, from exec to mounted, 100,000 files";
+    let command = "nacre up --separate --mdts 1, from exec to mounted, 100,000 files";
     Ok(vec![
         value("start/clean", "start after a clean end", "s", clean, Bound::AtMost(2.0), command),
         value(

@@ -128,8 +128,8 @@ pub struct Up {
 }
 
 impl Up {
-    /// A fresh file system of the default shape, whose servers may be killed as often as the test
-    /// likes.
+    /// A fresh file system with one MDT and four OSTs, whose servers may be killed as often as the
+    /// test likes.
     #[must_use]
     pub fn new(name: &str) -> Up {
         Up::over(transport_drawn(), name)
@@ -150,7 +150,7 @@ impl Up {
     }
 
     /// In `scratch`; data in `data` where given (a loop mount, say), else below the scratch
-    /// directory.
+    /// directory. It has one MDT unless `args` say otherwise.
     #[must_use]
     pub fn with(scratch: Scratch, data: Option<PathBuf>, args: &[&str]) -> Up {
         Up::begin(transport_drawn(), scratch, data, args)
@@ -441,6 +441,9 @@ fn spawn_up(data: &Path, mount: &Path, log: &Path, transport: Channel, args: &[&
         let more = args.remove(at + 1);
         options = format!("{options},{more}");
         args.remove(at);
+    }
+    if !args.contains(&"--mdts") {
+        args.extend(["--mdts", "1"]); // what is there stays
     }
     command.args(args).args(["-o", options.trim_end_matches(',')]);
     command.stdin(Stdio::null()).stdout(log.try_clone().expect("a descriptor")).stderr(log);

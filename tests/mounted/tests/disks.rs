@@ -17,6 +17,7 @@ fn up(scratch: &Scratch, args: &[&str], run: &str) -> (Output, String) {
     if !args.contains(&"--osts") {
         command.args(["--osts", "2"]);
     }
+    command.args(["--mdts", "1"]);
     let output = command.args(["--run", run]).stdin(Stdio::null()).output().expect("nacre starts");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     (output, text)

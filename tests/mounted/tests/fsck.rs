@@ -188,11 +188,13 @@ fn damage_of_two_mdts_is_found_and_repaired() {
 }
 
 #[test]
-fn what_one_mdt_can_mend_is_repaired_while_it_is_served() {
+fn what_mdts_can_mend_is_repaired_while_they_serve() {
     let mut up = Up::with(Scratch::new("fsckmend"), None, &["--mdts", "2"]);
     quiet(&up, &["lfs", "setdirstripe", "-d"], "."); // the test says where directories are
     fs::create_dir_all(up.at("dir/sub")).expect("mkdir");
     write(&up, "dir/count");
+    quiet(&up, &["lfs", "mkdir", "-i", "1"], "dir/away");
+    write(&up, "dir/away/kept");
     let [count, sub] = ["dir/count", "dir/sub"].map(|name| fid(&up, name));
     up.stop();
     damage(&up.target("MDT0000"), |table, key, value| {
@@ -202,16 +204,20 @@ fn what_one_mdt_can_mend_is_repaired_while_it_is_served() {
             inode[28] = 9; // the link count
             return Some(Some(inode));
         }
-        (table == Table::Inodes && of(sub)).then_some(None)
+        let is_lost = table == Table::Dirents && is_named(value, "away");
+        (is_lost || (table == Table::Inodes && of(sub))).then_some(None)
     });
     up.start_again(&[]);
     let data = up.data().to_path_buf();
     let found = rules(&data, &[], 4);
-    assert!(["dangling-name", "link-count"].iter().all(|rule| found.iter().any(|it| it == rule)));
+    for rule in ["dangling-name", "link-count", "lost-name"] {
+        assert!(found.iter().any(|it| it == rule), "{rule} is not in {found:?}");
+    }
     assert_eq!(rules(&data, &["--repair", "--live"], 1), found);
     assert_eq!(rules(&data, &[], 0), Vec::<String>::new());
     assert_eq!(fs::metadata(up.at("dir/count")).expect("stat").nlink(), 1);
     assert!(!up.at("dir/sub").exists());
+    assert!(fs::read(up.at("dir/away/kept")).expect("read") == content("dir/away/kept"));
     fs::remove_dir_all(up.at("dir")).expect("removed");
     up.stop();
     up.fsck();

@@ -400,7 +400,8 @@ fn spawn_by(by: &[&str], scratch: &Scratch, more: &[&str]) -> (std::process::Chi
     let file = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
     let mut command = Command::new(by[0]);
     command.args(&by[1..]).arg(nacre_bin());
-    command.args(["up", "--osts", "1", "--data"]).arg(scratch.path().join("data"));
+    command.args(["up", "--mdts", "1", "--osts", "1", "--data"]);
+    command.arg(scratch.path().join("data"));
     command.arg("--mount").arg(scratch.path().join("mnt")).stdin(Stdio::null());
     command.args(more).stdout(file.try_clone().expect("a descriptor")).stderr(file);
     (command.spawn().expect("nacre starts"), log)

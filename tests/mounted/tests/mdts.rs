@@ -207,9 +207,32 @@ fn several_mdts_of_one_process_keep_everything_over_a_restart() {
         let text = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{script}: {text}");
     };
-    run(&["--mdts", "2"], "nacre lfs mkdir -i 1 old; echo x > old/f");
+    let count = |mdts: u32| format!("test $(nacre lfs mdts . | grep -c _UUID) = {mdts}");
+    run(&[], &format!("{}; nacre lfs mkdir -i 1 old; echo x > old/f", count(2)));
     run(&["--mdts", "3"], &format!("{FILL}\ntest $(cat old/f) = x"));
     run(&[], CHECK);
+}
+
+#[test]
+fn an_existing_file_system_keeps_its_number_of_mdts() {
+    let scratch = Scratch::new("mdts-kept");
+    let run = |args: &[&str], mdts: u32| {
+        let script = format!("test $(nacre lfs mdts . | grep -c _UUID) = {mdts}");
+        let done = Command::new(nacre_bin())
+            .args(["up", "--data", "data", "--mount", "mnt", "--osts", "1"])
+            .args(args)
+            .args(["--run", &with_binary(&script)])
+            .current_dir(scratch.path())
+            .output()
+            .expect("nacre starts");
+        let text = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{args:?}: {text}");
+    };
+    run(&["--mdts", "1"], 1);
+    run(&[], 1);
+    run(&["--separate"], 1);
+    run(&["--mdts", "2"], 2);
+    run(&["--separate"], 2);
 }
 
 #[test]

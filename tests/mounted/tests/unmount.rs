@@ -153,7 +153,7 @@ fn an_up_whose_own_disk_hangs_says_for_what_it_waits_and_what_it_gives_up() {
     let (log, mount) = (scratch.path().join("up.log"), scratch.path().join("mnt"));
     let file = fs::File::create(&log).expect("a log file");
     let mut up = Command::new(nacre_bin())
-        .args(["up", "--osts", "1", "--commit-interval-ms", "60000", "--data"])
+        .args(["up", "--mdts", "1", "--osts", "1", "--commit-interval-ms", "60000", "--data"])
         .arg(scratch.path().join("data"))
         .arg("--mount")
         .arg(&mount)

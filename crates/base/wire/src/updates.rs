@@ -372,7 +372,9 @@ pub enum Fact {
 /// Buffer 1 of [`Opcode::MdtPrepare`](crate::Opcode::MdtPrepare).
 ///
 /// Buffer 2 is a `bool`: the operation may need room for good ([`Update::adds`]). Buffer 2 of the
-/// reply is a `bool`, too: there is no such room. Where a buffer is absent, it is false.
+/// reply is a `bool`, too: there is no such room. Buffer 3 is a `bool`: the operation mends what a
+/// check has found. An MDT that serves without another one, which may know operations that it has
+/// lost, refuses that (EBUSY). Where a buffer is absent, it is false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
     /// The operation that asks.

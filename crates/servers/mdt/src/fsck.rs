@@ -3,8 +3,8 @@
 //!
 //! Tests and simulation check running images and durable ones. `nacre fsck` checks and mends
 //! stores that no server has open, with the objects of all OSTs. It reads everything, so no server
-//! calls it. Of a file system that is served it reads copies, and asks each MDT to mend what that
-//! MDT can mend alone ([`LiveRounds`]).
+//! calls it. Of a file system that is served it reads copies, and asks the MDT of each file to mend
+//! what MDTs can mend while they serve ([`LiveRounds`]).
 //!
 //! [`check`] finds and `mend` plans changes for the findings of one stage. A caller applies the
 //! changes, reads the stores again and goes on until there is nothing to mend ([`Rounds`]).
@@ -25,6 +25,7 @@ mod tests;
 mod together;
 
 use osd::{StoreError, View};
+use types::Fid;
 
 pub(crate) use alone::links;
 pub use finding::{Finding, Mend, Rule};
@@ -73,6 +74,12 @@ pub fn check(system: &System<'_>) -> Vec<Finding> {
 #[must_use]
 pub fn left(images: &[Image]) -> Vec<String> {
     together::left(images)
+}
+
+/// Every name: its file, its directory and the name.
+pub fn names(images: &[Image]) -> impl Iterator<Item = (Fid, Fid, Vec<u8>)> {
+    let entries = images.iter().flat_map(|image| &image.entries);
+    entries.map(|entry| (entry.record.fid, entry.dir, entry.record.name.clone()))
 }
 
 fn words(found: Vec<Finding>) -> Vec<String> {

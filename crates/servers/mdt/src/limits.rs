@@ -62,6 +62,8 @@ pub(crate) const PUT_WRITES_MAX: u32 = 3;
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 
+const _: () = assert!(DESTROY_BATCH_MAX <= osd::RANGE_RECORDS_MAX, "they go in one set");
+
 /// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability,
 /// not room.
 pub(crate) const ROOM_WAIT: Span = Span::secs(3);
@@ -157,6 +159,8 @@ pub(crate) const DONE_LOOK: Span = Span::millis(500);
 /// Records of operations that are removed in one set: some ten milliseconds.
 pub(crate) const FORGET_MAX: usize = 4_096;
 
+const _: () = assert!(FORGET_MAX <= osd::RANGE_RECORDS_MAX);
+
 /// Pause before the next such set.
 pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
 
@@ -193,6 +197,17 @@ pub(crate) const COUNT_SLICE: usize = 4_096;
 pub(crate) const MEND_NAMES_MAX: u32 = 65_536;
 
 const _: () = assert!(MEND_NAMES_MAX > NLINK_MAX);
+
+/// The same of a mend, as [`HELD_ROUNDS_MAX`]: its caller waits some ten seconds. A later check
+/// finds the breach again.
+pub(crate) const MEND_ROUNDS_MAX: u32 = 20;
+
+const _: () = assert!(MEND_ROUNDS_MAX < HELD_ROUNDS_MAX);
+
+/// Names of a file that are looked at to mend one of them. Each is a key that its MDT reserves.
+pub(crate) const MEND_LINKS_MAX: usize = 64;
+
+const _: () = assert!(MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
 
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;

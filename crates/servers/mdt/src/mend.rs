@@ -3,8 +3,12 @@
 //! others have reserved is waited for, and grants are called back. If nothing is wrong there, it
 //! changes nothing.
 //!
-//! All records that a decision needs are on this MDT ([`Suspect`]), so no mend is an operation of
-//! several MDTs. It is in no client's history.
+//! The MDT of a file mends what concerns the file and a name on another MDT (module [`pair`]). It
+//! has all records of the file, and only the name is a fact of another MDT. Such a mend is an
+//! operation of several MDTs: the keys are reserved on both, so an operation that is under way ends
+//! first. A mend is in no client's history.
+
+mod pair;
 
 use std::rc::Rc;
 
@@ -30,17 +34,22 @@ pub(crate) type Done = Option<&'static str>;
 
 impl Mdt {
     /// Looks again at a name or a file, and mends what is wrong with it. Returns what was done:
-    /// none if nothing is wrong that this MDT can mend alone.
+    /// none if nothing is wrong that this MDT can mend.
     ///
     /// # Errors
-    /// EAGAIN: it is in recovery, or other operations stood in the way for too long. E2BIG: there
-    /// are too many names to count while clients are served. EINVAL: a file of another MDT. EIO: a
-    /// record cannot be read.
+    /// EAGAIN: it is in recovery, or it serves without an MDT that may know more. Or other
+    /// operations stood in the way for too long, or another MDT is away. E2BIG: there are too many
+    /// names to count while clients are served. EINVAL: a file of another MDT. EIO: a record
+    /// cannot be read.
     pub async fn mend(self: &Rc<Self>, suspect: &Suspect) -> Result<Option<&'static str>, Errno> {
-        if self.exports.is_recovering() {
-            return Err(Errno::EAGAIN); // replays bring back what is missing
+        // replays and other MDTs bring back what is missing
+        if self.exports.is_recovering() || self.deliveries.is_owed() {
+            return Err(Errno::EAGAIN);
         }
-        let done = self.run_own(|op| decide(op, suspect)).await?;
+        let done = match self.run_check(|op| decide(op, suspect)).await {
+            Err(Errno::EBUSY) => return Err(Errno::EAGAIN), // so does the MDT of a name
+            done => done?,
+        };
         if let Some(done) = done {
             tracing::warn!(target: "mdt", ?suspect, done, "a check of the file system mended a record");
         }
@@ -55,6 +64,7 @@ pub(crate) fn decide(op: &mut Op<'_, '_>, suspect: &Suspect) -> Decided<Done> {
     }
     match suspect {
         Suspect::Name { dir, name } => look_at_name(op, At { dir: *dir, name }),
+        Suspect::Pair { fid, dir, name } => pair::look_at(op, *fid, At { dir: *dir, name }),
         Suspect::Counts(fid) => count(op, *fid),
     }
 }
@@ -76,9 +86,11 @@ fn look_at_name(op: &mut Op<'_, '_>, at: At<'_>) -> Decided<Done> {
     }
 }
 
-/// A name that leads nowhere goes, unless other records say what its file was.
+/// A name of a file of this MDT that leads nowhere goes, unless other records say what the file
+/// was.
 fn remove(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry) -> Decided<Done> {
     let fid = entry.record.fid;
+    assert!(op.tx.is_here(fid), "other records of a file are on its MDT");
     let (layout, stripes) = (fid.to_key(), keys::xattr(fid, LMV));
     let is_known = op.tx.view.get(Table::Layouts, &layout)?.is_some()
         || op.tx.view.get(Table::Xattrs, &stripes)?.is_some()

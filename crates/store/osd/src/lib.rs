@@ -14,7 +14,7 @@ mod meta;
 mod obj;
 
 pub use meta::{
-    BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, MetaStore, StoreError, Table, View, WriteSet, apply,
-    remove_all,
+    BEHIND_COMMIT_BYTES_MAX, KEY_BYTES_MAX, KeyRange, MetaStore, RANGE_RECORDS_MAX, StoreError,
+    Table, View, WriteSet, apply, remove_all, remove_range,
 };
 pub use obj::{Allocate, Found, IoMode, Lowest, ObjAttr, ObjStore, Seek, Space};

@@ -129,9 +129,31 @@ pub trait View {
     }
 }
 
+/// Records that the ranges of one set hold together at most: some ten milliseconds of work. Who
+/// removes more does so in several sets ([`remove_range`]).
+pub const RANGE_RECORDS_MAX: usize = 4_096;
+
+/// Keys of a table: those at or above `from` and below `to`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    pub table: Table,
+    pub from: Vec<u8>,
+    pub to: Vec<u8>,
+}
+
+impl KeyRange {
+    /// Whether it holds this key.
+    #[must_use]
+    pub fn holds(&self, table: Table, key: &[u8]) -> bool {
+        self.table == table && (&self.from[..]..&self.to[..]).contains(&key)
+    }
+}
+
 /// Everything that one operation changes; applied whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteSet {
+    /// Records that go, before anything else changes. They are [`RANGE_RECORDS_MAX`] at most.
+    pub ranges: Vec<KeyRange>,
     /// In order: table, key, new value or nothing for a deletion.
     pub changes: Vec<(Table, Vec<u8>, Option<Vec<u8>>)>,
 }
@@ -157,19 +179,35 @@ impl WriteSet {
         self.changes.push((table, key.into(), None));
     }
 
-    /// Whether it only deletes: such a set is taken on a full store too.
+    /// Removes the records of `table` from key `from` up to, but without, key `to`. They go before
+    /// everything else that the set changes, and are [`RANGE_RECORDS_MAX`] at most, together with
+    /// those of its other ranges.
+    pub fn delete_range(&mut self, table: Table, from: impl Into<Vec<u8>>, to: impl Into<Vec<u8>>) {
+        let (from, to) = (from.into(), to.into());
+        assert!(!from.is_empty() && from < to, "a range has a first key, and its end is behind it");
+        assert!(to.len() <= KEY_BYTES_MAX + 1, "the end of a range is a key, or right behind one");
+        self.ranges.push(KeyRange { table, from, to });
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty() && self.changes.is_empty()
+    }
+
+    /// Whether it deletes something: such a set is taken on a full store too.
     #[must_use]
     pub fn frees_space(&self) -> bool {
-        self.changes.iter().any(|(_, _, value)| value.is_none())
+        !self.ranges.is_empty() || self.changes.iter().any(|(_, _, value)| value.is_none())
     }
 
     /// Bytes of keys and values.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.changes
-            .iter()
-            .map(|(_, key, value)| key.len() + value.as_ref().map_or(0, Vec::len))
-            .sum()
+        let ranges = self.ranges.iter().map(|range| range.from.len() + range.to.len());
+        let changes = self.changes.iter();
+        let changes = changes.map(|(_, key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
+        ranges.chain(changes).sum()
     }
 }
 
@@ -211,7 +249,7 @@ pub async fn apply(store: &dyn MetaStore, set: &WriteSet) -> Result<(), StoreErr
     }
 }
 
-/// Records that [`remove_all`] removes at once.
+/// Records that [`remove_all`] and [`remove_range`] remove at once.
 const REMOVED_AT_ONCE: usize = 64;
 /// Commits that it waits for on a full store: pages freed by one transaction can be taken by the
 /// second one after it.
@@ -227,19 +265,64 @@ pub async fn remove_all(
     for some in keys.chunks(REMOVED_AT_ONCE) {
         let mut set = WriteSet::new();
         some.iter().for_each(|(table, key)| set.delete(*table, key.clone()));
-        let mut full = 0;
-        loop {
-            match apply(store, &set).await {
-                Ok(()) => break,
-                Err(StoreError::Full) if full < FULL_COMMITS_MAX => {
-                    full += 1;
-                    store.commit().await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        apply_to_full(store, &set).await?;
     }
     Ok(())
+}
+
+/// Removes the records of `table` from key `from` up to, but without, key `to`, in sets of
+/// [`REMOVED_AT_ONCE`] records. As [`remove_all`], it is not one transaction. Returns how many
+/// records were there.
+pub async fn remove_range(
+    store: &dyn MetaStore,
+    table: Table,
+    (from, to): (&[u8], &[u8]),
+) -> Result<u64, StoreError> {
+    let (mut at, mut removed) = (from.to_vec(), 0);
+    while at[..] < *to {
+        store.ready().await;
+        let (mut count, mut end) = (0, to.to_vec());
+        let read = store.running().and_then(|view| {
+            view.scan(table, &at, &mut |key, _| {
+                if key >= to {
+                    return false;
+                }
+                if count == REMOVED_AT_ONCE {
+                    end = key.to_vec();
+                    return false;
+                }
+                count += 1;
+                true
+            })
+        });
+        match read {
+            Err(StoreError::Busy) => continue,
+            read => read?,
+        }
+        if count > 0 {
+            let mut set = WriteSet::new();
+            set.delete_range(table, at, end.clone());
+            apply_to_full(store, &set).await?;
+        }
+        removed += count as u64;
+        at = end;
+    }
+    Ok(removed)
+}
+
+/// Applies a set that frees space, also on a full store.
+async fn apply_to_full(store: &dyn MetaStore, set: &WriteSet) -> Result<(), StoreError> {
+    assert!(set.frees_space(), "another set is not taken on a full store");
+    let mut full = 0;
+    loop {
+        match apply(store, set).await {
+            Err(StoreError::Full) if full < FULL_COMMITS_MAX => {
+                full += 1;
+                store.commit().await?;
+            }
+            applied => return applied,
+        }
+    }
 }
 
 #[cfg(test)]

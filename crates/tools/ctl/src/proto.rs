@@ -148,6 +148,9 @@ pub enum Ask {
         /// The file, or the directory of the name.
         fid: String,
         name: Option<Vec<u8>>,
+        /// The directory of the name, where `fid` is a file: both are looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dir: Option<String>,
     },
     /// How far an export is.
     ExportState {

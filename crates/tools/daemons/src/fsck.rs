@@ -3,7 +3,7 @@
 //! A file system that is stopped is read from its stores, which are locked meanwhile. One that is
 //! served is read from copies of its records, which its servers make. Copies of several targets are
 //! not of one moment. So a breach counts only if a second look at later copies finds the same. A
-//! repair asks the MDTs to look there once more, and to mend what each can mend alone.
+//! repair asks the MDTs to look there once more, and to mend what is wrong then.
 //!
 //! `docs/design/fsck.md` has the rules.
 
@@ -49,7 +49,7 @@ pub struct Options {
     pub dirs: Vec<PathBuf>,
     /// Repair it.
     pub repair: bool,
-    /// A file system that is served is repaired, too, as far as each MDT can do so alone.
+    /// A file system that is served is repaired, too, as far as MDTs can do so while they serve.
     pub live: bool,
     /// Bytes of lost objects read as zeros after a repair.
     pub give_up_bytes: bool,
@@ -90,7 +90,7 @@ fn checked(options: &Options) -> Result<Report> {
             Ok(lock) => locks.push(lock),
             Err(DiskError::InUse(dir)) if options.repair && !options.live => bail!(
                 "{} is served: a repair needs a stopped file system. Stop its servers, check it \
-                 without --repair, or add --live for what an MDT can mend while it serves ({})",
+                 without --repair, or add --live for what MDTs can mend while they serve ({})",
                 target.name(),
                 dir.display()
             ),

@@ -661,8 +661,8 @@ impl ctl::server::Answers for Control {
                 (Ask::Unnamed { target, ost, from, remove }, _) => {
                     objects::unnamed(server, &target, (&ost, &from), remove).await
                 }
-                (Ask::Mend { target, fid, name }, _) => {
-                    mend::mend(server, &target, &fid, name).await
+                (Ask::Mend { target, fid, name, dir }, _) => {
+                    mend::mend(server, &target, &fid, (dir, name)).await
                 }
                 (Ask::ExportState { number }, _) => export::state(server.as_ref(), number),
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {

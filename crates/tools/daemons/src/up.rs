@@ -73,7 +73,8 @@ pub fn run(options: Options) -> Result<u8> {
     let mut place = Place::prepare(&options)?;
     log::init_file(LevelFilter::INFO, options.machine.log_format, &place.log("up"), false)?;
     let dir = mount_point(&options.mount)?;
-    let block = Block::claim(&options, place.state.net)?;
+    let targets = place.targets.iter().map(|target| target.superblock.target);
+    let block = Block::claim(&options, targets, place.state.net)?;
     let dead = place.new_client(ClientId(format::random_uuid()?), &block)?;
     let machine = options.machine.on_this_machine()?;
     let config = machine.os_config();

@@ -186,10 +186,11 @@ struct Up {
     /// Name of the file system.
     #[arg(long, value_name = "NAME", default_value = "testfs")]
     fsname: FsName,
-    /// Number of metadata targets. A new file system with more than one spreads directories near
-    /// its root over them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
-    mdts: u32,
+    /// Number of metadata targets; default: 2 for a new file system, and as many as there are for
+    /// another one. A new file system with more than one spreads directories near its root over
+    /// them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
+    mdts: Option<u32>,
     /// Number of object storage targets.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
     osts: u32,

@@ -279,15 +279,21 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors, from: u64, to: u64) -> Decide
         let found = records(mdt, at, to).await?;
         let Some((last, _)) = found.last() else { return Ok(()) };
         assert!(*last < to, "records that are not destroyed stay");
-        let mut set = WriteSet::new();
-        for (number, record) in &found {
+        let is_done = |number: u64, record: &DestroyRecord| {
             let upto = cursors.0.borrow();
-            let is_past = |ost: &u32| upto.get(ost).is_some_and(|at| at > number);
-            if record.osts.iter().all(is_past) {
-                set.delete(Table::Destroys, number.to_be_bytes());
+            record.osts.iter().all(|ost| upto.get(ost).is_some_and(|at| *at > number))
+        };
+        let mut set = WriteSet::new();
+        // records side by side go as one range
+        for some in
+            found.chunk_by(|one, other| is_done(one.0, &one.1) == is_done(other.0, &other.1))
+        {
+            let ((first, record), (end, _)) = (&some[0], &some[some.len() - 1]);
+            if is_done(*first, record) {
+                set.delete_range(Table::Destroys, first.to_be_bytes(), (end + 1).to_be_bytes());
             }
         }
-        if !set.changes.is_empty() {
+        if !set.is_empty() {
             mdt.engine.apply_when_ready(&set).await?;
         }
         at = last + 1;

@@ -20,7 +20,9 @@ use wire::updates::{self, Done, Fact, Key, OpId, Place, Prepare, Record, Want};
 use wire::{Opcode, Reply};
 
 use super::{Claim, Crossing, Needs};
-use crate::limits::{DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, PREPARE_PATIENCE, PREPARE_WAIT};
+use crate::limits::{
+    DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, MEND_ROUNDS_MAX, PREPARE_PATIENCE, PREPARE_WAIT,
+};
 use crate::target::Mdt;
 
 /// One operation while it is decided.
@@ -40,6 +42,8 @@ pub(crate) struct Coordinator {
     away: Option<u32>,
     /// When it was asked first.
     asked_at: Option<Instant>,
+    /// It takes nothing for lost that an MDT may bring back.
+    is_check: bool,
 }
 
 impl Coordinator {
@@ -55,7 +59,15 @@ impl Coordinator {
             refuser: None,
             away: None,
             asked_at: None,
+            is_check: false,
         }
+    }
+
+    /// The coordinator of a check ([`updates::Prepare`]).
+    pub(crate) fn of_check(mdt: &Rc<Mdt>) -> Coordinator {
+        let mut coordinator = Coordinator::new(mdt);
+        coordinator.is_check = true;
+        coordinator
     }
 
     /// A new directory cannot be on the MDT that refused last, which is closed, away or full:
@@ -138,7 +150,8 @@ impl Coordinator {
             }
             self.rounds += 1;
             planted::reached("mdt: an operation of several MDTs gave way to another");
-            if self.rounds > HELD_ROUNDS_MAX {
+            let most = if self.is_check { MEND_ROUNDS_MAX } else { HELD_ROUNDS_MAX };
+            if self.rounds > most {
                 return Err(Errno::EAGAIN);
             }
             let pause = Span::millis(1 + self.mdt.env.random() % (1 << self.rounds.min(7)));
@@ -255,7 +268,10 @@ impl Coordinator {
         let wants = self.wants.get(&mdt).cloned().unwrap_or_default();
         let body = Prepare { id, wants: wants.iter().cloned().collect() };
         let adds: Bytes = updates::encode(&may_add(incoming)).into();
-        let bufs = vec![Bytes::new(), updates::encode(&body).into(), adds];
+        let mut bufs = vec![Bytes::new(), updates::encode(&body).into(), adds];
+        if self.is_check {
+            bufs.push(updates::encode(&true).into());
+        }
         let mut call = Call::new(Opcode::MdtPrepare, bufs);
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));

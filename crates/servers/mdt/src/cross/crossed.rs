@@ -140,10 +140,11 @@ impl Crossed {
         }
         let mut set = WriteSet::new();
         let mut ids = self.below(mdt, below);
-        for id in ids.by_ref().take(FORGET_MAX) {
-            set.delete(Table::Updates, id.to_key());
+        let first = ids.next().map(|id| id.to_key());
+        let upto = ids.nth(FORGET_MAX - 1).map_or(below, |id| id.number);
+        if let Some(first) = first {
+            set.delete_range(Table::Updates, first, OpId { mdt, number: upto }.to_key());
         }
-        let upto = ids.next().map_or(below, |id| id.number);
         set.put(Table::Meta, keys::of_mdt(keys::META_DONE, mdt), upto.to_le_bytes());
         Some((set, upto))
     }
@@ -258,12 +259,16 @@ mod tests {
         let mut crossed = Crossed::default();
         (1..=2 * FORGET_MAX as u64).for_each(|number| crossed.record(OpId { mdt: 1, number }));
         let (mut sets, below) = (Vec::new(), 1 << 32);
-        while let Some((set, upto)) = crossed.forget(1, below) {
+        while let Some((mut set, upto)) = crossed.forget(1, below) {
             crossed.forgot(1, upto);
-            sets.push((set.changes.len(), upto));
+            let range = set.ranges.remove(0);
+            let holds = |number: &u64| {
+                range.holds(Table::Updates, &OpId { mdt: 1, number: *number }.to_key())
+            };
+            let held = (1..=2 * FORGET_MAX as u64).filter(holds).count();
+            sets.push((held, set.changes.len(), upto)); // the mark
         }
-        let most = FORGET_MAX + 1; // and the mark
-        assert_eq!(sets, [(most, FORGET_MAX as u64 + 1), (most, below)]);
+        assert_eq!(sets, [(FORGET_MAX, 1, FORGET_MAX as u64 + 1), (FORGET_MAX, 1, below)]);
         assert!(crossed.is_idle());
     }
 }

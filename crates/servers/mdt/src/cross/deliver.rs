@@ -81,6 +81,11 @@ impl Deliveries {
         self.told.borrow().get(&mdt).is_some_and(|(_, told)| *told >= mark)
     }
 
+    /// Whether an MDT that is away may know operations which this one has lost.
+    pub(crate) fn is_owed(&self) -> bool {
+        !self.owed.borrow().is_empty()
+    }
+
     fn all(&self) -> Vec<Rc<Delivery>> {
         self.under_way.borrow().values().cloned().collect()
     }

@@ -28,9 +28,25 @@ impl Mdt {
         self: &Rc<Self>,
         decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
     ) -> Result<T, Errno> {
+        self.run_by(Coordinator::new(self), &decide).await
+    }
+
+    /// The same, of a check that takes nothing for lost which an MDT may bring back: MDTs refuse
+    /// it if they serve without one that may know more.
+    pub(crate) async fn run_check<T>(
+        self: &Rc<Self>,
+        decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
+    ) -> Result<T, Errno> {
+        self.run_by(Coordinator::of_check(self), &decide).await
+    }
+
+    async fn run_by<T>(
+        self: &Rc<Self>,
+        mut coordinator: Coordinator,
+        decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
+    ) -> Result<T, Errno> {
         let changing = self.recalls.change();
-        let mut coordinator = Coordinator::new(self);
-        let done = self.decide_own(&decide, &changing, &mut coordinator).await;
+        let done = self.decide_own(decide, &changing, &mut coordinator).await;
         drop(changing);
         self.recalls.drive();
         let (value, delivery) = done?;

@@ -62,6 +62,10 @@ pub(crate) fn prepare<'a>(
         if !is_ours || ask.wants.len() > updates::KEYS_MAX {
             return Err(Errno::EPROTO);
         }
+        let is_check = updates::decode::<bool>(&incoming.request.buf(3)).unwrap_or_default();
+        if is_check && mdt.deliveries.is_owed() {
+            return Err(Errno::EBUSY); // for longer than a key is waited for
+        }
         mdt.note_peer(ask.id.mdt).await?;
         let prepared = reserve_with_room(mdt, incoming, &ask).await;
         let prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));

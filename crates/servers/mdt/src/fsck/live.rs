@@ -1,7 +1,8 @@
-//! Breaches that an MDT mends while it serves.
+//! Breaches that MDTs mend while they serve.
 //!
-//! Only rules for the records of one MDT are among them. Each transaction keeps these, so an MDT
-//! sees at any moment what breaks them: it looks again, and changes what is wrong then. Nothing is
+//! Rules for the records of one MDT hold after each transaction, so the MDT sees at any moment what
+//! breaks them. Rules for a file and a name on another MDT hold while both are reserved. So the MDT
+//! of the file looks again at the moment of the change, and changes what is wrong then. Nothing is
 //! taken over from the copies but where to look.
 
 use std::collections::BTreeSet;
@@ -19,6 +20,9 @@ const ROUNDS_MAX: u32 = 16;
 pub enum Suspect {
     /// A name that leads to a file of the same MDT.
     Name { dir: Fid, name: Vec<u8> },
+    /// A name of any MDT, and the file that it leads to, or that knows it. The MDT of the file
+    /// looks.
+    Pair { fid: Fid, dir: Fid, name: Vec<u8> },
     /// Link count of a file or directory, and size of a directory.
     Counts(Fid),
 }
@@ -29,24 +33,38 @@ impl Suspect {
     pub fn mdt(&self) -> u32 {
         match self {
             Suspect::Name { dir, .. } => dir.mdt_index(),
-            Suspect::Counts(fid) => fid.mdt_index(),
+            Suspect::Pair { fid, .. } | Suspect::Counts(fid) => fid.mdt_index(),
         }
     }
 
-    /// Where the MDT is to look because of a breach; none if it cannot mend it alone.
-    fn of(finding: &Finding) -> Option<Suspect> {
+    /// Where MDTs are to look because of a breach; nowhere if they cannot mend it.
+    fn of(system: &System<'_>, finding: &Finding) -> Vec<Suspect> {
         let fid = finding.fid;
-        match (finding.rule, finding.mend.as_ref()?) {
-            (Rule::LinkCount | Rule::DirectorySize, Mend::Count { .. }) => {
-                Some(Suspect::Counts(fid))
+        let name = finding.name.clone();
+        let pair = |(dir, name)| Suspect::Pair { fid, dir, name };
+        match (finding.rule, finding.mend.as_ref()) {
+            (Rule::LinkCount | Rule::DirectorySize, Some(Mend::Count { .. })) => {
+                vec![Suspect::Counts(fid)]
             }
-            (Rule::DanglingName, Mend::RemoveName { .. })
-            | (Rule::WrongType, Mend::SetType { .. })
-            | (Rule::UnknownName, Mend::AddLink { .. }) => {
-                let (dir, name) = finding.name.clone()?;
-                (dir.mdt_index() == fid.mdt_index()).then_some(Suspect::Name { dir, name })
+            (Rule::DanglingName, Some(Mend::RemoveName { .. }))
+            | (Rule::WrongType, Some(Mend::SetType { .. }))
+            | (Rule::UnknownName, Some(Mend::AddLink { .. })) => {
+                let of = |(dir, name): (Fid, Vec<u8>)| match dir.mdt_index() == fid.mdt_index() {
+                    true => Suspect::Name { dir, name },
+                    false => pair((dir, name)),
+                };
+                name.map(of).into_iter().collect()
             }
-            _ => None,
+            (Rule::LostName, Some(Mend::RestoreName { .. }))
+            | (Rule::WrongParent, Some(Mend::SetParent { .. })) => {
+                name.map(pair).into_iter().collect()
+            }
+            (Rule::SeveralNames, Some(Mend::KeepOneName(_))) => {
+                let entries = system.images.iter().flat_map(|image| &image.entries);
+                let names = entries.filter(|entry| entry.record.fid == fid);
+                names.map(|entry| pair((entry.dir, entry.record.name.clone()))).collect()
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -68,7 +86,8 @@ pub struct LiveRounds {
 
 impl LiveRounds {
     /// What MDTs are to look at now because of `found`, which is all that is wrong; nothing if no
-    /// more can be mended. Counts come after names, and only where the names are right.
+    /// more can be mended. Causes come before consequences, and counts come last, only where the
+    /// names are right.
     #[must_use]
     pub fn next(&mut self, system: &System<'_>, found: &[Finding]) -> Vec<(Finding, Suspect)> {
         self.count += 1;
@@ -81,9 +100,12 @@ impl LiveRounds {
             !is_busy && !self.tried.contains(&(finding.rule, finding.text.clone()))
         };
         let open = found.iter().filter(is_open);
-        let suspects = open.filter_map(|it| Some((it.clone(), Suspect::of(it)?)));
-        let (mut counts, names): (Vec<_>, Vec<_>) = suspects.partition(|(it, _)| is_count(it));
-        if !names.is_empty() {
+        let suspects = open.flat_map(|it| {
+            Suspect::of(system, it).into_iter().map(|suspect| (it.clone(), suspect))
+        });
+        let (mut counts, mut names): (Vec<_>, Vec<_>) = suspects.partition(|(it, _)| is_count(it));
+        if let Some(first) = names.iter().map(|(it, _)| it.rule.stage()).min() {
+            names.retain(|(it, _)| it.rule.stage() == first);
             return names;
         }
         let others = found.iter().filter(|finding| !is_count(finding));

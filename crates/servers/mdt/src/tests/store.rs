@@ -92,6 +92,7 @@ impl MetaStore for TestStore {
             return Err(StoreError::Full);
         }
         let mut image = self.running.borrow_mut();
+        image.retain(|(table, key), _| !set.ranges.iter().any(|range| range.holds(*table, key)));
         for (table, key, value) in &set.changes {
             match value {
                 Some(value) => image.insert((*table, key.clone()), value.clone()),

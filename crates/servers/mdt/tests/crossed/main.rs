@@ -7,6 +7,7 @@ use bolero as _;
 mod full;
 mod late;
 mod migrate;
+mod mends;
 mod moves;
 mod placed;
 

@@ -47,6 +47,14 @@ impl History {
     fn next(&mut self, mut each: impl FnMut(&Key, Option<&Vec<u8>>)) -> bool {
         let Some(set) = self.applied.pop_front() else { return false };
         self.durable_count += 1;
+        for range in set.ranges {
+            let keys = self.durable.range((range.table, range.from)..(range.table, range.to));
+            let keys: Vec<Key> = keys.map(|(key, _)| key.clone()).collect();
+            for key in keys {
+                each(&key, None);
+                self.durable.remove(&key);
+            }
+        }
         for (table, key, value) in set.changes {
             let key = (table, key);
             each(&key, value.as_ref());

@@ -22,6 +22,7 @@ use std::sync::mpsc;
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use tokio::sync::oneshot;
 
+use super::ranges::Removed;
 use super::{DiskMeta, State};
 use crate::export::{Head, Writer};
 
@@ -73,11 +74,14 @@ pub(super) struct Copying {
 }
 
 impl Copying {
-    /// These changes were applied.
-    pub(super) fn note(&mut self, set: &WriteSet) {
-        for (table, key, value) in &set.changes {
-            if (*table as usize, &key[..]) < (self.upto.0, &self.upto.1[..]) {
-                self.push(*table, key, value.as_deref());
+    /// These changes were applied, and these records went with the ranges of `set`.
+    pub(super) fn note(&mut self, removed: &Removed, set: &WriteSet) {
+        let removed = removed.iter().map(|(table, key)| (*table, &key[..], None));
+        let changes =
+            set.changes.iter().map(|(table, key, value)| (*table, &key[..], value.as_deref()));
+        for (table, key, value) in removed.chain(changes) {
+            if (table as usize, key) < (self.upto.0, &self.upto.1[..]) {
+                self.push(table, key, value);
             }
         }
     }

@@ -63,6 +63,10 @@ fn operation(chance: &mut SplitMix64, count: u64) -> WriteSet {
     if chance.below(3) == 0 {
         set.delete(Table::Layouts, keyed(number));
         set.delete(Table::Dirents, keyed(number));
+    } else if chance.below(60) == 0 {
+        for table in [Table::Layouts, Table::Dirents] {
+            set.delete_range(table, keyed(number), keyed(number + 8));
+        }
     } else {
         let value = vec![count as u8; 1 + chance.below(1_500) as usize];
         set.put(Table::Layouts, keyed(number), value.clone());

@@ -259,6 +259,35 @@ impl Txn {
         }
     }
 
+    /// Removes the records at or above key `from` and below `to`; `gone` is shown each key. A cursor
+    /// that stays near where it was finds the next one without a search from the root.
+    pub(crate) fn delete_range(
+        &mut self,
+        table: Dbi,
+        (from, to): (&[u8], &[u8]),
+        gone: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), LmdbError> {
+        let cursor = Cursor::open(self, table)?;
+        loop {
+            let (mut key, mut value) = (val(from), empty());
+            // SAFETY: an open cursor of this transaction; the key is read and then replaced.
+            match unsafe {
+                ffi::mdb_cursor_get(cursor.raw, &mut key, &mut value, ffi::MDB_SET_RANGE)
+            } {
+                ffi::MDB_NOTFOUND => return Ok(()),
+                code => check(code)?,
+            }
+            // SAFETY: LMDB points into a page that stays until the next change, which is below.
+            let found = unsafe { bytes(&key) };
+            if found >= to {
+                return Ok(());
+            }
+            gone(found);
+            // SAFETY: an open cursor of this transaction, at the record that was found.
+            check(unsafe { ffi::mdb_cursor_del(cursor.raw, 0) })?;
+        }
+    }
+
     /// Sets keys, or removes them where there is no value, in rising order: a cursor that stays
     /// near where it was finds its page without a search from the root. `store` puts what is to be
     /// stored for a key and value into a buffer.

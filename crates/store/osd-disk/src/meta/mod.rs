@@ -25,6 +25,7 @@ mod copy;
 mod gathered;
 mod handed;
 mod lmdb;
+mod ranges;
 mod room;
 mod root;
 mod scrub;
@@ -54,6 +55,7 @@ use commit::Committer;
 use copy::Copying;
 use gathered::{GATHERED_MAX, Gathered};
 use lmdb::{Dbi, LmdbError, Txn};
+use ranges::Removed;
 use room::{Admits, Need, Room};
 use root::RootFile;
 use scrub::Scrubber;
@@ -449,13 +451,14 @@ impl Running {
         Ok(())
     }
 
-    /// Carries out what [`Running::admit`] has taken room for.
+    /// Carries out what [`Running::admit`] has taken room for. Returns what went with ranges.
     fn change(
         &mut self,
         set: &WriteSet,
         tables: &[Dbi],
         page_bytes: usize,
-    ) -> Result<(), LmdbError> {
+    ) -> Result<Removed, LmdbError> {
+        let removed = self.remove_ranges(set, tables)?;
         let pages = self.pages_per_change();
         for (table, key, value) in &set.changes {
             let value = value.as_deref();
@@ -475,7 +478,10 @@ impl Running {
                 None => self.txn.delete(tables[*table as usize], key)?,
             }
         }
-        if self.gathered.len() >= GATHERED_MAX { self.write_gathered(tables) } else { Ok(()) }
+        if self.gathered.len() >= GATHERED_MAX {
+            self.write_gathered(tables)?;
+        }
+        Ok(removed)
     }
 
     /// What has gathered goes into the pages.
@@ -520,6 +526,7 @@ impl Running {
         page_bytes: usize,
     ) -> Result<Admits, LmdbError> {
         let mut need = self.need(set, page_bytes);
+        need.pages += self.range_pages(set, tables)?;
         let promised = self.gathered.pages();
         let together = Need { pages: need.pages + promised, ..need };
         let mut admitted = self.room.admits(&self.txn, self.dirty_pages(), together);
@@ -529,7 +536,8 @@ impl Running {
             admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
         }
         if admitted == Admits::No && need.frees {
-            need.pages = need.pages.min(self.need_by_table(set, tables, need.side_by_side)?);
+            let by_table = self.need_by_table(set, tables, need.side_by_side)?;
+            need.pages = need.pages.min(by_table + self.range_pages(set, tables)?);
             admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
         }
         if admitted == Admits::Yes {
@@ -662,16 +670,17 @@ impl MetaStore for DiskMeta {
             State::Writing => return Err(StoreError::Busy),
             State::Failed(why) => return Err(StoreError::Failed(why.clone())),
         };
+        let mut removed = Removed::new();
         let applied = running.admit(set, &self.tables, self.page_bytes).and_then(|admitted| {
             if admitted == Admits::Yes {
-                running.change(set, &self.tables, self.page_bytes)?;
+                removed = running.change(set, &self.tables, self.page_bytes)?;
             }
             Ok(admitted)
         });
         match applied {
             Ok(Admits::Yes) => {
                 if let Some(copying) = &mut *self.copying.borrow_mut() {
-                    copying.note(set);
+                    copying.note(&removed, set);
                 }
                 Ok(())
             }

@@ -26,6 +26,9 @@ pub const CASES: &[(u64, MetaCase)] = &[
     (ROOM_BYTES, |bed| Box::pin(many_keys_in_any_order_come_back_sorted(bed))),
     (ROOM_BYTES_SMALL, |bed| Box::pin(a_full_store_refuses_whole_sets_and_takes_deletions(bed))),
     (ROOM_BYTES, |bed| Box::pin(it_equals_a_model_under_random_sets_commits_and_crashes(bed))),
+    (ROOM_BYTES, |bed| Box::pin(a_range_goes_before_the_changes_of_its_set(bed))),
+    (ROOM_BYTES, |bed| Box::pin(long_ranges_go_in_any_order_and_stay_gone(bed))),
+    (ROOM_BYTES_SMALL, |bed| Box::pin(a_range_goes_from_a_full_store(bed))),
 ];
 
 type Model = BTreeMap<(Table, Vec<u8>), Vec<u8>>;
@@ -368,6 +371,9 @@ async fn it_equals_a_model_under_random_sets_commits_and_crashes(bed: MetaBed) {
         match chance.below(20) {
             0..=15 => {
                 let set = random_set(&mut chance);
+                running.retain(|(table, key), _| {
+                    !set.ranges.iter().any(|range| range.holds(*table, key))
+                });
                 for (table, key, value) in &set.changes {
                     match value {
                         Some(value) => running.insert((*table, key.clone()), value.clone()),
@@ -403,5 +409,110 @@ fn random_set(chance: &mut SplitMix64) -> WriteSet {
             set.put(table, key, vec![chance.below(256) as u8; len as usize]);
         }
     }
+    while chance.below(4) == 0 {
+        let table = Table::ALL[chance.below(Table::ALL.len() as u64) as usize];
+        let mut ends =
+            [0; 2].map(|_: u8| vec![b'a' + chance.below(9) as u8; 1 + chance.below(4) as usize]);
+        ends.sort();
+        let [from, to] = ends;
+        if from < to {
+            set.delete_range(table, from, to);
+        }
+    }
     set
+}
+
+async fn a_range_goes_before_the_changes_of_its_set(bed: MetaBed) {
+    let store = (bed.open)();
+    for table in [Table::Meta, Table::Updates] {
+        for key in [b"a", b"b", b"c", b"d", b"e"] {
+            put(&store, table, key, b"old").await;
+        }
+    }
+    let mut set = WriteSet::new();
+    for table in [Table::Meta, Table::Updates] {
+        set.put(table, *b"c", *b"new");
+        set.delete_range(table, *b"b", *b"d");
+        set.delete_range(table, *b"x", *b"z"); // nothing is there
+    }
+    set.delete_range(Table::Updates, *b"b\x00", *b"bb"); // nor there any more
+    assert!(set.frees_space() && !set.is_empty());
+    apply(&store, &set).await.expect("there is room");
+    let expected: Model = [Table::Meta, Table::Updates]
+        .into_iter()
+        .flat_map(|table| {
+            [(b"a", "old"), (b"c", "new"), (b"d", "old"), (b"e", "old")]
+                .map(|(key, value)| ((table, key.to_vec()), value.as_bytes().to_vec()))
+        })
+        .collect();
+    assert!(dump(&store).await == expected);
+    store.commit().await.expect("commits work");
+    let store = reopen(&bed, store);
+    assert!(dump(&store).await == expected);
+    let mut set = WriteSet::new();
+    set.delete_range(Table::Updates, *b"a", *b"z");
+    apply(&store, &set).await.expect("there is room");
+    assert!(dump(&store).await.keys().all(|(table, _)| *table == Table::Meta));
+    let store = reopen(&bed, store);
+    assert!(dump(&store).await == expected, "nothing of it was durable");
+}
+
+async fn long_ranges_go_in_any_order_and_stay_gone(bed: MetaBed) {
+    let (mut store, mut chance) = ((bed.open)(), SplitMix64::new(17));
+    let mut expected = Model::new();
+    let key = |number: u64| [&[7; 20][..], &number.to_be_bytes()].concat();
+    for round in 0..6 {
+        for some in (0..4_000_u64).collect::<Vec<_>>().chunks(100) {
+            let mut set = WriteSet::new();
+            for number in some.iter().filter(|number| (**number + round) % 3 > 0) {
+                // some values fill pages of their own
+                let bytes = if number % 97 == 0 { 9_000 } else { 40 + number % 60 };
+                let value = vec![round as u8; bytes as usize];
+                set.put(Table::Updates, key(*number), value.clone());
+                expected.insert((Table::Updates, key(*number)), value);
+            }
+            apply(&store, &set).await.expect("there is room");
+        }
+        for _ in 0..4 {
+            let (one, other) = (chance.below(4_000), chance.below(4_000));
+            let (from, to) = (key(one.min(other)), key(one.max(other) + 1));
+            let mut set = WriteSet::new();
+            set.delete_range(Table::Updates, from.clone(), to.clone());
+            apply(&store, &set).await.expect("there is room");
+            let range = set.ranges.remove(0);
+            expected.retain(|(table, key), _| !range.holds(*table, key));
+            assert!(dump(&store).await == expected, "round {round}");
+        }
+        store.commit().await.expect("commits work");
+        store = reopen(&bed, store);
+        assert!(dump(&store).await == expected, "after round {round}");
+    }
+    let all = crate::remove_range(&*store, Table::Updates, (&key(0), &key(u64::MAX))).await;
+    assert_eq!(all, Ok(expected.len() as u64));
+    assert!(dump(&store).await.is_empty());
+}
+
+async fn a_range_goes_from_a_full_store(bed: MetaBed) {
+    let store = (bed.open)();
+    let mut filled = 0_u32;
+    loop {
+        let mut set = WriteSet::new();
+        set.put(Table::Updates, filled.to_be_bytes(), vec![1; 2 << 10]);
+        match apply(&store, &set).await {
+            Ok(()) => filled += 1,
+            Err(error) => break assert_eq!(error, StoreError::Full),
+        }
+        assert!(u64::from(filled) * (2 << 10) < 16 * ROOM_BYTES_SMALL, "a small store fills up");
+        if filled.is_multiple_of(32) {
+            store.commit().await.expect("commits work");
+        }
+    }
+    store.commit().await.expect("a full store commits");
+    let (from, to) = (0_u32.to_be_bytes(), (filled - 1).to_be_bytes());
+    let removed = crate::remove_range(&*store, Table::Updates, (&from, &to)).await;
+    assert_eq!(removed, Ok(u64::from(filled - 1)));
+    store.commit().await.expect("commits work");
+    let store = reopen(&bed, store);
+    let left = dump(&store).await;
+    assert!(left.into_keys().eq([(Table::Updates, to.to_vec())]));
 }

@@ -9,7 +9,10 @@ use env::{Env, LocalFuture};
 use tokio::sync::Notify;
 
 use super::{Deed, MemDisk};
-use crate::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
+use crate::{
+    BEHIND_COMMIT_BYTES_MAX, KeyRange, MetaStore, RANGE_RECORDS_MAX, Space, StoreError, Table,
+    View, WriteSet,
+};
 
 /// What a pair costs besides its bytes.
 const PAIR_OVERHEAD_BYTES: u64 = 32;
@@ -85,9 +88,24 @@ impl Records {
         pairs.map(|((_, key), value)| (key.clone(), value.clone())).collect()
     }
 
+    /// Keys of the records in the ranges of `set`.
+    fn keys_in(&self, set: &WriteSet) -> BTreeSet<(Table, Vec<u8>)> {
+        let mut keys = BTreeSet::new();
+        for KeyRange { table, from, to } in &set.ranges {
+            let pairs = self.pairs.range((*table, from.clone())..(*table, to.clone()));
+            keys.extend(pairs.map(|(key, _)| key.clone()));
+        }
+        assert!(keys.len() <= RANGE_RECORDS_MAX, "the ranges of a set hold few records");
+        keys
+    }
+
     /// Bytes that it would hold with `set` applied.
     fn bytes_with(&self, set: &WriteSet) -> u64 {
+        let gone = self.keys_in(set);
         let mut last: BTreeMap<(Table, &[u8]), Option<&Vec<u8>>> = BTreeMap::new();
+        for (table, key) in &gone {
+            last.insert((*table, key), None);
+        }
         for (table, key, value) in &set.changes {
             last.insert((*table, key), value.as_ref());
         }
@@ -313,10 +331,17 @@ impl MetaStore for MemMeta {
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
         self.admits(set)?;
         let mut running = self.0.running.borrow_mut();
+        let mut log = self.0.log.borrow_mut();
+        // the log has the records of ranges one by one, because it holds many sets in order
+        for (table, key) in running.keys_in(set) {
+            running.set(table, &key, None);
+            log.changes.push((table, key, None));
+        }
         for (table, key, value) in &set.changes {
             running.set(*table, key, value.as_ref());
         }
-        self.0.log.borrow_mut().changes.extend(set.changes.iter().cloned());
+        log.changes.extend(set.changes.iter().cloned());
+        drop(log);
         self.0.dirty.set(self.0.dirty.get() + set.bytes() as u64);
         self.0.disk.0.record_bytes.set(running.bytes);
         drop(running);

@@ -1,5 +1,5 @@
 //! A look at a file system that is served: copies of MDTs' records, and lists of objects. For a
-//! repair, each MDT is asked to mend what it can mend alone.
+//! repair, the MDT of each file is asked to mend what MDTs can mend while they serve.
 //!
 //! The lists are read before the copies. So a file that is made meanwhile is in the copies if its
 //! objects are in the lists.
@@ -37,7 +37,7 @@ pub(super) fn check(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
     Ok(Report::new(fsname, &System::new(&images, &osts), &twice))
 }
 
-/// The same, and has each MDT mend what it can mend alone while it serves.
+/// The same, and has MDTs mend what they can mend while they serve.
 pub(super) fn repair(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
     let (dir, mut rounds, mut first) = (Scratch::new()?, LiveRounds::default(), None);
     loop {
@@ -60,11 +60,12 @@ pub(super) fn repair(fsname: FsName, found: &[TargetDir]) -> Result<Report> {
 fn mend(fsname: FsName, suspect: &Suspect) -> Result<bool> {
     let target = TargetId::mdt(suspect.mdt()).name(fsname);
     let socket = server_of(&target).with_context(|| not_here(&target))?;
-    let (fid, name) = match suspect {
-        Suspect::Name { dir, name } => (dir, Some(name.clone())),
-        Suspect::Counts(fid) => (fid, None),
+    let (fid, dir, name) = match suspect {
+        Suspect::Name { dir, name } => (dir, None, Some(name.clone())),
+        Suspect::Pair { fid, dir, name } => (fid, Some(dir.to_string()), Some(name.clone())),
+        Suspect::Counts(fid) => (fid, None, None),
     };
-    match ask::ask(&socket, &Ask::Mend { target, fid: fid.to_string(), name })? {
+    match ask::ask(&socket, &Ask::Mend { target, fid: fid.to_string(), name, dir })? {
         Reply::Lines(done) => Ok(!done.is_empty()),
         _ => bail!("the daemon answered another question: is it of another version?"),
     }

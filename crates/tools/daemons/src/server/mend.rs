@@ -12,15 +12,19 @@ fn refused(errno: Errno, text: String) -> Failure {
     Failure { errno: errno.raw(), text }
 }
 
-/// MDT `target` looks again at a name in a directory, or at the counts of a file.
+fn parsed(fid: &str) -> Result<Fid, Failure> {
+    fid.parse().map_err(|error: ParseFidError| refused(Errno::EINVAL, error.to_string()))
+}
+
+/// MDT `target` looks again at a name in a directory, at a file and a name of it in `dir`, or at
+/// the counts of a file.
 pub(super) async fn mend(
     server: Option<Rc<Server>>,
     target: &str,
     fid: &str,
-    name: Option<Vec<u8>>,
+    (dir, name): (Option<String>, Option<Vec<u8>>),
 ) -> Result<Reply, Failure> {
-    let fid: Fid =
-        fid.parse().map_err(|error: ParseFidError| refused(Errno::EINVAL, error.to_string()))?;
+    let (fid, dir) = (parsed(fid)?, dir.map(|dir| parsed(&dir)).transpose()?);
     let here =
         server.as_ref().and_then(|server| server.targets.iter().find(|it| it.name == target));
     let mdt = here.and_then(|it| {
@@ -29,9 +33,13 @@ pub(super) async fn mend(
     });
     let mdt =
         mdt.ok_or_else(|| refused(Errno::ENODEV, format!("{target}: no such MDT is served here")))?;
-    let suspect = match name {
-        Some(name) => Suspect::Name { dir: fid, name },
-        None => Suspect::Counts(fid),
+    let suspect = match (dir, name) {
+        (Some(dir), Some(name)) => Suspect::Pair { fid, dir, name },
+        (None, Some(name)) => Suspect::Name { dir: fid, name },
+        (None, None) => Suspect::Counts(fid),
+        (Some(_), None) => {
+            return Err(refused(Errno::EINVAL, "a directory without a name".to_owned()));
+        }
     };
     let done = mdt.mend(&suspect).await.map_err(|errno| refused(errno, why(errno)))?;
     Ok(Reply::Lines(done.into_iter().map(str::to_owned).collect()))
@@ -39,7 +47,9 @@ pub(super) async fn mend(
 
 fn why(errno: Errno) -> String {
     match errno {
-        Errno::EAGAIN => "the MDT is in recovery, or busy with this file: try again".to_owned(),
+        Errno::EAGAIN => {
+            "an MDT is away, in recovery, or busy with this file: try again".to_owned()
+        }
         Errno::E2BIG => "too many names to count while the MDT serves".to_owned(),
         errno => errno.text().to_owned(),
     }

@@ -161,16 +161,11 @@ pub(crate) async fn forget_clients(kind: TargetKind, meta: &dyn MetaStore) -> Re
         mdt::sessions_anew(&mut set, first);
         osd::apply(meta, &set).await.context("records")?;
     }
-    let mut keys = Vec::new();
+    let behind_all = [u8::MAX; osd::KEY_BYTES_MAX + 1];
     for table in [Table::Clients, Table::Replies] {
-        let view = meta.running().context("records of clients")?;
-        view.scan(table, &[0], &mut |key, _| {
-            keys.push((table, key.to_vec()));
-            true
-        })
-        .context("records of clients")?;
+        let gone = osd::remove_range(meta, table, (&[0], &behind_all)).await;
+        gone.context("records of clients")?;
     }
-    osd::remove_all(meta, &keys).await.context("records of clients")?;
     meta.commit().await.context("records of clients")
 }
 

@@ -47,9 +47,13 @@ pub(super) struct Block {
 
 impl Block {
     /// The block last used, or the first one that is free.
-    pub(super) fn claim(options: &Options, last: Option<u8>) -> Result<Block> {
+    pub(super) fn claim(
+        options: &Options,
+        targets: impl Iterator<Item = TargetId>,
+        last: Option<u8>,
+    ) -> Result<Block> {
         let port = allowed(options.port)?;
-        let wanted = hosts(options);
+        let wanted = if options.separate { hosts(targets) } else { vec![Host(0, MGS)] };
         if let Some(net) = last
             && let Some(block) = claim_lingering(net, port, &wanted)?
         {
@@ -123,16 +127,9 @@ fn host_of(target: TargetId) -> Host {
     }
 }
 
-fn hosts(options: &Options) -> Vec<Host> {
-    if !options.separate {
-        return vec![Host(0, MGS)];
-    }
-    let mdts = (0..options.mdts).map(TargetId::mdt);
-    std::iter::once(TargetId::MGT)
-        .chain(mdts)
-        .chain((0..options.osts).map(TargetId::ost))
-        .map(host_of)
-        .collect()
+/// Where servers of their own listen.
+fn hosts(targets: impl Iterator<Item = TargetId>) -> Vec<Host> {
+    std::iter::once(TargetId::MGT).chain(targets).map(host_of).collect()
 }
 
 /// The port, or one that we may use.

@@ -14,8 +14,9 @@ pub struct Options {
     /// Mount point; made if it is not there.
     pub mount: PathBuf,
     pub fsname: FsName,
-    /// MDTs at least.
-    pub mdts: u32,
+    /// MDTs at least. Without a number, a new file system has two, and one that is there has as
+    /// many as before.
+    pub mdts: Option<u32>,
     /// OSTs at least.
     pub osts: u32,
     /// Where the targets' directories are, if not in `data`.

@@ -164,12 +164,13 @@ impl Place {
                 base.display()
             );
         }
-        let wanted: Vec<TargetId> = std::iter::once(TargetId::MGT)
-            .chain((0..options.mdts).map(TargetId::mdt))
-            .chain((0..options.osts).map(TargetId::ost))
-            .collect();
         let found = self.targets.iter().map(|target| target.superblock.target).collect();
         let mut known = known::noted(&self.state.targets, &self.targets);
+        let mdts = plan::mdts_wanted(options.mdts, known.union(&found));
+        let wanted: Vec<TargetId> = std::iter::once(TargetId::MGT)
+            .chain((0..mdts).map(TargetId::mdt))
+            .chain((0..options.osts).map(TargetId::ost))
+            .collect();
         let mut plan = Plan::new(&wanted, &known, &found);
         if !plan.make.is_empty() {
             known.extend(known::by_mgs(&self.targets, options.fsname)?);

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use types::TargetId;
+use types::{TargetId, TargetKind};
 
 /// See the head of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,6 +35,19 @@ impl Plan {
     }
 }
 
+/// MDTs of a new file system, unless a number is asked for: directories are spread over them.
+const MDTS_OF_NEW: u32 = 2;
+
+/// How many MDTs there are to be at least. Without a number, a file system with MDTs gets no
+/// further one.
+pub(super) fn mdts_wanted<'a>(
+    asked: Option<u32>,
+    mut there: impl Iterator<Item = &'a TargetId>,
+) -> u32 {
+    let has_some = there.any(|target| target.kind == TargetKind::Mdt);
+    asked.unwrap_or(if has_some { 1 } else { MDTS_OF_NEW })
+}
+
 /// Whether nothing can be mounted without `target`: the MGS, and the MDT that has the root.
 pub(super) fn is_needed_to_mount(target: TargetId) -> bool {
     let target = target.dom_of().unwrap_or(target);
@@ -47,6 +60,16 @@ mod tests {
 
     fn set(targets: &[TargetId]) -> BTreeSet<TargetId> {
         targets.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_new_file_system_has_two_mdts_and_another_one_keeps_its_number() {
+        let wanted = |asked, there: &[TargetId]| mdts_wanted(asked, there.iter());
+        assert_eq!(wanted(None, &[]), 2);
+        assert_eq!(wanted(None, &[TargetId::MGT, TargetId::ost(0)]), 2, "an `up` broke off");
+        let [one, three] = [&[TargetId::mdt(0)][..], &[0, 1, 2].map(TargetId::mdt)];
+        assert_eq!((wanted(None, one), wanted(None, three)), (1, 1), "no further one");
+        assert_eq!((wanted(Some(1), &[]), wanted(Some(4), one)), (1, 4));
     }
 
     #[test]
