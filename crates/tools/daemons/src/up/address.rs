@@ -3,7 +3,7 @@
 //! | x | who |
 //! |---|---|
 //! | 1 | the embedded client |
-//! | 2 | MGS; without `--separate` every server |
+//! | 2 | MGS; without `--separate` the first executor, which serves everything by default |
 //! | 3 … 9 | the first MDTs; further ones are at 127.1.N.1 … 249 |
 //! | 10 … 209 | OSTs |
 //! | 211 … 254 | left for further clients |
@@ -89,7 +89,7 @@ impl Block {
         self.at(Host(0, MGS))
     }
 
-    /// Where a target of its own process listens.
+    /// Where a target of its own process listens, or an executor whose first target it is.
     pub(super) fn of(&self, target: TargetId) -> NidAddr {
         self.at(host_of(target))
     }
@@ -124,7 +124,7 @@ fn host_of(target: TargetId) -> Host {
 }
 
 fn hosts(options: &Options) -> Vec<Host> {
-    if !options.separate {
+    if !options.separate && options.executors < 2 {
         return vec![Host(0, MGS)];
     }
     let mdts = (0..options.mdts).map(TargetId::mdt);
