@@ -2,8 +2,8 @@
 //! several. Each thread has a node: an address, an endpoint, targets.
 //!
 //! A target whose storage failed takes its node with it. The node restarts as a process would, and
-//! clients replay. Nodes of other threads go on. A target that fails again and again is given up, and the node restarts without
-//! it.
+//! clients replay. Nodes of other threads go on. A target that fails again and again is given up,
+//! and its node restarts without it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
