@@ -73,7 +73,8 @@ fn two_executors_of_a_killed_process_lose_nothing() {
     nodes.mount(&mount);
     good(&mount, "lfs mkdir -i 0 near");
     good(&mount, "lfs mkdir -i 1 far");
-    good(&mount, "lfs setstripe -c 2 -S 1M near far");
+    good(&mount, "lfs setstripe -c 2 near");
+    good(&mount, "lfs setstripe -c 2 far");
 
     write(&mount, 1);
     nodes.kill();

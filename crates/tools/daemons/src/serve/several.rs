@@ -239,13 +239,12 @@ mod tests {
     fn the_process_ends_with_its_last_executor_or_where_one_is_refused() {
         let storage = |index| Ended::Storage(TargetId::ost(index), "an error".to_owned());
         let refused = Ended::Refused(TargetId::ost(7), "another one".to_owned());
-        let check = |states: &[State]| ended(states);
-        assert_eq!(check(&[State::Alive]), None);
-        assert_eq!(check(&[State::Ended(storage(0))]), Some(storage(0)), "the only one");
-        assert_eq!(check(&[State::Ended(storage(0)), State::Alive]), None, "one goes on");
+        assert_eq!(ended(&[State::Alive]), None);
+        assert_eq!(ended(&[State::Ended(storage(0))]), Some(storage(0)), "the only one");
+        assert_eq!(ended(&[State::Ended(storage(0)), State::Alive]), None, "one goes on");
         let all = [0, 1].map(|index| State::Ended(storage(index)));
-        assert_eq!(check(&all), Some(storage(1)));
-        assert_eq!(check(&[State::Alive, State::Ended(refused.clone())]), Some(refused.clone()));
+        assert_eq!(ended(&all), Some(storage(1)));
+        assert_eq!(ended(&[State::Alive, State::Ended(refused.clone())]), Some(refused.clone()));
         assert_eq!(
             check(&[State::Ended(storage(0)), State::Ended(refused.clone())]),
             Some(refused)
