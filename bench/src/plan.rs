@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, pair, processes, programs,
-    rpc, scheduler, tests, warm, wide,
+    data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair, processes,
+    programs, rpc, scheduler, tests, warm, wide,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -93,6 +93,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "directories over four MDTs beside a directory of one MDT",
         quick: false,
         run: mdts::spread,
+    },
+    Part {
+        name: "nodes",
+        about: "two MDTs on two executors of one process beside two processes",
+        quick: false,
+        run: nodes::executors,
     },
     Part {
         name: "listing",

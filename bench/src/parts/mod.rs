@@ -10,6 +10,7 @@ pub(crate) mod listing;
 pub(crate) mod mdts;
 pub(crate) mod metadata;
 pub(crate) mod neighbours;
+pub(crate) mod nodes;
 pub(crate) mod pair;
 pub(crate) mod processes;
 pub(crate) mod programs;

@@ -9,6 +9,7 @@ pub mod chaos;
 pub mod cut;
 mod figure;
 pub mod load;
+pub mod nodes;
 pub mod posix;
 pub mod range;
 pub mod work;

@@ -17,7 +17,7 @@ pub(crate) fn has_place(own: usize, all: usize, max: usize) -> bool {
     own < of_anybody || (own < LINKS_FEW && free > 0)
 }
 
-/// Links that a process with so many descriptors may have: three quarters of them are for these.
+/// Links that an executor with so many descriptors may have: three quarters of them are for these.
 pub(crate) fn within(descriptors: Option<u64>, links_max: usize) -> usize {
     let descriptors = descriptors.and_then(|count| usize::try_from(count).ok());
     descriptors.map_or(links_max, |count| links_max.min(count / 4 * 3 / LINK_DESCRIPTORS)).max(1)

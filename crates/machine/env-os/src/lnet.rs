@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -33,8 +34,12 @@ pub struct LnetSettings {
     pub peer_buffer_credits: u32,
     /// Partitions over which interface credits are split.
     pub cpts: u32,
-    /// Links that the process takes, within three quarters of its descriptors.
+    /// Links that the interface takes, within its part of three quarters of the process's
+    /// descriptors.
     pub links_max: usize,
+    /// Executors of the process that listen, each with an interface of its own. They share the
+    /// descriptors.
+    pub executors: NonZeroU32,
 }
 
 impl Default for LnetSettings {
@@ -45,6 +50,7 @@ impl Default for LnetSettings {
             peer_buffer_credits: 0,
             cpts: 1,
             links_max: crate::limits::LINKS_MAX,
+            executors: NonZeroU32::MIN,
         }
     }
 }
@@ -166,9 +172,10 @@ impl Lnet {
         state.links += 1;
     }
 
-    /// Links that all peers may have.
-    pub(crate) fn links_max(&self) -> usize {
-        self.0.settings.links_max
+    /// Links that all peers may have in a process with so many descriptors.
+    pub(crate) fn links_max(&self, descriptors: Option<u64>) -> usize {
+        let LnetSettings { links_max, executors, .. } = self.0.settings;
+        links::within(descriptors.map(|count| count / u64::from(executors.get())), links_max)
     }
 
     /// Whether `peer` may have one more link where all may have `links_max`.
@@ -348,6 +355,16 @@ mod tests {
         lnet.hang_up(peer);
         assert!(lnet.peers().contains("  down "), "{}", lnet.peers());
         assert!(lnet.peers().ends_with("     8    -2 0\n"), "{}", lnet.peers());
+    }
+
+    #[test]
+    fn executors_of_a_process_share_its_descriptors() {
+        let links = |executors: u32| {
+            let executors = NonZeroU32::new(executors).expect("one at least");
+            Lnet::new(LnetSettings { executors, ..LnetSettings::default() }).links_max(Some(4_096))
+        };
+        assert_eq!(links(1), 4 * links(4));
+        assert!(links(4_096) >= 1, "an interface takes one link at least");
     }
 
     #[test]

@@ -37,7 +37,6 @@ use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan, Scope};
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, permits};
-use crate::opens::Cutter;
 use crate::puts;
 use crate::record::Inode;
 use crate::share::ShareKey;

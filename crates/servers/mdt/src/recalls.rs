@@ -130,7 +130,7 @@ impl Recalls {
         }
         self.is_lapsing.set(void.is_lapsing);
         if may_hold && void.is_lapsing {
-            called.expect(UNKNOWN, now);
+            called.expect(UNKNOWN, Span::ZERO, now);
             called.evict(UNKNOWN, now);
         }
     }

@@ -11,11 +11,12 @@ use crate::{Ask, Failure, Reply, rundir};
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A daemon of this machine, as its socket names it.
+/// A daemon of this machine, as its socket names it. Each executor of a process that serves targets
+/// counts as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Daemon {
     /// `testfs-OST0000`, the first target of a server; `client-testfs-INSTANCE`, a mount; `up`, the
-    /// servers of an `up`.
+    /// servers of an `up`, or the first executor of them.
     pub name: String,
     pub pid: u32,
     pub socket: PathBuf,

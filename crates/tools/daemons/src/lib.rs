@@ -19,6 +19,7 @@
 
 mod alias;
 pub mod check_meta;
+pub mod executors;
 pub mod export_meta;
 pub mod forget;
 pub mod format;

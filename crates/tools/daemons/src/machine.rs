@@ -5,7 +5,8 @@
 //! they are flags of the same names, and `lctl get_param` shows them.
 #![expect(rustdoc::broken_intra_doc_links, reason = "help texts show lists of CPUs in brackets")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use anyhow::{Context, Result};
 use env::{CptSettings, CptTable, PortalRotor};
@@ -110,6 +111,9 @@ pub struct MachineOptions {
     /// Partitions of the network interface, `[0,1]`; empty: all. Part of the address to listen at.
     #[arg(skip)]
     pub link_cpts: String,
+    /// Executors of this process that serve targets; 0 is one. Known from the other options.
+    #[arg(skip)]
+    pub executors: u32,
 }
 
 fn up_to(max: u32) -> clap::builder::RangedI64ValueParser<u32> {
@@ -139,6 +143,7 @@ impl Default for MachineOptions {
             delay_us: 0,
             log_format: LogFormat::Text,
             link_cpts: String::new(),
+            executors: 0,
         }
     }
 }
@@ -186,6 +191,7 @@ impl MachineOptions {
             peer_credits: or(self.peer_credits, defaults.peer_credits),
             peer_buffer_credits: self.peer_buffer_credits,
             cpts: cpts.count().get(),
+            executors: NonZeroU32::new(self.executors).unwrap_or(NonZeroU32::MIN),
             ..defaults
         });
         Ok(Machine { cpts, link_cpts, service_cpts, options: self.clone(), lnet })
@@ -231,10 +237,19 @@ impl MachineOptions {
 }
 
 impl Machine {
-    /// Settings of an executor: bound to the CPUs of all partitions where those are not all of the
-    /// machine.
+    /// CPUs of the executor's thread: those of all partitions. Where the process has several
+    /// executors, those of the partitions of its own address.
+    fn own_cpus(&self) -> Vec<u32> {
+        if self.options.executors < 2 || self.link_cpts.is_empty() {
+            return self.cpts.all_cpus();
+        }
+        let cpus = self.link_cpts.iter().flat_map(|cpt| self.cpts.cpus(*cpt));
+        cpus.copied().collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+
+    /// Settings of an executor: bound to its CPUs where those are not all of the machine.
     pub(crate) fn os_config(&self) -> OsConfig {
-        let own = self.cpts.all_cpus();
+        let own = self.own_cpus();
         let is_all = own.len() == env_os::topology().cpus().len();
         OsConfig {
             cpus: if is_all { Vec::new() } else { own },
@@ -304,6 +319,23 @@ mod tests {
         assert_eq!(read("oss_io_cpts"), "[0,1,2,3]");
         assert_eq!(read("cpu_partition_table").lines().count(), 4);
         assert!(read("nis").starts_with("nid "));
+    }
+
+    #[test]
+    fn one_of_several_executors_has_the_cpus_of_its_address() {
+        let cpus = |link_cpts: &str, executors| {
+            let options = MachineOptions {
+                cpu_npartitions: 0,
+                cpu_pattern: "0[0] 1[0]".to_owned(),
+                mds_num_cpts: None,
+                link_cpts: link_cpts.to_owned(),
+                executors,
+                ..options()
+            };
+            options.on_this_machine().expect("CPU 0 is there").own_cpus()
+        };
+        assert_eq!(cpus("[1]", 2), [0]);
+        assert_eq!(cpus("", 2), cpus("[1]", 1));
     }
 
     #[test]

@@ -4,16 +4,24 @@
 //! parent process may wait for these lines. If the parent is `up`, lines that begin with `RECOVERY`
 //! report recoveries that wait. SIGTERM and SIGINT commit and end with 0. When the storage of every
 //! target has failed, the process ends with [`STORAGE_FAILED`].
+//!
+//! Each address to listen at has an executor thread, and a target belongs to one of them
+//! ([`several`]). The first one is the main thread, so a process with one address has one thread.
+
+mod several;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::rc::Rc;
 
-use anyhow::{Result, ensure};
-use env_os::OsConfig;
+use anyhow::{Context, Result, anyhow, ensure};
+use env::Env;
 use tracing::level_filters::LevelFilter;
 use types::{ClientId, NidAddr, Span};
 
+use self::several::Others;
+use crate::executors::{Assign, Listen};
 use crate::log;
 use crate::machine::MachineOptions;
 use crate::pretend::Pretend;
@@ -39,7 +47,10 @@ const STOP_MAX: Span = Span::secs(30);
 pub struct Options {
     /// Targets, or directories of targets.
     pub dirs: Vec<PathBuf>,
-    pub listen: NidAddr,
+    /// One or more; each has an executor thread of its own.
+    pub listen: Vec<Listen>,
+    /// Which executor serves a target; targets without such a word go round robin.
+    pub assign: Vec<Assign>,
     /// Where the MGS is, if not where the superblocks say.
     pub mgs: Vec<NidAddr>,
     /// Accept plaintext on addresses that are not loopback.
@@ -81,28 +92,18 @@ pub fn run(options: &Options) -> Result<u8> {
         die_with_parent()?;
     }
     crate::lst::raise_descriptors();
-    let machine = options.machine.on_this_machine()?;
-    let config = OsConfig { insecure: options.insecure, ..machine.os_config() };
-    let server = ServerOptions {
-        dirs: options.dirs.clone(),
-        listen: options.listen,
-        mgs: options.mgs.clone(),
-        abort_recovery: options.abort_recovery,
-        trust: options.trust,
-        dead_clients: options.dead_clients.clone(),
-        no_permanent: options.no_permanent,
-        machine,
-        metrics: options.metrics,
-        commit_interval: Span::millis(options.commit_interval_ms),
-        devices: options.devices.clone(),
-        awaited: options.awaited,
-    };
     let is_child = options.tell_recovery;
-    env_os::run(config, |env| async move { serve(&env, &server, is_child).await })
+    let mut all = several::executors(options)?.into_iter();
+    let first = all.next().context("no address to listen at")?;
+    let others = Others::start(all, is_child)?;
+    env_os::run(
+        first.config,
+        |env| async move { serve(&env, &first.options, is_child, others).await },
+    )
 }
 
-async fn serve(env: &env::Env, options: &ServerOptions, is_child: bool) -> Result<u8> {
-    let mut signals = Signals::new()?;
+/// The node of an executor, with everything that it says and answers besides Prometheus.
+async fn begin(env: &Env, options: &ServerOptions, is_child: bool) -> Result<Rc<Server>> {
     let server = if is_child {
         patience::start(env, options).await?
     } else {
@@ -112,7 +113,6 @@ async fn serve(env: &env::Env, options: &ServerOptions, is_child: bool) -> Resul
     if let Err(error) = server.control(&label) {
         tracing::warn!("no control socket: {error:#}"); // lctl will not find us; the data path does not need it
     }
-    server.serve_metrics().await;
     if is_child {
         server.tell_recoveries(|line| tell_parent(&format!("{RECOVERY}{line}")));
     }
@@ -121,26 +121,63 @@ async fn serve(env: &env::Env, options: &ServerOptions, is_child: bool) -> Resul
         ready.registered().await;
         tell_ready(&ready);
     });
+    Ok(server)
+}
+
+/// Serves on the first executor, which hears signals and ends the process for all.
+async fn serve(
+    env: &Env,
+    options: &ServerOptions,
+    is_child: bool,
+    mut others: Others,
+) -> Result<u8> {
+    let mut signals = Signals::new()?;
+    let server = match begin(env, options, is_child).await {
+        Ok(server) => server,
+        Err(error) => {
+            env.timeout(STOP_MAX, others.stop()).await;
+            return Err(error);
+        }
+    };
+    others.watch(env, &server);
+    server.serve_metrics(others.scrapes()).await;
     tokio::select! {
         biased;
         signal = signals.next() => {
             tracing::info!("{signal}: stopping");
-            let stopped = env.timeout(STOP_MAX, server.stop()).await;
-            ensure!(stopped.is_some(), "not stopped within {} s", STOP_MAX.as_secs_f64());
+            ensure!(
+                stop(env, &server, &mut others).await,
+                "not stopped within {} s",
+                STOP_MAX.as_secs_f64()
+            );
             Ok(0)
         }
-        reason = server.ended() => {
+        failure = others.not_started() => {
+            stop(env, &server, &mut others).await;
+            Err(anyhow!(failure))
+        }
+        reason = others.ended() => {
             ctl::say!("nacre serve: {reason}");
             if let Ended::Storage(..) = reason {
                 return Ok(STORAGE_FAILED);
             }
             // the other targets have done nothing wrong
-            if env.timeout(STOP_MAX, server.stop()).await.is_none() {
+            if !stop(env, &server, &mut others).await {
                 tracing::error!("not stopped within {} s", STOP_MAX.as_secs_f64());
             }
             Ok(REFUSED)
         }
     }
+}
+
+/// Ends all executors, each of which commits everything. Whether they were in time.
+async fn stop(env: &Env, server: &Server, others: &mut Others) -> bool {
+    others.tell_to_stop();
+    let all = async {
+        server.stop().await;
+        others.stop().await;
+    };
+    env.timeout(STOP_MAX, all).await.is_some()
 }
 
 fn tell_ready(server: &Server) {

@@ -1,9 +1,11 @@
-//! A server node: opens, serves and announces targets of one file system, on one executor.
+//! A server node: opens, serves and announces targets of one file system, on one executor. A
+//! process may have several nodes, each on an executor of its own.
 //!
 //! Order of a start: superblocks and locks; listeners; the MGT, if it is here; OSTs; MDTs. Then
 //! each target registers with the MGS in the background, for as long as that takes. So servers may
 //! start in any order. Used by `nacre serve` (a process) and by `nacre up` (a thread).
 
+mod among;
 mod announce;
 mod data;
 mod export;
@@ -40,6 +42,7 @@ use service::{Exports, Node, NodeConfig, Target, spec};
 use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
+pub use self::among::Among;
 use self::export::Exporter;
 pub use self::peers::Awaited;
 pub(crate) use self::peers::kept_in;
@@ -79,6 +82,7 @@ pub struct ServerOptions {
     /// An MDT counts as registered only when it knows so many targets: it places files and
     /// directories on those that it knows.
     pub awaited: Awaited,
+    pub among: Among,
 }
 
 /// A target being served.
@@ -199,6 +203,7 @@ pub struct Server {
     targets: Vec<Running>,
     addr: NidAddr,
     machine: Machine,
+    among: Among,
     metrics_at: Option<SocketAddr>,
     metrics: RefCell<Option<metrics::Endpoint>>,
     ended: watch::Sender<Option<Ended>>,
@@ -227,21 +232,21 @@ impl Server {
         found.extend(data.iter().map(|(target, _)| target.clone()));
         locked.extend(data);
         let tcp = env.listen(options.listen).await?; // the error names the address
-        let (addr, lo_addr) = (tcp.addr(), lo_of(tcp.addr()));
-        let lo = env.listen(lo_addr).await.context("lo")?;
-        let env = crate::alias::with_aliases(env, vec![(addr, lo_addr)]);
-        let node = Node::new(&env, node_config(&options.machine));
+        let addr = tcp.addr();
+        let lo = env.listen(lo_of(addr)).await.context("lo")?;
+        let env = &crate::alias::with_aliases(env, options.among.inside(addr));
+        let node = Node::new(env, node_config(&options.machine));
         let told = Told { mgs: &options.mgs, addr, awaited: options.awaited };
         let peers = Rc::new(Peers::new(&found, &told));
         let name = format!("{} at {addr}", told_of(&found).collect::<Vec<_>>().join(" "));
-        let config = endpoint_config(&env, name.clone(), addr);
-        let endpoint = Endpoint::new(&env, config, peers.directory());
-        let tester = SelfTest::new(&env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
+        let config = endpoint_config(env, name.clone(), addr);
+        let endpoint = Endpoint::new(env, config, peers.directory());
+        let tester = SelfTest::new(env, SelfTestConfig { nid: Some(addr.nid), is_open: false });
         node.add_target(tester.clone());
         node.serve(tcp);
         node.serve(lo);
         let starting = Starting {
-            env: &env,
+            env,
             options,
             found: &found,
             name: &name,
@@ -265,6 +270,7 @@ impl Server {
             targets,
             addr,
             machine: options.machine.clone(),
+            among: options.among.clone(),
             metrics_at: options.metrics,
             metrics: RefCell::new(None),
             ended: watch::channel(None).0,
@@ -371,18 +377,6 @@ impl Server {
             ctl::server::serve(&self.env, &format!("server-{label}"), &self.params, answers)?;
         *self.ctl.borrow_mut() = Some(socket);
         Ok(())
-    }
-
-    /// Answers Prometheus, if that was asked for.
-    pub async fn serve_metrics(self: &Rc<Self>) {
-        let endpoint = metrics::start(
-            &self.env,
-            self.metrics_at,
-            self.params.clone(),
-            self.machine.lnet.clone(),
-        )
-        .await;
-        *self.metrics.borrow_mut() = endpoint;
     }
 
     /// Hangs up, commits everything, ends.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  up            one process: servers on one thread, client and FUSE on another, `lo` between; TCP for further clients
+//!  up --executors N   the same with N threads of servers
 //!  up --separate one process per server, each with a loopback address of its own; client and FUSE here
 //! ```
 //!
@@ -19,6 +20,7 @@ mod known;
 mod options;
 mod place;
 mod plan;
+mod shares;
 
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -36,6 +38,7 @@ use self::children::Children;
 use self::embedded::Embedded;
 pub use self::options::Options;
 use self::place::Place;
+use self::shares::shares;
 use crate::machine::Machine;
 use crate::mount::kept::Kept;
 use crate::mount::{self, MountOptions};
@@ -184,7 +187,7 @@ fn start(
     if options.separate {
         return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
     }
-    Ok(Servers::Embedded(Embedded::start(options, place, block, dead)?))
+    Ok(Servers::Embedded(Embedded::start(env, options, place, block, dead)?))
 }
 
 /// What an `up` consists of besides its processes.
@@ -261,7 +264,9 @@ async fn mount_here(
         mount_options.nid.get_or_insert(Nid::tcp(block.ip(address::CLIENT)));
         env.clone()
     } else {
-        alias::with_aliases(env, vec![(block.mgs(), server::lo_of(block.mgs()))])
+        let shares = shares(&place.targets, options.executors, block);
+        let inside = shares.iter().map(|share| (share.at, server::lo_of(share.at)));
+        alias::with_aliases(env, inside.collect())
     };
     let mount = mount::Options {
         mgs: vec![block.mgs()],
@@ -297,8 +302,11 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     let source = format!("{}:/{}", block.mgs(), options.fsname);
     let shown = dir.display();
     ctl::say!("nacre up: {} is mounted at {shown}", options.fsname);
+    let shares = shares(&place.targets, options.executors, block);
     for target in &place.targets {
-        let at = if options.separate { block.of(target.superblock.target) } else { block.mgs() };
+        let id = target.superblock.target;
+        let executor = shares.iter().find(|share| share.has(id) && !options.separate);
+        let at = executor.map_or_else(|| block.of(id), |share| share.at);
         ctl::say!("  {:<18} {:<22} {}", target.name(), at.to_string(), target.dir.display());
     }
     for why in &place.missing {

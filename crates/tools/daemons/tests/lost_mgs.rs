@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use daemons::format;
 use daemons::machine::MachineOptions;
-use daemons::server::{Awaited, Server, ServerOptions, Trust};
+use daemons::server::{Among, Awaited, Server, ServerOptions, Trust};
 use endpoint::{Call, Directory, Endpoint, EndpointConfig, ImportConfig};
 use types::{ClientId, NidAddr, Span, TargetId};
 use wire::Opcode;
@@ -36,6 +36,7 @@ fn options(dirs: Vec<PathBuf>, listen: NidAddr, mgs: NidAddr) -> ServerOptions {
         commit_interval: Span::secs(1),
         devices: Vec::new(),
         awaited: Awaited::default(),
+        among: Among::default(),
     }
 }
 

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use daemons::machine::MachineOptions;
-use daemons::server::{Awaited, Ended, Server, ServerOptions, Trust};
+use daemons::server::{Among, Awaited, Ended, Server, ServerOptions, Trust};
 use daemons::{format, import_meta, server};
 use types::{FsName, NidAddr, Span, TargetId};
 

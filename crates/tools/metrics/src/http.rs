@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-use env::{Env, Task};
+use env::{Env, LocalFuture, Task};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use types::Span;
@@ -43,7 +43,7 @@ impl Drop for Endpoint {
 pub(crate) async fn serve(
     env: &Env,
     at: SocketAddr,
-    text: impl Fn() -> String + 'static,
+    text: impl Fn() -> LocalFuture<'static, String> + 'static,
 ) -> io::Result<Endpoint> {
     let listener = TcpListener::bind(at).await?;
     let addr = listener.local_addr()?;
@@ -71,7 +71,7 @@ pub(crate) async fn serve(
 
 async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    text: &dyn Fn() -> String,
+    text: &dyn Fn() -> LocalFuture<'static, String>,
 ) -> io::Result<()> {
     let Some(head) = head(&mut stream).await? else {
         return respond(&mut stream, "431 Request Header Fields Too Large", "", true).await;
@@ -81,7 +81,10 @@ async fn answer(
     let path = path.split('?').next().unwrap_or_default();
     let with_body = method == "GET";
     match (method, path) {
-        ("GET" | "HEAD", "/metrics") => respond(&mut stream, "200 OK", &text(), with_body).await,
+        ("GET" | "HEAD", "/metrics") => {
+            let text = text().await;
+            respond(&mut stream, "200 OK", &text, with_body).await
+        }
         ("GET" | "HEAD", _) => {
             respond(&mut stream, "404 Not Found", "the metrics are at /metrics\n", with_body).await
         }
@@ -125,11 +128,15 @@ mod tests {
 
     use super::*;
 
+    fn up() -> LocalFuture<'static, String> {
+        Box::pin(std::future::ready("up 1\n".to_owned()))
+    }
+
     #[test]
     fn a_scrape_is_answered_and_nonsense_is_refused() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let at = "127.0.0.1:0".parse().expect("an address");
-            let endpoint = serve(&env, at, || "up 1\n".to_owned()).await.expect("a port");
+            let endpoint = serve(&env, at, up).await.expect("a port");
             let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "y".repeat(REQUEST_BYTES_MAX));
             for (request, status, body) in [
                 ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200", "\r\n\r\nup 1\n"),
@@ -164,9 +171,8 @@ mod tests {
         let request: String = input.iter().map(word).collect();
         let mut out = Vec::new();
         let stream = tokio::io::join(request.as_bytes(), &mut out);
-        let text = || "up 1\n".to_owned();
         let done = {
-            let mut answering = std::pin::pin!(answer(stream, &text));
+            let mut answering = std::pin::pin!(answer(stream, &up));
             answering.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         };
         assert!(matches!(done, std::task::Poll::Ready(Ok(()))));

@@ -7,9 +7,13 @@
 //! makes its text in one turn (well below a millisecond for a server of ten targets) and never
 //! waits for a server or a disk.
 //!
-//! **Bounded**: at most `text::SERIES_MAX` series. Peers and jobs have bounds of their own: the
-//! peers with the fewest credits and the jobs with the most operations are kept. Jobs come last, so
-//! they are left out first. `nacre_metrics_dropped_series` counts the series that were left out.
+//! Where a process has several executors, one of them answers for all. It asks the others for their
+//! texts, waits for them at most one second, and joins them.
+//!
+//! **Bounded**: at most `text::SERIES_MAX` series of an executor. Peers and jobs have bounds of
+//! their own: the peers with the fewest credits and the jobs with the most operations are kept.
+//! Jobs come last, so they are left out first. `nacre_metrics_dropped_series` counts the series
+//! that were left out.
 
 #[cfg(test)]
 mod documents;
@@ -22,26 +26,56 @@ mod targets;
 mod text;
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 
-use env::Env;
+use env::{Env, LocalFuture};
 use env_os::Lnet;
 use params::{ParamTree, Verdict};
-use types::{CounterTable, Row};
+use tokio::sync::{mpsc, oneshot};
+use types::{CounterTable, Row, Span};
 
 pub use http::Endpoint;
 
 use text::Exposition;
 
-/// Answers scrapers at `at`, if anywhere. A monitor must not stop a daemon: where it cannot listen,
-/// one line of the log says so and the daemon goes on without it.
+/// How long the executors of a process may take for their parts of a scrape. One that takes longer
+/// is left out of it.
+const OTHERS_WAIT: Span = Span::secs(1);
+
+/// Scrapers that may wait for one executor.
+pub const SCRAPES_WAITING_MAX: usize = 8;
+
+/// A question to another executor of the process for its part of a scrape; the answer is text.
+pub type Scrape = oneshot::Sender<String>;
+
+/// Everything that an executor shows.
+#[derive(Clone)]
+pub struct Shown {
+    pub params: ParamTree,
+    pub lnet: Lnet,
+    /// Index of the executor, where its process has several. It becomes the label `executor`.
+    pub executor: Option<usize>,
+}
+
+/// Answers scrapers at `at`, if anywhere, also for the other executors of the process. A monitor
+/// must not stop a daemon: where it cannot listen, one line of the log says so and the daemon goes
+/// on without it.
 pub async fn start(
     env: &Env,
     at: Option<SocketAddr>,
-    params: ParamTree,
-    lnet: Lnet,
+    shown: Shown,
+    others: Vec<mpsc::Sender<Scrape>>,
 ) -> Option<Endpoint> {
-    let (at, env2) = (at?, env.clone());
-    match http::serve(env, at, move || gather(&env2, &params, &lnet)).await {
+    let (at, env2, others) = (at?, env.clone(), Rc::new(others));
+    let text = move || -> LocalFuture<'static, String> {
+        let asked = ask(&others);
+        let own = gather(&env2, &shown);
+        if asked.is_empty() {
+            return Box::pin(std::future::ready(own));
+        }
+        Box::pin(with_others(env2.clone(), own, asked))
+    };
+    match http::serve(env, at, text).await {
         Ok(endpoint) => {
             tracing::info!("metrics at http://{}/metrics", endpoint.addr());
             Some(endpoint)
@@ -53,9 +87,35 @@ pub async fn start(
     }
 }
 
-/// The text of a scrape.
-fn gather(env: &Env, params: &ParamTree, lnet: &Lnet) -> String {
-    let mut out = Exposition::default();
+/// Answers the executor of this process that scrapers ask, until that one ends.
+pub async fn answer(env: Env, shown: Shown, mut scrapes: mpsc::Receiver<Scrape>) {
+    while let Some(scrape) = scrapes.recv().await {
+        let _it_has_waited_long_enough = scrape.send(gather(&env, &shown));
+    }
+}
+
+/// Asks all of them. One that has too many questions already is left out.
+fn ask(others: &[mpsc::Sender<Scrape>]) -> Vec<oneshot::Receiver<String>> {
+    let ask = |other: &mpsc::Sender<Scrape>| {
+        let (answer, text) = oneshot::channel();
+        other.try_send(answer).ok().map(|()| text)
+    };
+    others.iter().filter_map(ask).collect()
+}
+
+async fn with_others(env: Env, own: String, asked: Vec<oneshot::Receiver<String>>) -> String {
+    let until = env.now() + OTHERS_WAIT;
+    let mut texts = vec![own];
+    for text in asked {
+        let answered = env.timeout(until - env.now(), text).await;
+        texts.extend(answered.and_then(Result::ok));
+    }
+    text::merged(&texts)
+}
+
+/// The text of a scrape of one executor.
+fn gather(env: &Env, Shown { params, lnet, executor }: &Shown) -> String {
+    let mut out = Exposition::of(*executor);
     daemon(&mut out, params);
     targets::add(&mut out, params);
     services::add(&mut out, params);
@@ -239,9 +299,11 @@ mod tests {
     #[test]
     fn parameters_become_metrics_under_the_names_of_the_exporter() {
         let params = tree();
-        let text = env_os::run(env_os::OsConfig::default(), |env| async move {
-            gather(&env, &params, &Lnet::default())
-        });
+        let text =
+            env_os::run(
+                env_os::OsConfig::default(),
+                |env| async move { gather(&env, &shown(params)) },
+            );
         assert_eq!(text, include_str!("scrape.txt"));
         // no peer is known here
         let of_peers = [families::PEER_CREDITS.name, families::PEER_QUEUE.name];
@@ -249,6 +311,37 @@ mod tests {
             let is_shown = text.contains(&format!("# HELP {} {}\n", family.name, family.help));
             assert!(is_shown != of_peers.contains(&family.name), "{}", family.name);
         }
+    }
+
+    fn shown(params: ParamTree) -> Shown {
+        Shown { params, lnet: Lnet::default(), executor: None }
+    }
+
+    #[test]
+    fn one_executor_answers_for_all_and_waits_for_none_that_is_stuck() {
+        env_os::run(env_os::OsConfig::default(), |env| async move {
+            let (stuck, _is_never_read) = mpsc::channel(SCRAPES_WAITING_MAX);
+            let (other, scrapes) = mpsc::channel(SCRAPES_WAITING_MAX);
+            let elsewhere = move |env: Env| async move {
+                let shown = Shown { executor: Some(1), ..shown(tree()) };
+                answer(env, shown, scrapes).await;
+            };
+            let thread = env_os::spawn_thread("other", env_os::OsConfig::default(), elsewhere);
+            let own = gather(&env, &Shown { executor: Some(0), ..shown(tree()) });
+            let others = vec![other, stuck];
+            let begun = env.now();
+            let text = with_others(env.clone(), own, ask(&others)).await;
+            assert!(env.now() - begun < Span(2 * OTHERS_WAIT.0), "it waits once");
+            for executor in 0..2 {
+                let labels = "component=\"client\",target=\"testfs-9a80\"";
+                let line =
+                    format!("nacre_lost_changes_total{{{labels},executor=\"{executor}\"}} 1\n");
+                assert!(text.contains(&line), "{text}");
+            }
+            assert_eq!(text.matches("# HELP nacre_lost_changes_total ").count(), 1);
+            drop(others);
+            thread.expect("a thread").join().expect("no panic");
+        });
     }
 
     fn counter(samples: &[u64]) -> Counter {
@@ -261,13 +354,10 @@ mod tests {
     fn a_taken_port_leaves_a_daemon_without_metrics() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let any = "127.0.0.1:0".parse().expect("an address");
-            let first = start(&env, Some(any), ParamTree::new(), Lnet::default())
-                .await
-                .expect("a free port");
-            assert!(
-                start(&env, Some(first.addr()), ParamTree::new(), Lnet::default()).await.is_none()
-            );
-            assert!(start(&env, None, ParamTree::new(), Lnet::default()).await.is_none());
+            let try_at = |at| start(&env, at, shown(ParamTree::new()), Vec::new());
+            let first = try_at(Some(any)).await.expect("a free port");
+            assert!(try_at(Some(first.addr())).await.is_none());
+            assert!(try_at(None).await.is_none());
         });
     }
 }

@@ -22,9 +22,16 @@ pub(crate) struct Exposition {
     families: BTreeMap<&'static str, (&'static Family, String)>,
     series: usize,
     dropped: usize,
+    /// Value of the label `executor` of all series.
+    executor: Option<String>,
 }
 
 impl Exposition {
+    /// Of one of several executors, or of the only one.
+    pub(crate) fn of(executor: Option<usize>) -> Exposition {
+        Exposition { executor: executor.map(|index| index.to_string()), ..Exposition::default() }
+    }
+
     /// So many series were left out by the caller.
     pub(crate) fn dropped(&mut self, count: usize) {
         self.dropped += count;
@@ -38,11 +45,13 @@ impl Exposition {
         self.series += 1;
         let (_, lines) = self.families.entry(family.name).or_insert((family, String::new()));
         lines.push_str(family.name);
-        for (index, (label, value)) in labels.iter().enumerate() {
-            let open = if index == 0 { '{' } else { ',' };
+        let executor = self.executor.as_deref().map(|index| ("executor", index));
+        let mut open = '{';
+        for (label, value) in labels.iter().copied().chain(executor) {
             let _ = write!(lines, "{open}{label}=\"{}\"", escaped(value));
+            open = ',';
         }
-        let close = if labels.is_empty() { "" } else { "}" };
+        let close = if open == ',' { "}" } else { "" };
         let _ = writeln!(lines, "{close} {value}");
     }
 
@@ -59,6 +68,29 @@ impl Exposition {
         }
         out
     }
+}
+
+/// The scrapes of several executors as one: each family once, with the series of all. An executor
+/// labels its own series, so no two are the same.
+pub(crate) fn merged(texts: &[String]) -> String {
+    /// Begins the first line of a family.
+    const HEAD: &str = "# HELP ";
+    let mut families: BTreeMap<&str, (String, String)> = BTreeMap::new();
+    let mut name = "";
+    for line in texts.iter().flat_map(|text| text.split_inclusive('\n')) {
+        if let Some(rest) = line.strip_prefix(HEAD) {
+            name = rest.split(' ').next().unwrap_or_default();
+            families.entry(name).or_default().0 = line.to_owned();
+        } else if let Some((head, lines)) = families.get_mut(name) {
+            let is_head = line.starts_with('#');
+            if !is_head {
+                lines.push_str(line);
+            } else if !head.contains(line) {
+                head.push_str(line);
+            }
+        }
+    }
+    families.into_values().map(|(head, lines)| head + &lines).collect()
 }
 
 fn escaped(value: &str) -> String {
@@ -98,6 +130,31 @@ mod tests {
         );
         let text = out.finish();
         assert!(text.starts_with(&expected), "{text}");
+    }
+
+    #[test]
+    fn several_executors_make_one_text_in_which_no_series_comes_twice() {
+        let of = |executor: usize, value: f64| {
+            let mut out = Exposition::of(Some(executor));
+            out.add(LOST, &[("x", "1")], value);
+            if executor == 1 {
+                out.add(BUILD, &[], 1.0);
+            }
+            out.finish()
+        };
+        let text = merged(&[of(0, 2.0), of(1, 3.0)]);
+        let expected = format!(
+            "# HELP nacre_build_info {}\n# TYPE nacre_build_info gauge\n\
+             nacre_build_info{{executor=\"1\"}} 1\n\
+             # HELP nacre_lost_changes_total {}\n# TYPE nacre_lost_changes_total counter\n\
+             nacre_lost_changes_total{{x=\"1\",executor=\"0\"}} 2\n\
+             nacre_lost_changes_total{{x=\"1\",executor=\"1\"}} 3\n\
+             # HELP nacre_metrics_dropped_series ",
+            BUILD.help, LOST.help
+        );
+        assert!(text.starts_with(&expected), "{text}");
+        let alone = Exposition::of(None).finish();
+        assert_eq!(merged(std::slice::from_ref(&alone)), alone, "one is as it was");
     }
 
     #[test]

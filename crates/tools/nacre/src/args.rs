@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use daemons::executors::{Assign, Listen};
 use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
@@ -172,7 +173,7 @@ stops everything cleanly.
 Examples:
   nacre up
   nacre up --data /srv/nacre --mount /mnt/nacre --osts 8
-  nacre up --mdts 4 --osts 4
+  nacre up --mdts 4 --osts 4 --executors 4
   nacre up --separate --run 'git clone /src/linux && cd linux && make -j8'
 
 Exit status: 0; with --run that of CMD, 128 + signal if it was killed; 1 if something could not be started.")]
@@ -201,6 +202,10 @@ struct Up {
     /// Every server a process of its own, on loopback TCP.
     #[arg(long)]
     separate: bool,
+    /// Threads that serve in this process: the targets are divided among them. More than MDTs and
+    /// OSTs are not started.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "separate", value_parser = clap::value_parser!(u32).range(1..))]
+    executors: u32,
     /// Run CMD with a shell in the mount, then stop; CMD's exit status is ours.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
@@ -271,15 +276,20 @@ SIGTERM or SIGINT commits everything and ends with status 0. A target whose stor
 
 Examples:
   nacre serve /srv/meta --listen 127.0.0.2@tcp
-  nacre serve /srv/ost0 /srv/ost1 --listen 10.0.0.5@tcp --insecure")]
+  nacre serve /srv/ost0 /srv/ost1 --listen 10.0.0.5@tcp --insecure
+  nacre serve /srv/ost0 /srv/ost1 --listen 10.0.0.5@tcp --listen 10.0.0.5:1988@tcp --insecure")]
 struct Serve {
     /// Targets, or directories of targets.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Address to listen at; several servers on one machine need one each. The MGS learns it.
-    /// A list of CPU partitions behind it, NID[0,1], binds its links to them.
-    #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp", value_parser = listen)]
-    listen: Listen,
+    /// A list of CPU partitions behind it, NID[0,1], binds its links to them. Each further address
+    /// has a thread of its own, and the targets are divided among them: MDTs, then OSTs, in turn.
+    #[arg(long, value_name = "NID", default_value = "127.0.0.2@tcp")]
+    listen: Vec<Listen>,
+    /// Serve TARGET at this one of the addresses, as OST0000@10.0.0.5:1988@tcp.
+    #[arg(long, value_name = "TARGET@NID")]
+    assign: Vec<Assign>,
     /// Addresses of the MGS, if they have changed since the targets were formatted.
     #[arg(long, value_name = "NID", value_delimiter = ',', value_parser = nid_addr)]
     mgsnode: Vec<NidAddr>,
@@ -457,22 +467,6 @@ struct LstConsole {
     nid: Option<types::Nid>,
 }
 
-/// `NID` or `NID[0,1]`.
-#[derive(Clone, Debug)]
-struct Listen {
-    at: NidAddr,
-    cpts: String,
-}
-
-fn listen(text: &str) -> Result<Listen, String> {
-    let (at, cpts) = text.split_at(text.find('[').unwrap_or(text.len()));
-    if !cpts.is_empty() {
-        env::parse_list(cpts, env::CPTS_MAX).map_err(|error| error.to_string())?;
-    }
-    let at = nid_addr(at)?;
-    Ok(Listen { at, cpts: cpts.to_owned() })
-}
-
 /// Options of `nacre umount`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -620,6 +614,7 @@ impl Up {
             osts: self.osts,
             device_dir: self.device_dir,
             separate: self.separate,
+            executors: self.executors,
             run: self.run,
             port: self.port,
             mount_options: self.options,
@@ -670,7 +665,8 @@ impl Serve {
     fn options(self) -> daemons::serve::Options {
         daemons::serve::Options {
             dirs: self.dirs,
-            listen: self.listen.at,
+            listen: self.listen,
+            assign: self.assign,
             mgs: self.mgsnode,
             insecure: self.insecure,
             abort_recovery: self.abort_recovery,
@@ -679,7 +675,7 @@ impl Serve {
                 (_, true) => Trust::OlderCopy,
                 _ => Trust::Whole,
             },
-            machine: MachineOptions { link_cpts: self.listen.cpts, ..self.machine },
+            machine: self.machine,
             log: self.log,
             no_permanent: self.no_permanent,
             metrics: self.metrics,

@@ -36,13 +36,12 @@ use super::seats::Seats;
 use super::sockets::ipv4;
 use crate::executor::{now, spawn};
 use crate::limits::{ACCEPT_QUEUE_MAX, FAREWELL, FAREWELLS_MAX, SILENT_TURNS_MAX};
-use crate::links;
 use crate::lnd::Lnd;
 
 pub(super) fn listener(config: Rc<Lnd>, socket: TcpListener, addr: NidAddr) -> Listener {
     let (tx, links) = mpsc::channel(ACCEPT_QUEUE_MAX);
     let descriptors = getrlimit(Resource::Nofile).current;
-    let links_max = links::within(descriptors, config.lnet.links_max());
+    let links_max = config.lnet.links_max(descriptors);
     let state = Rc::new(Acceptor {
         config,
         addr,

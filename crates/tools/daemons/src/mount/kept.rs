@@ -12,6 +12,7 @@ use ctl::{Ask, Device, Failure, RawPath, Reply, Room, Space, Target, Who, mounts
 use env::{Env, LocalFuture, Task};
 use fuse::{Jobids, Mounted};
 use fusedev::Channel;
+use metrics::Shown;
 use selftest::SelfTest;
 use service::Node;
 use types::{ClientId, Creds, Errno, Fid, Nid, NidAddr};
@@ -44,8 +45,8 @@ impl Kept {
     ) -> Result<Kept> {
         let params = ParamTree::new();
         machine.register(&params);
-        let metrics =
-            metrics::start(env, options.metrics, params.clone(), machine.lnet.clone()).await;
+        let shown = Shown { params: params.clone(), lnet: machine.lnet.clone(), executor: None };
+        let metrics = metrics::start(env, options.metrics, shown, Vec::new()).await;
         let client = Client::mount(env, options.client(id)).await.with_context(|| {
             format!(
                 "{} cannot be mounted (does its MGS run, and does it know this file system?)",

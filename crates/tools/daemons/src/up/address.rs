@@ -3,7 +3,7 @@
 //! | x | who |
 //! |---|---|
 //! | 1 | the embedded client |
-//! | 2 | MGS; without `--separate` every server |
+//! | 2 | MGS; without `--separate` the first executor, which serves everything by default |
 //! | 3 … 9 | the first MDTs; further ones are at 127.1.N.1 … 249 |
 //! | 10 … 209 | OSTs |
 //! | 211 … 254 | left for further clients |
@@ -53,7 +53,8 @@ impl Block {
         last: Option<u8>,
     ) -> Result<Block> {
         let port = allowed(options.port)?;
-        let wanted = if options.separate { hosts(targets) } else { vec![Host(0, MGS)] };
+        let has_several = options.separate || options.executors > 1;
+        let wanted = if has_several { hosts(targets) } else { vec![Host(0, MGS)] };
         if let Some(net) = last
             && let Some(block) = claim_lingering(net, port, &wanted)?
         {
@@ -93,7 +94,7 @@ impl Block {
         self.at(Host(0, MGS))
     }
 
-    /// Where a target of its own process listens.
+    /// Where a target of its own process listens, or an executor whose first target it is.
     pub(super) fn of(&self, target: TargetId) -> NidAddr {
         self.at(host_of(target))
     }

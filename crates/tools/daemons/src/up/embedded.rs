@@ -1,24 +1,30 @@
-//! The servers of an `up` in this process, on a thread of their own.
+//! The servers of an `up` in this process, on a thread of their own or, with `--executors`, on
+//! several. Each thread has a node: an address, an endpoint, targets.
 //!
-//! A target whose storage failed takes the node with it. The node restarts as a process would, and
-//! clients replay. A target that fails again and again is given up, and the node restarts without
-//! it.
+//! A target whose storage failed takes its node with it. The node restarts as a process would, and
+//! clients replay. Nodes of other threads go on. A target that fails again and again is given up,
+//! and its node restarts without it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Polling, Poll};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result, anyhow};
-use env::Env;
+use env::{Env, LocalFuture};
 use tokio::sync::watch;
-use types::{ClientId, Instant, Span, TargetId, TargetKind};
+use types::{ClientId, Instant, NidAddr, Span, TargetId, TargetKind};
 
-use super::address::{Block, MGS};
+use super::address::Block;
 use super::options::Options;
 use super::place::Place;
 use super::plan;
+use super::shares::{Share, shares};
+use crate::machine::MachineOptions;
 use crate::server::patience::start;
-use crate::server::{Awaited, Culprit, Ended, Server, ServerOptions, Trust};
+use crate::server::{Among, Awaited, Culprit, Ended, Server, ServerOptions, Trust};
 use crate::targets::{self, TargetDir};
 
 /// Pause before a node boots again.
@@ -26,6 +32,9 @@ const PAUSE: Span = Span::millis(200);
 /// A stop that takes longer is given up: clients replay changes that were not durable.
 const STOP_MAX: Span = Span::secs(30);
 const MINUTE: Span = Span::secs(60);
+/// How long one of several executors is waited for where a target was given up. Without that, there
+/// is no bound: a large target takes minutes to check its records.
+const READY_WAIT: Span = Span::secs(20);
 
 /// How the thread is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +55,7 @@ struct Thread {
     life: watch::Sender<Life>,
     /// When a target ended the node; none where it was no target's fault.
     failures: BTreeMap<Option<TargetId>, VecDeque<Instant>>,
+    has_given_up: Arc<AtomicBool>,
 }
 
 /// Why a life of the node ended.
@@ -56,39 +66,122 @@ struct Failed {
     error: anyhow::Error,
 }
 
-pub(super) struct Embedded {
+/// An executor thread.
+struct Member {
     life: watch::Receiver<Life>,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
+pub(super) struct Embedded {
+    env: Env,
+    members: Vec<Member>,
+    /// A thread has given up a target.
+    has_given_up: Arc<AtomicBool>,
+}
+
 impl Embedded {
-    /// Starts the thread.
+    /// Starts a thread for each executor.
     pub(super) fn start(
+        env: &Env,
         options: &Options,
         place: &Place,
         block: &Block,
         dead: &[ClientId],
     ) -> Result<Embedded> {
-        let machine = options.machine.on_this_machine()?;
-        let config = machine.os_config();
-        let server = ServerOptions {
-            dirs: place.targets.iter().map(|target| target.dir.clone()).collect(),
-            listen: block.mgs(),
-            mgs: vec![block.mgs()],
-            abort_recovery: false,
-            trust: Trust::Whole,
-            dead_clients: dead.to_vec(),
-            no_permanent: false,
-            machine,
-            metrics: options.metrics_port.map(|port| SocketAddr::from((block.ip(MGS), port))),
-            commit_interval: Span::millis(options.commit_interval_ms),
-            devices: options.devices.clone(),
-            awaited: awaited(&place.targets),
+        let shares = shares(&place.targets, options.executors, block);
+        let at: Vec<NidAddr> = shares.iter().map(|share| share.at).collect();
+        let has_given_up = Arc::default();
+        let mut members = Vec::new();
+        for (share, among) in shares.into_iter().zip(Among::all(&at)) {
+            let server = server_options(options, place, block, dead, (&share, among))?;
+            members.push(Member::start(options, place, server, share.targets, &has_given_up)?);
+        }
+        Ok(Embedded { env: env.clone(), members, has_given_up })
+    }
+
+    /// All targets are served and registered. If one is given up, an MDT of another executor may
+    /// wait in vain to hear of it, and is not waited for: the mount says whether it serves.
+    pub(super) async fn ready(&self) -> Result<()> {
+        for member in &self.members {
+            let mut is_awaited = true;
+            while is_awaited {
+                let ready = self.env.timeout(READY_WAIT, member.ready()).await;
+                let is_in_vain =
+                    self.members.len() > 1 && self.has_given_up.load(Ordering::Relaxed);
+                is_awaited = ready.is_none() && !is_in_vain;
+                ready.unwrap_or(Ok(()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes with the reason when nothing can be mounted.
+    pub(super) async fn hopeless(&self) -> String {
+        let mut all: Vec<LocalFuture<'_, String>> = Vec::new();
+        for member in &self.members {
+            all.push(Box::pin(member.hopeless()));
+        }
+        let first = |cx: &mut Polling<'_>| {
+            let mut polled = all.iter_mut().map(|one| one.as_mut().poll(cx));
+            polled.find(Poll::is_ready).unwrap_or(Poll::Pending)
+        };
+        std::future::poll_fn(first).await
+    }
+
+    /// Commits and ends.
+    pub(super) async fn stop(self) {
+        for member in &self.members {
+            member.stop.send_replace(true);
+        }
+        for member in self.members {
+            member.ended().await;
+        }
+    }
+}
+
+fn server_options(
+    options: &Options,
+    place: &Place,
+    block: &Block,
+    dead: &[ClientId],
+    (share, among): (&Share, Among),
+) -> Result<ServerOptions> {
+    let executors = u32::try_from(among.others.len() + 1).expect("one for each target at most");
+    let machine = MachineOptions { executors, ..options.machine.clone() }.on_this_machine()?;
+    Ok(ServerOptions {
+        dirs: share.targets.iter().map(|target| target.dir.clone()).collect(),
+        listen: share.at,
+        mgs: vec![block.mgs()],
+        abort_recovery: false,
+        trust: Trust::Whole,
+        dead_clients: dead.to_vec(),
+        no_permanent: false,
+        machine,
+        metrics: options.metrics_port.map(|port| SocketAddr::from((share.at.nid.addr(), port))),
+        commit_interval: Span::millis(options.commit_interval_ms),
+        devices: options.devices.clone(),
+        awaited: awaited(&place.targets),
+        among,
+    })
+}
+
+impl Member {
+    fn start(
+        options: &Options,
+        place: &Place,
+        server: ServerOptions,
+        targets: Vec<TargetDir>,
+        has_given_up: &Arc<AtomicBool>,
+    ) -> Result<Member> {
+        let config = server.machine.os_config();
+        let name = match server.among.index {
+            0 => "servers".to_owned(),
+            index => format!("servers-{index}"),
         };
         let (life_tx, life) = watch::channel(Life::Starting);
         let (stop, stopped) = watch::channel(false);
-        let (targets, is_new) = (place.targets.clone(), place.is_new);
+        let (is_new, has_given_up) = (place.is_new, Arc::clone(has_given_up));
         let crashes_max = options.crashes_max as usize;
         let main = move |env: Env| async move {
             let failures = BTreeMap::new();
@@ -100,16 +193,15 @@ impl Embedded {
                 is_new,
                 life: life_tx,
                 failures,
+                has_given_up,
             };
             thread.live(stopped).await;
         };
-        let thread =
-            env_os::spawn_thread("servers", config, main).context("the servers' thread")?;
-        Ok(Embedded { life, stop, thread: Some(thread) })
+        let thread = env_os::spawn_thread(&name, config, main).context("the servers' thread")?;
+        Ok(Member { life, stop, thread: Some(thread) })
     }
 
-    /// All targets are served and registered.
-    pub(super) async fn ready(&self) -> Result<()> {
+    async fn ready(&self) -> Result<()> {
         let mut life = self.life.clone();
         let now = life.wait_for(|life| *life != Life::Starting).await;
         match now.map(|life| life.clone()) {
@@ -119,8 +211,7 @@ impl Embedded {
         }
     }
 
-    /// Completes with the reason when nothing can be mounted.
-    pub(super) async fn hopeless(&self) -> String {
+    async fn hopeless(&self) -> String {
         let mut life = self.life.clone();
         match life.wait_for(|life| matches!(life, Life::Hopeless(_))).await.map(|life| life.clone())
         {
@@ -130,9 +221,8 @@ impl Embedded {
         }
     }
 
-    /// Commits and ends.
-    pub(super) async fn stop(mut self) {
-        self.stop.send_replace(true);
+    /// Completes when the thread is done.
+    async fn ended(mut self) {
         while self.life.changed().await.is_ok() {} // closed: the thread is done
         if let Some(thread) = self.thread.take() {
             let _ = thread.join(); // a panic has ended the process already
@@ -157,6 +247,7 @@ impl Thread {
                 }
             }
             if self.options.dirs.is_empty() {
+                self.life.send_replace(Life::Ready); // nothing of it is waited for
                 let _ = stop.wait_for(|stop| *stop).await; // `up` has gone: we go too
                 return;
             }
@@ -193,6 +284,7 @@ impl Thread {
         self.targets.retain(|found| !is_it(found));
         self.options.dirs = self.targets.iter().map(|found| found.dir.clone()).collect();
         self.options.awaited = awaited(&self.targets);
+        self.has_given_up.store(true, Ordering::Relaxed);
         super::tell_given_up(&format!("{} is given up: {error:#}", name.unwrap_or_default()));
     }
 }
@@ -219,10 +311,10 @@ async fn once(
         is_final: false,
         error,
     })?;
-    if let Err(error) = server.control("up") {
+    if let Err(error) = server.control(&label(&server, options)) {
         tracing::warn!("no control socket: {error:#}");
     }
-    server.serve_metrics().await;
+    server.serve_metrics(Vec::new()).await;
     server.tell_recoveries(|line| ctl::say!("nacre up: {line}"));
     let ended = tokio::select! {
         biased;
@@ -242,6 +334,12 @@ async fn once(
     }
     let is_final = matches!(ended, Ended::Refused(..));
     Err(Failed { culprit: Some(ended.culprit()), is_final, error: anyhow!(ended.to_string()) })
+}
+
+/// The first executor is known as the `up`, another one by its first target.
+fn label(server: &Server, options: &ServerOptions) -> String {
+    let first = server.names().into_iter().next().filter(|_| options.among.index > 0);
+    first.unwrap_or_else(|| "up".to_owned())
 }
 
 async fn serve(server: &Server, life: &watch::Sender<Life>) {

@@ -23,6 +23,8 @@ pub struct Options {
     pub device_dir: Option<PathBuf>,
     /// Servers in processes of their own.
     pub separate: bool,
+    /// Executor threads for the servers in this process, at most one for each MDT and OST.
+    pub executors: u32,
     /// A command to run in the mount.
     pub run: Option<String>,
     /// TCP port to try first.
