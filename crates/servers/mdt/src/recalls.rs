@@ -24,7 +24,7 @@ use ldlm::grants::{
 use osd::{Table, WriteSet};
 use service::Exports;
 use tokio::sync::{Notify, oneshot};
-use types::{Fid, Instant};
+use types::{Fid, Instant, Span};
 use wire::body::{GrantAck, GrantBits, GrantWord};
 use wire::grants::{self, Callback};
 

@@ -51,6 +51,7 @@ impl Node {
             dirs: vec![self.dir.clone()],
             listen: self.at,
             mgs: vec![self.at],
+            among: Among::default(),
             abort_recovery: false,
             trust,
             dead_clients: Vec::new(),

@@ -470,7 +470,7 @@ fn stated(fid: Fid, bits: Bits) -> Stated {
 #[test]
 fn what_contradicts_the_grants_of_others_is_not_taken() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    [A, B, C].iter().for_each(|session| mdt.expect(*session, at(0)));
+    [A, B, C].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
     mdt.keep(A, X, Bits::WRITE);
     let data = Bits::CACHE | Bits::PERM;
     for session in [B, C] {
@@ -488,7 +488,7 @@ fn what_contradicts_the_grants_of_others_is_not_taken() {
 #[test]
 fn a_vector_that_names_a_file_twice_is_refused_and_a_full_table_takes_nothing() {
     let mut mdt = Mdt::new(MdtConfig { grants_max: 2, ..MdtConfig::default() }, 2, at(0));
-    mdt.expect(B, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
     let twice = [X, file(1), X].map(|fid| stated(fid, Bits::PERM));
     assert_eq!(mdt.restate(B, &twice, at(1)), Err(PeerMisbehaved));
     let three = [1, 2, 3].map(|of| stated(file(of), Bits::PERM));
@@ -500,7 +500,7 @@ fn a_vector_that_names_a_file_twice_is_refused_and_a_full_table_takes_nothing() 
 #[test]
 fn nothing_of_a_session_that_an_earlier_instance_expelled_is_taken() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    mdt.expect(B, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
     mdt.void(B, at(0));
     assert!(mdt.is_recovered(), "nobody waits for what is void");
     mdt.restate(B, &[stated(X, Bits::PERM)], at(1)).expect("its client may not know");
@@ -554,7 +554,7 @@ fn an_evicted_session_lapses_until_its_lease_is_over() {
 fn a_hundred_thousand_grants_are_restated_within_half_a_second() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
     let sessions: Vec<HolderId> = (1..=25).map(HolderId).collect();
-    sessions.iter().for_each(|session| mdt.expect(*session, at(0)));
+    sessions.iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
     mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(0));
     let bits = Bits::LOOKUP | Bits::UPDATE | Bits::PERM;
     let begun = std::time::Instant::now();
