@@ -576,7 +576,7 @@ fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
     }));
     let taken = Rc::new(RefCell::new(Vec::new()));
     let heard = taken.clone();
-    remote.after_restate(Rc::new(move |replies| {
+    remote.after_restate(Rc::new(move |replies: &[Box<Reply>]| {
         let (words, _) = grants::decode::<GrantWord>(&replies[0].bufs).expect("it can be read");
         heard.borrow_mut().extend(words.iter().map(|word| (Fid::from(word.fid), word.bits)));
         None
