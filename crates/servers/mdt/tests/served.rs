@@ -559,6 +559,34 @@ fn locks_that_are_stated_again_are_held_after_a_crash() {
 }
 
 #[test]
+fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
+    let world = World::new(8);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    let word = |fid: Fid| GrantWord {
+        fid: fid.into(),
+        number: 1,
+        bits: GrantBits::UPDATE | GrantBits::WRITE,
+        ..GrantWord::default()
+    };
+    let absent = Fid { oid: fid.oid + 1_000, ..fid };
+    let words = [word(Fid::ROOT), word(absent)];
+    let remote = world.clients[0].1.remote(MDT);
+    remote.on_recovery(Rc::new(move || {
+        vec![Call::new(Opcode::MdtRestate, grants::encode(&words, GrantsFlags::LAST))]
+    }));
+    let taken = Rc::new(RefCell::new(Vec::new()));
+    let heard = taken.clone();
+    remote.after_restate(Rc::new(move |replies: &[Box<Reply>]| {
+        let (words, _) = grants::decode::<GrantWord>(&replies[0].bufs).expect("it can be read");
+        heard.borrow_mut().extend(words.iter().map(|word| (Fid::from(word.fid), word.bits)));
+        None
+    }));
+    world.crash();
+    world.call(0, creation("b", None)).expect("the recovery is over");
+    assert_eq!(*taken.borrow(), [(Fid::ROOT, GrantBits::UPDATE)]);
+}
+
+#[test]
 fn a_sync_is_answered_when_everything_is_durable() {
     let durable = |bugs| {
         let world = World::with_bugs(9, bugs);
