@@ -177,8 +177,8 @@ fn one_of_two_that_make_a_name_at_once_makes_it() {
 fn a_file_that_does_not_fit_at_the_mdt_is_made_in_steps() {
     let world = World::new();
     let plain = Asked::from(layout::Template { stripe_count: 1, ..Default::default() });
-    let cases = [
-        (&b"long"[..], at_mdt(BORDER), PUT_BYTES_MAX + 1),
+    let cases: [(&'static [u8], Asked, usize); 5] = [
+        (b"long", at_mdt(BORDER), PUT_BYTES_MAX + 1),
         (b"behind the border", at_mdt(64 << 10), 200_000),
         (b"plain", plain, FILE_BYTES),
         (b"empty", at_mdt(BORDER), 0),
@@ -218,7 +218,7 @@ fn a_power_cut_leaves_all_of_a_file_or_nothing() {
     for seed in 1..=16 {
         let world = World::new();
         let answered = world.put_all();
-        world.cluster.sim.run_for(Span::micros(seed * 400));
+        world.cluster.sim.run_for(Span::micros(seed * 60));
         world.clients[0].0.kill_as(false); // it sends nothing again
         let answered = answered.borrow().len();
         world.cluster.cut_power_of_mdt(0, seed);
@@ -235,17 +235,17 @@ fn a_power_cut_leaves_all_of_a_file_or_nothing() {
 #[test]
 fn a_commit_covers_a_name_only_with_its_bytes() {
     let mut kept = 0;
-    for seed in 1..=12 {
+    for seed in 1..=24 {
         let world = World::new();
         let answered = world.put_all();
-        world.cluster.sim.run_for(Span::millis(960 + seed * 15));
+        world.cluster.sim.run_for(Span::millis(880 + seed * 12));
         assert_eq!(answered.borrow().len(), usize::from(FILES));
         world.clients[0].0.kill_as(false);
         world.cluster.cut_power_of_mdt(0, seed);
         world.cluster.sim.run_for(Span::secs(120));
         kept += usize::from(!world.find_all().is_empty());
     }
-    assert!((1..12).contains(&kept), "the power is cut around the commit: {kept}");
+    assert!((1..24).contains(&kept), "the power is cut around the commit: {kept}");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn files_of_a_client_that_lives_survive_power_cuts() {
     for seed in 1..=10 {
         let world = World::new();
         let answered = world.put_all();
-        world.cluster.sim.run_for(Span::micros(seed * 600));
+        world.cluster.sim.run_for(Span::micros(seed * 80));
         world.cluster.cut_power_of_mdt(0, seed);
         world.cluster.sim.run_for(Span::secs(3));
         world.cluster.cut_power_of_mdt(0, seed + 100);
