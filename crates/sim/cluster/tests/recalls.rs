@@ -293,7 +293,7 @@ fn an_expulsion_outlives_a_restart() {
     let took = world.chmod(0, 0o700);
     assert!((Span::secs(20)..Span::secs(34)).contains(&took), "a lease is 30 s here: {took:?}");
     world.cluster.restart_mdt(0);
-    world.cluster.sim.run_for(wakes - world.cluster.sim.now() + Span::secs(10));
+    world.cluster.sim.run_for(wakes + Span::secs(10) - world.cluster.sim.now());
     let (attr, asked) = world.look(1);
     assert_eq!((attr.mode & 0o777, asked), (0o700, true));
 }

@@ -6,8 +6,8 @@ use bolero as _;
 
 mod full;
 mod late;
-mod migrate;
 mod mends;
+mod migrate;
 mod moves;
 mod placed;
 

@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(ended(&all), Some(storage(1)));
         assert_eq!(ended(&[State::Alive, State::Ended(refused.clone())]), Some(refused.clone()));
         assert_eq!(
-            check(&[State::Ended(storage(0)), State::Ended(refused.clone())]),
+            ended(&[State::Ended(storage(0)), State::Ended(refused.clone())]),
             Some(refused)
         );
     }
