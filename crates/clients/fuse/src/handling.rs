@@ -111,9 +111,9 @@ impl Fs {
             Op::Unlink { name } => self.unlink(header, &name).await,
             Op::Rmdir { name } => self.rmdir(header, &name).await,
             Op::Rename { name, newdir, newname, flags } => {
-                self.rename(header, &name, newdir, &newname, flags).await
+                Box::pin(self.rename(header, &name, newdir, &newname, flags)).await
             }
-            Op::Link { oldnodeid, newname } => self.link(header, oldnodeid, &newname).await,
+            Op::Link { oldnodeid, newname } => Box::pin(self.link(header, oldnodeid, &newname)).await,
             Op::Open(args) => self.open(header, args).await,
             Op::Create { name, args } => self.create(header, &name, args).await,
             Op::Read(args) => Box::pin(self.read(args)).await,

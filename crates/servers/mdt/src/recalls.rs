@@ -165,6 +165,7 @@ impl Recalls {
             }
             let now = recalls.env.now();
             recalls.engine.state.borrow_mut().grants.called.recorded(session, now);
+            recalls.show_lease(session); // a new one begins
             recalls.drive();
         });
     }

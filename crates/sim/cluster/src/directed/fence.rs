@@ -72,8 +72,11 @@ impl Stage<'_> {
             }
             over.set(true);
         });
-        self.pause(Span::millis(10));
         let cluster = self.cluster;
+        if !cluster.sim.run_until(PEACE_MAX, || !answers.borrow().is_empty()) {
+            return Err("the first append of a client never ends".to_owned());
+        }
+        self.pause(Span::micros(200 * u64::from(first))); // amid one of the others
         cluster.sim.narrate("cuts the writer off");
         for server in &cluster.servers {
             cluster.sim.partition(&writer.0, &server.node, Cut::BothWays);
