@@ -7,8 +7,9 @@
 //!
 //! A handle that is not known is an error of its own close (EBADF). Some closes cannot go with
 //! others: two of one file, because the second depends on the first, and one that has to wait for
-//! an operation of several MDTs, because all others would wait too. Then nothing is done (EAGAIN),
-//! and the caller sends each close by itself.
+//! an operation of several MDTs, because all others would wait too. On a full store none can,
+//! because their stored reply would take much of the reserve. Then nothing is done (EAGAIN), and
+//! the caller sends each close by itself.
 
 use std::collections::BTreeSet;
 

@@ -130,6 +130,23 @@ fn a_file_that_another_mdt_has_reserved_keeps_no_other_close_waiting() {
     assert_eq!(handles(&rig), 0);
 }
 
+/// The reserve of a full store has room for many short replies, and not for many long ones.
+#[test]
+fn on_a_full_store_each_close_goes_by_itself() {
+    let mut rig = Rig::new();
+    let [a, b] = ["a", "b"].map(|name| make(&mut rig, name));
+    rig.store.full.set(true);
+    let both = [sized(&a, 5), sized(&b, 6)];
+    assert_eq!(close(&mut rig, &both).map(drop), Err(Errno::EAGAIN));
+    assert_eq!(handles(&rig), 2);
+    for alone in &both {
+        rig.call(Opcode::MdtClose, alone, &[]).expect("closed");
+    }
+    rig.store.full.set(false);
+    assert_eq!((size(&mut rig, a.attr.fid()), handles(&rig)), (Some(5), 0));
+    assert_eq!(size(&mut rig, b.attr.fid()), Some(6));
+}
+
 #[test]
 fn files_without_a_name_go_with_the_closes() {
     let mut rig = Rig::new();
