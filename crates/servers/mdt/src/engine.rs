@@ -114,6 +114,10 @@ impl Engine {
     /// Executes one operation, or says why not now.
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Attempted> {
         let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
+        let goes_together = caller.request.opcode() == wire::Opcode::MdtCloses && !caller.replay;
+        if goes_together && self.store.meta().is_full()? {
+            return Err(Errno::EAGAIN.into()); // its stored reply would take much of the reserve
+        }
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
         guard.spaces.take_back_promises();

@@ -15,6 +15,10 @@ pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
 /// memory takes less than a tenth of this.
 pub(crate) const LONG_ANSWER_MAX: Span = Span::millis(10);
 
+/// Records that the closes of one request remove: some milliseconds. A file without a name goes
+/// with its last close, and one of 2,000 stripes has as many records.
+pub(crate) const CLOSES_CHANGES_MAX: usize = 1_024;
+
 /// Bytes of one readdir reply.
 pub(crate) const READDIR_BYTES_MAX: usize = 1 << 20;
 

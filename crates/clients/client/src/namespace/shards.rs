@@ -321,8 +321,8 @@ impl Client {
         self.setxattr(ctx, dir, LMV, asked.encode().into(), 0).await
     }
 
-    /// Begins to move the names of a directory to the MDTs that are named, in the background. Inodes
-    /// stay where they are. A directory whose names are there stays as it is.
+    /// Begins to move the names of a directory to the MDTs that are named, in the background.
+    /// Inodes stay where they are. A directory whose names are there stays as it is.
     ///
     /// # Errors
     /// EPERM for a caller that is not root; EBUSY if its names move already; ENODEV for an MDT that

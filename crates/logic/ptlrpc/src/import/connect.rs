@@ -136,8 +136,8 @@ impl<B: Default, W> Import<B, W> {
         Ok(())
     }
 
-    /// A recovery begins, or goes on. While it goes on, changes become durable that follow one which
-    /// it has lost. An older copy of the target's store lacks changes that were durable.
+    /// A recovery begins, or goes on. While it goes on, changes become durable that follow one
+    /// which it has lost. An older copy of the target's store lacks changes that were durable.
     fn note_durable(&mut self, at_target: Transno) {
         let known = self.durable_before.unwrap_or(self.committed);
         self.durable_before = Some(known.min(at_target));

@@ -7,8 +7,10 @@
 //!
 //! A handle that is not known is an error of its own close (EBADF). Some closes cannot go with
 //! others: two of one file, because the second depends on the first, and one that has to wait for
-//! an operation of several MDTs, because all others would wait too. Then nothing is done (EAGAIN),
-//! and the caller sends each close by itself.
+//! an operation of several MDTs, because all others would wait too. Nor can files go together that
+//! have no name and very many records ([`CLOSES_CHANGES_MAX`]). On a full store no closes can,
+//! because their stored reply would take much of the reserve. Then nothing is done (EAGAIN), and
+//! the caller sends each close by itself.
 
 use std::collections::BTreeSet;
 
@@ -20,6 +22,7 @@ use wire::stats::{self, StatRecord};
 use wire::{Request, encode_body};
 
 use super::close::close_one;
+use crate::limits::CLOSES_CHANGES_MAX;
 use crate::op::{Answer, Op};
 use crate::tx::Finished;
 
@@ -71,6 +74,9 @@ pub(crate) fn closes(op: &mut Op<'_, '_>) -> Decided<Answer> {
     for (at, body) in asked.iter().enumerate() {
         let first = first.as_ref().map(|first| &first[at]);
         files.push(one(op, body, first)?);
+        if op.replay.is_none() && op.tx.set.changes.len() > CLOSES_CHANGES_MAX {
+            return Err(Errno::EAGAIN.into());
+        }
     }
     let reserved = &op.state.crossed.reserved;
     if op.replay.is_none() && reserved.hinders(None, &op.tx.decides, &op.tx.changes) {

@@ -4,13 +4,16 @@
 use osd::Table;
 use types::{Errno, Fid};
 use wire::attr::S_IFREG;
-use wire::body::{AttrRep, CLOSES_MAX, CloseFlags, CloseReq, ClosesRep, ClosesReq, UnlinkReq};
+use wire::body::{
+    AttrRep, CLOSES_MAX, CloseFlags, CloseReq, ClosesRep, ClosesReq, SetxattrReq, UnlinkReq,
+};
 use wire::stats::{self, StatRecord};
 use wire::updates::OpId;
 use wire::{Opcode, Reply, SizeState};
 use zerocopy::IntoBytes;
 
 use super::rig::Rig;
+use crate::limits::CLOSES_CHANGES_MAX;
 use crate::share::ShareKey;
 
 const O_RDWR: u32 = 2;
@@ -130,6 +133,23 @@ fn a_file_that_another_mdt_has_reserved_keeps_no_other_close_waiting() {
     assert_eq!(handles(&rig), 0);
 }
 
+/// The reserve of a full store has room for many short replies, and not for many long ones.
+#[test]
+fn on_a_full_store_each_close_goes_by_itself() {
+    let mut rig = Rig::new();
+    let [a, b] = ["a", "b"].map(|name| make(&mut rig, name));
+    rig.store.full.set(true);
+    let both = [sized(&a, 5), sized(&b, 6)];
+    assert_eq!(close(&mut rig, &both).map(drop), Err(Errno::EAGAIN));
+    assert_eq!(handles(&rig), 2);
+    for alone in &both {
+        rig.call(Opcode::MdtClose, alone, &[]).expect("closed");
+    }
+    rig.store.full.set(false);
+    assert_eq!((size(&mut rig, a.attr.fid()), handles(&rig)), (Some(5), 0));
+    assert_eq!(size(&mut rig, b.attr.fid()), Some(6));
+}
+
 #[test]
 fn files_without_a_name_go_with_the_closes() {
     let mut rig = Rig::new();
@@ -145,6 +165,28 @@ fn files_without_a_name_go_with_the_closes() {
     assert_eq!(rig.store.table(Table::Destroys).len(), 2, "each has a number of its own");
     assert_eq!(rig.engine.state.borrow().destroy_next, 2);
     assert_eq!(rig.store.fsck(), Vec::<String>::new());
+}
+
+#[test]
+fn files_without_a_name_that_have_very_many_records_go_one_by_one() {
+    let mut rig = Rig::new();
+    let [a, b] = ["a", "b"].map(|name| make(&mut rig, name));
+    let unlink = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    for (name, opened) in [("a", &a), ("b", &b)] {
+        let body = SetxattrReq { fid: opened.attr.fid().into(), ..SetxattrReq::default() };
+        for number in 0..CLOSES_CHANGES_MAX / 2 {
+            let xattr = format!("user.{number}");
+            rig.call(Opcode::MdtSetxattr, &body, &[xattr.as_bytes(), b"1"]).expect("room");
+        }
+        rig.call(Opcode::MdtUnlink, &unlink, &[name.as_bytes()]).expect("unlinked");
+    }
+    let both = [sized(&a, 5), sized(&b, 6)];
+    assert_eq!(close(&mut rig, &both).map(drop), Err(Errno::EAGAIN));
+    assert_eq!((handles(&rig), rig.store.table(Table::Orphans).len()), (2, 2));
+    for alone in &both {
+        rig.call(Opcode::MdtClose, alone, &[]).expect("closed");
+    }
+    assert_eq!((handles(&rig), rig.store.table(Table::Orphans).len()), (0, 0));
 }
 
 /// All were lost with the crash, or none.
