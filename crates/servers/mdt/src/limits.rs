@@ -204,10 +204,11 @@ pub(crate) const MEND_ROUNDS_MAX: u32 = 20;
 
 const _: () = assert!(MEND_ROUNDS_MAX < HELD_ROUNDS_MAX);
 
-/// Names of a file that are looked at to mend one of them. Each is a key that its MDT reserves.
+/// Names of a file that are looked at to mend one of them. Each is a key that its MDT reserves, and
+/// so is its directory.
 pub(crate) const MEND_LINKS_MAX: usize = 64;
 
-const _: () = assert!(MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
+const _: () = assert!(2 * MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
 
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
