@@ -161,6 +161,11 @@ pub(crate) const FORGET_MAX: usize = 4_096;
 
 const _: () = assert!(FORGET_MAX <= osd::RANGE_RECORDS_MAX);
 
+/// The same on a full store: its reserve has room for a removal of a few records in any table.
+pub(crate) const FORGET_FULL_MAX: usize = 16;
+
+const _: () = assert!(FORGET_FULL_MAX < FORGET_MAX);
+
 /// Pause before the next such set.
 pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
 
