@@ -165,6 +165,11 @@ pub(crate) const FORGET_MAX: usize = 4_096;
 
 const _: () = assert!(FORGET_MAX <= osd::RANGE_RECORDS_MAX);
 
+/// The same on a full store: its reserve has room for a removal of a few records in any table.
+pub(crate) const FORGET_FULL_MAX: usize = 16;
+
+const _: () = assert!(FORGET_FULL_MAX < FORGET_MAX);
+
 /// Pause before the next such set.
 pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
 
@@ -208,10 +213,11 @@ pub(crate) const MEND_ROUNDS_MAX: u32 = 20;
 
 const _: () = assert!(MEND_ROUNDS_MAX < HELD_ROUNDS_MAX);
 
-/// Names of a file that are looked at to mend one of them. Each is a key that its MDT reserves.
+/// Names of a file that are looked at to mend one of them. Each is a key that its MDT reserves, and
+/// so is its directory.
 pub(crate) const MEND_LINKS_MAX: usize = 64;
 
-const _: () = assert!(MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
+const _: () = assert!(2 * MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
 
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;

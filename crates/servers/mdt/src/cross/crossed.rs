@@ -13,7 +13,7 @@ use wire::updates::{self, OpId, Record};
 
 use super::reserve::Reserved;
 use crate::keys;
-use crate::limits::{FORGET_MAX, OPS_LEFT_AT_END, OPS_OF_RUN_MAX};
+use crate::limits::{OPS_LEFT_AT_END, OPS_OF_RUN_MAX};
 
 /// See the head of the file.
 #[derive(Debug, Default)]
@@ -132,16 +132,17 @@ impl Crossed {
     }
 
     /// What the store has to change so that some operations of `mdt` below this number are
-    /// forgotten, and below which number these are; nothing if it has none.
+    /// forgotten, `most` at most, and below which number these are; nothing if it has none.
     /// [`Crossed::forgot`] follows once that is applied.
-    pub(crate) fn forget(&self, mdt: u32, below: u64) -> Option<(WriteSet, u64)> {
+    pub(crate) fn forget(&self, mdt: u32, below: u64, most: usize) -> Option<(WriteSet, u64)> {
+        assert!(most > 0, "it gets on");
         if below <= self.mark(mdt) {
             return None;
         }
         let mut set = WriteSet::new();
         let mut ids = self.below(mdt, below);
         let first = ids.next().map(|id| id.to_key());
-        let upto = ids.nth(FORGET_MAX - 1).map_or(below, |id| id.number);
+        let upto = ids.nth(most - 1).map_or(below, |id| id.number);
         if let Some(first) = first {
             set.delete_range(Table::Updates, first, OpId { mdt, number: upto }.to_key());
         }
@@ -198,6 +199,7 @@ mod tests {
     use osd::MetaStore;
 
     use super::*;
+    use crate::limits::FORGET_MAX;
     use crate::tests::store::TestStore;
 
     #[test]
@@ -241,11 +243,11 @@ mod tests {
         let reopened = || Crossed::open(&*meta.running().expect("ready"), 0, 1).expect("reads").0;
         let mut crossed = reopened();
         assert!(crossed.has(id(4)) && !crossed.has(id(5)));
-        let (set, upto) = crossed.forget(1, 5).expect("something to forget");
+        let (set, upto) = crossed.forget(1, 5, FORGET_MAX).expect("something to forget");
         assert_eq!(upto, 5);
         meta.apply(&set).expect("room");
         crossed.forgot(1, 5);
-        assert!(crossed.forget(1, 5).is_none());
+        assert!(crossed.forget(1, 5, FORGET_MAX).is_none());
         for crossed in [crossed, reopened()] {
             assert!(crossed.has(id(3)) && crossed.has(id(4)) && crossed.has(id(7)));
             assert!(!crossed.has(id(5)) && !crossed.has(id(6)));
@@ -259,7 +261,9 @@ mod tests {
         let mut crossed = Crossed::default();
         (1..=2 * FORGET_MAX as u64).for_each(|number| crossed.record(OpId { mdt: 1, number }));
         let (mut sets, below) = (Vec::new(), 1 << 32);
-        while let Some((mut set, upto)) = crossed.forget(1, below) {
+        let few = crossed.forget(1, below, 3).expect("something to forget");
+        assert_eq!((few.0.ranges.len(), few.1), (1, 4), "on a full store");
+        while let Some((mut set, upto)) = crossed.forget(1, below, FORGET_MAX) {
             crossed.forgot(1, upto);
             let range = set.ranges.remove(0);
             let holds = |number: &u64| {

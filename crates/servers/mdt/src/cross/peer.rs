@@ -22,7 +22,7 @@ use wire::{Reply, Request, encode_body};
 use super::Claim;
 use crate::grants::{ATTRS, Grants};
 use crate::keys;
-use crate::limits::{FORGET_PAUSE, HELD_WAIT, RECORDS_BYTES_MAX};
+use crate::limits::{FORGET_FULL_MAX, FORGET_MAX, FORGET_PAUSE, HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
 use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
@@ -505,20 +505,27 @@ impl Mdt {
     }
 
     /// Forgets operations of a coordinator that are done everywhere. There are many if another MDT
-    /// was away, so requests of clients get in between.
+    /// was away, so requests of clients get in between. A full store takes few at a time, and gets
+    /// room by that.
     pub(crate) async fn forget_done(&self, mdt: u32, below: u64) -> Result<(), Errno> {
-        let forget = || {
-            let some = self.engine.state.borrow().crossed.forget(mdt, below);
-            let Some((mut set, upto)) = some else { return Ok(below) };
-            target::reserve(&mut set);
-            self.engine.apply_own(&set)?;
-            self.engine.state.borrow_mut().crossed.forgot(mdt, upto);
-            Ok(upto)
-        };
-        while self.persist(forget).await? < below {
-            self.env.sleep(FORGET_PAUSE).await;
+        let mut most = FORGET_MAX;
+        loop {
+            let forget = || {
+                let some = self.engine.state.borrow().crossed.forget(mdt, below, most);
+                let Some((mut set, upto)) = some else { return Ok(below) };
+                target::reserve(&mut set);
+                self.engine.apply_own(&set)?;
+                self.engine.state.borrow_mut().crossed.forgot(mdt, upto);
+                Ok(upto)
+            };
+            let forgot = self.persist(forget).await;
+            match forgot {
+                Ok(upto) if upto >= below => return Ok(()),
+                Ok(_) => self.env.sleep(FORGET_PAUSE).await,
+                Err(Errno::ENOSPC) if most > FORGET_FULL_MAX => most = FORGET_FULL_MAX,
+                Err(errno) => return Err(errno),
+            }
         }
-        Ok(())
     }
 }
 

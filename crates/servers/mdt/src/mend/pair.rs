@@ -77,6 +77,7 @@ fn fit(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry, inode: Inode) -> Decided<
     let is_known = !links(op, fid, at)?.is_empty();
     if inode.attr.is_dir() {
         let others = others(op, fid, at)?;
+        let others = reachable(op, others)?;
         if !others.is_empty() {
             return match is_kept((at, is_known), &others, inode.parent) {
                 true => Ok(None), // another one goes
@@ -93,6 +94,20 @@ fn fit(op: &mut Op<'_, '_>, at: At<'_>, entry: &Entry, inode: Inode) -> Decided<
     }
     rename(op, fid, (Some(place(at)), None), is_astray)?;
     Ok(Some(if is_known { "set \"..\"" } else { "added the name to the file" }))
+}
+
+/// Those names that are in directories which are there. No name goes because of another one in a
+/// directory that is lost.
+fn reachable(op: &mut Op<'_, '_>, others: Vec<Other>) -> Decided<Vec<Other>> {
+    others.iter().for_each(|other| op.tx.foresee(Key::Inode(other.dir), false));
+    let mut found = Vec::new();
+    for other in others {
+        match op.tx.glance(other.dir) {
+            Err(OpError::Refused(Errno::ESTALE)) => {}
+            dir => found.extend((dir?.attr.nlink > 0).then_some(other)),
+        }
+    }
+    Ok(found)
 }
 
 /// Whether a directory keeps this name of several. The best one is that which the directory knows

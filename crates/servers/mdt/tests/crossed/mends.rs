@@ -275,6 +275,20 @@ fn a_directory_with_two_parents_keeps_the_one_that_it_knows() {
 }
 
 #[test]
+fn a_name_in_a_lost_directory_is_no_better_one() {
+    let world = World::damaged(53);
+    let dirs = world.dirs();
+    let lost = world.mkdir(dirs[0], "lost", &[]).expect("made").fid();
+    let sub = world.mkdir(lost, "sub", &[2]).expect("made").fid();
+    world.settle();
+    world.copy_entry((lost, "sub"), dirs[0]);
+    world.drop_inode(lost);
+    let done = Ok(Some("added the name to the file"));
+    assert_eq!(world.mend(&pair(sub, dirs[0], "sub")), done);
+    world.lookup(1, dirs[0], "sub").expect("it leads to the root");
+}
+
+#[test]
 fn a_count_of_links_over_mdts_is_mended_once_the_names_are_right() {
     let damage = |world: &World, dirs: &[Fid]| {
         let file = world.create(dirs[1], "f");

@@ -211,6 +211,10 @@ impl<'a> Walk<'a> {
                     std::thread::sleep(ASKED_FIRST); // another caller was faster
                     continue;
                 }
+                Err(rustix::io::Errno::NODEV) if self.is_left_away(before.as_ref(), mount)? => {
+                    std::thread::sleep(ASKED_EVERY);
+                    continue;
+                }
                 set => set.map_err(|error| refused(dir, Errno::from_io(&error.into())))?,
             }
             let after = lmv::stripes(dir, COMMAND)?;
@@ -267,6 +271,20 @@ impl<'a> Walk<'a> {
             let is_young = began.elapsed() < ASKED_EVERY;
             std::thread::sleep(if is_young { ASKED_FIRST } else { ASKED_EVERY });
         }
+    }
+
+    /// Whether an MDT is away that the names of a directory are to leave. It is waited for, because
+    /// other MDTs are not to blame. An MDT of the goal that is away is refused by name.
+    fn is_left_away(&mut self, before: Option<&Stripes>, mount: &Mount) -> Result<bool, Failed> {
+        let spaces = spaces(mount)?;
+        self.goal.check(&spaces, mount.fsname())?;
+        let Some(stripes) = before else { return Ok(false) };
+        let mut left = stripes.places().filter_map(|shard| mdt(&spaces, shard.mdt_index()));
+        if !left.any(is_away) {
+            return Ok(false);
+        }
+        self.say_away(stripes, mount)?;
+        Ok(true)
     }
 
     /// Says once which MDTs the names wait for. They move on when these return.
