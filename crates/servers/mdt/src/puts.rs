@@ -245,7 +245,8 @@ impl Mdt {
 
     async fn remove_new(&self, fid: Fid) {
         let Some(data) = self.engine.data.get() else { return };
-        match data.clone().remove_new(fid).await {
+        let store = self.engine.state.borrow().number;
+        match data.clone().remove_new(fid, store).await {
             Ok(()) => self.engine.state.borrow_mut().making.end(fid),
             Err(errno) => {
                 tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays until the next start");
