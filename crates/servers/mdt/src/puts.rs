@@ -105,6 +105,11 @@ impl Making {
         self.0.remove(&fid);
     }
 
+    /// Whether this file is being made: it has an object, and no records yet.
+    pub(crate) fn has(&self, fid: Fid) -> bool {
+        self.0.contains(&fid)
+    }
+
     /// Whether a range may be reserved: a restart sweeps the ids of all that are being made.
     pub(crate) fn allows_growth(&self, files: &Ids) -> bool {
         self.0.iter().all(|fid| files.is_recent(*fid))
