@@ -33,7 +33,7 @@ use wire::{Opcode, Request};
 use crate::attempt::Attempted;
 use crate::engine::Engine;
 use crate::ids::Ids;
-use crate::limits::PUT_WRITES_MAX;
+use crate::limits::{PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
 use crate::op::put;
 use crate::target::Mdt;
 
@@ -248,15 +248,18 @@ impl Mdt {
         Ok(object)
     }
 
+    /// Goes on until it is removed: no range of ids is reserved while this one is far behind.
     async fn remove_new(&self, fid: Fid) {
         let Some(data) = self.engine.data.get() else { return };
         let store = self.engine.state.borrow().number;
-        match data.clone().remove_new(fid, store).await {
-            Ok(()) => self.engine.state.borrow_mut().making.end(fid),
-            Err(errno) => {
-                tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays until the next start");
+        while let Err(errno) = data.clone().remove_new(fid, store).await {
+            tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays for now");
+            self.env.sleep(PUT_REMOVE_PAUSE).await;
+            if self.is_stopped() {
+                return; // a restart sweeps its id
             }
         }
+        self.engine.state.borrow_mut().making.end(fid);
     }
 }
 
