@@ -235,7 +235,7 @@ impl Mdt {
             fid,
             store,
             bytes: put::bytes(&incoming.request),
-            mtime: self.env.wall(),
+            mtime: put::made_at(&incoming.request, replay).unwrap_or_else(|| self.env.wall()),
             replay,
             from: incoming.peer(),
             job: incoming.request.header.jobid,
