@@ -2,8 +2,9 @@
 //! one that already exists.
 //!
 //! Locks: none beyond the thread. Transaction: inode, entry, back-link, parent, layout, inherited
-//! attributes, all or nothing. With `DATA` its object is written before ([`put`]). A replay uses the FID, the layout and the handle of the first reply.
-//! If the file already exists, the replay only opens it again.
+//! attributes, all or nothing. With `DATA` its object is written before ([`put`]). A replay uses
+//! the FID, the layout and the handle of the first reply. If the file already exists, the replay
+//! only opens it again.
 
 use layout::Asked;
 use osd::Table;
