@@ -13,9 +13,9 @@
 //! [`Client`], a cheap handle that lives on one executor thread. Calls name files by FID.
 //! [`Client::lookup`] or [`Client::lookup_path`] find a FID by name; [`Client::create`] and
 //! [`Client::open`] return a [`File`] to read, write and close. [`Client::put`] makes a small file
-//! with all of its bytes, in one request where it fits at the MDT. Each call carries a [`Ctx`], which
-//! identifies the user on whose behalf it runs. The servers check permissions. `examples/hello.rs`
-//! is a whole program.
+//! with all of its bytes, in one request where it fits at the MDT. Each call carries a [`Ctx`],
+//! which identifies the user on whose behalf it runs. The servers check permissions.
+//! `examples/hello.rs` is a whole program.
 //!
 //! ```no_run
 //! # async fn example(env: env::Env, config: client::MountConfig) -> client::Result<()> {

@@ -14,7 +14,7 @@ use crate::record::{INODE_HAS_LAYOUT, Inode};
 
 /// Ids left out behind the highest one that is known: more than a start burns and has swept, so
 /// that objects below stay.
-const LEFT_OUT: u32 = 2 * ID_RANGE;
+const LEFT_OUT: u32 = 3 * ID_RANGE;
 
 /// The highest ids of an MDT that are known to be in use, as OSTs tell them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

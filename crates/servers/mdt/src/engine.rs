@@ -8,8 +8,8 @@
 //! - Memory follows the store: effects happen only after the set was applied, leases included. Only
 //!   a change that is refused because of a lease leaves a mark: the leases that it waits for become
 //!   contended. The plan of an answer draws the number that the reply carries ([`lease`]).
-//! - Ids that were drawn for a change which is not applied are free again. Only a change that is
-//!   applied reserves more of them.
+//! - Ids that were drawn for a change which is not applied are free again, except those of a file
+//!   whose bytes come first. Only such a file and a change that is applied reserve more of them.
 //! - `last_transno` is the highest applied one. A commit reports exactly the changes that were
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
@@ -216,6 +216,12 @@ impl Engine {
             return Err(Errno::EOPNOTSUPP.into()); // a replay from the record would lack the bytes
         }
         if let Some(fid) = tx.unwritten {
+            drop(tx);
+            drop(view);
+            if let Err(error) = self.reserve_ids(&mut guard) {
+                (guard.files, guard.objects) = drawn_before;
+                return Err(error);
+            }
             guard.making_begins(fid, caller.replay);
             return Ok(Attempted::Writes(fid)); // its id is kept
         }
@@ -246,6 +252,19 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Reserves further ids, where the ranges run low: a file whose id is drawn may be refused when
+    /// its bytes are there, and then no change does so.
+    fn reserve_ids(&self, state: &mut State) -> Decided<()> {
+        let mut set = WriteSet::new();
+        let (files, objects) = grow_ids(state, &mut set);
+        if !set.changes.is_empty() {
+            target::reserve(&mut set);
+            self.apply_own(&set)?;
+            (state.files, state.objects) = (files, objects);
+        }
+        Ok(())
     }
 
     /// Operations of several MDTs that a read may see one half of.

@@ -63,6 +63,9 @@ pub(crate) const SEQUENCES_PER_MDT: u64 = 1 << types::FID_SEQUENCES_PER_MDT_BITS
 /// its client makes the file without its bytes.
 pub(crate) const PUT_WRITES_MAX: u32 = 3;
 
+/// Before the object of a file that was not made is removed again, after its data target could not.
+pub(crate) const PUT_REMOVE_PAUSE: Span = Span::secs(1);
+
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 

@@ -33,7 +33,7 @@ use wire::{Opcode, Request};
 use crate::attempt::Attempted;
 use crate::engine::Engine;
 use crate::ids::Ids;
-use crate::limits::PUT_WRITES_MAX;
+use crate::limits::{PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
 use crate::op::put;
 use crate::target::Mdt;
 
@@ -103,6 +103,11 @@ impl Making {
 
     pub(crate) fn end(&mut self, fid: Fid) {
         self.0.remove(&fid);
+    }
+
+    /// Whether this file is being made: it has an object, and no records yet.
+    pub(crate) fn has(&self, fid: Fid) -> bool {
+        self.0.contains(&fid)
     }
 
     /// Whether a range may be reserved: a restart sweeps the ids of all that are being made.
@@ -230,7 +235,7 @@ impl Mdt {
             fid,
             store,
             bytes: put::bytes(&incoming.request),
-            mtime: self.env.wall(),
+            mtime: put::made_at(&incoming.request, replay).unwrap_or_else(|| self.env.wall()),
             replay,
             from: incoming.peer(),
             job: incoming.request.header.jobid,
@@ -243,14 +248,18 @@ impl Mdt {
         Ok(object)
     }
 
+    /// Goes on until it is removed: no range of ids is reserved while this one is far behind.
     async fn remove_new(&self, fid: Fid) {
         let Some(data) = self.engine.data.get() else { return };
-        match data.clone().remove_new(fid).await {
-            Ok(()) => self.engine.state.borrow_mut().making.end(fid),
-            Err(errno) => {
-                tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays until the next start");
+        let store = self.engine.state.borrow().number;
+        while let Err(errno) = data.clone().remove_new(fid, store).await {
+            tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays for now");
+            self.env.sleep(PUT_REMOVE_PAUSE).await;
+            if self.is_stopped() {
+                return; // a restart sweeps its id
             }
         }
+        self.engine.state.borrow_mut().making.end(fid);
     }
 }
 

@@ -7,6 +7,8 @@
 //! - This MDT's store made it.
 //! - The store has already given its id.
 //! - The file of its record has no layout of that id.
+//! - The file is not about to be made with all of its bytes: that one has its object before its
+//!   layout.
 //!
 //! No id is given twice, so no file that is made meanwhile names it. During recovery a replay may
 //! still bring a name back, so the MDT refuses to answer.
@@ -139,6 +141,7 @@ impl Engine {
             }
             let is_theirs = || nameless.iter().any(|layout| layout.has_base(base));
             if object.ver < u32::from(STRIPE_COUNT_MAX)
+                && !state.making.has(file)
                 && is_unnamed(&*view, file, base)?
                 && !is_theirs()
             {

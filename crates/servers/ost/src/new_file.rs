@@ -19,7 +19,7 @@ use zerocopy::IntoBytes;
 
 use crate::op::{destroy, object_record};
 use crate::owners::record_after;
-use crate::record::Owner;
+use crate::record::{ObjectRecord, Owner};
 use crate::tally::Kind;
 use crate::target::Ost;
 
@@ -31,8 +31,8 @@ impl Data for Ost {
         })
     }
 
-    fn remove_new(self: Rc<Self>, fid: Fid) -> LocalFuture<'static, Result<(), Errno>> {
-        Box::pin(async move { self.remove_file(fid).await })
+    fn remove_new(self: Rc<Self>, fid: Fid, store: u64) -> LocalFuture<'static, Result<(), Errno>> {
+        Box::pin(async move { self.remove_file(fid, &Owner { parent: fid, store }).await })
     }
 
     fn sync(self: Rc<Self>) -> LocalFuture<'static, Result<(), Errno>> {
@@ -83,20 +83,29 @@ impl Ost {
             return Err(Errno::ESTALE);
         }
         let record = self.store.look(|view| object_record(view, fid)).await?;
-        let Some(record) = record else { return Ok(()) };
-        if record.layout_version() > 0 || record.owner().is_some_and(|other| other != *owner) {
+        if is_anothers(record.as_ref(), owner) {
             tracing::error!(object = %fid, "a new file is refused: another one has its object");
             return Err(Errno::EIO);
         }
         Ok(())
     }
 
-    async fn remove_file(&self, fid: Fid) -> Result<(), Errno> {
+    async fn remove_file(&self, fid: Fid, owner: &Owner) -> Result<(), Errno> {
         let _held = self.locks.lock_alone(fid, Extent::ALL, Mode::Exclusive).await;
         let record = self.store.look(|view| object_record(view, fid)).await?;
+        if is_anothers(record.as_ref(), owner) {
+            return Ok(()); // it was refused because of this one
+        }
         self.objects.destroy(fid).await?;
         self.apply(&destroy::forget(self, &[(fid, record)])).await?;
         self.changed(0);
         self.commit_all().await
     }
+}
+
+/// Whether an object with this record cannot be that of a new file.
+fn is_anothers(record: Option<&ObjectRecord>, owner: &Owner) -> bool {
+    record.is_some_and(|record| {
+        record.layout_version() > 0 || record.owner().is_some_and(|other| other != *owner)
+    })
 }

@@ -37,8 +37,9 @@ pub trait Data {
     /// that was destroyed, EIO for one of another file.
     fn write_new(self: Rc<Self>, file: NewFile) -> LocalFuture<'static, Result<u64, Errno>>;
 
-    /// Removes the object of a file that was not made, durably.
-    fn remove_new(self: Rc<Self>, fid: Fid) -> LocalFuture<'static, Result<(), Errno>>;
+    /// Removes the object of a file that was not made, durably. `store`: as in [`NewFile`]. An
+    /// object of another file stays.
+    fn remove_new(self: Rc<Self>, fid: Fid, store: u64) -> LocalFuture<'static, Result<(), Errno>>;
 
     /// Makes everything durable that was written before this call. EIO: the target has failed.
     fn sync(self: Rc<Self>) -> LocalFuture<'static, Result<(), Errno>>;

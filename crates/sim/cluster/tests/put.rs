@@ -295,3 +295,19 @@ fn a_removed_file_leaves_no_object() {
     assert_eq!(world.run(1, async |client| read(client, b"file").await), None);
     assert_eq!(world.cluster.objects(), 0);
 }
+
+#[test]
+fn a_file_that_is_made_again_keeps_its_time() {
+    let world = World::new();
+    let made = world.run(0, async |client| put(client, b"file", Bytes::from_static(b"x")).await);
+    world.cluster.restart_mdt(0);
+    world.cluster.sim.run_for(Span::secs(60));
+    let found = world.run(0, async move |client| {
+        let ctx = Ctx::root();
+        let file = client.open(&ctx, made.fid(), flags::O_WRONLY).await?;
+        let found = client.getattr(&ctx, made.fid(), None).await?;
+        file.close().await?;
+        Ok(found)
+    });
+    assert_eq!((found.size, found.mtime()), (1, made.mtime()), "nobody has changed it");
+}

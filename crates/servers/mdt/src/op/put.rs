@@ -6,12 +6,12 @@
 
 use bytes::Bytes;
 use target::Decided;
-use types::Errno;
+use types::{Errno, Timespec};
 use wire::attr::{S_IFMT, S_IFREG};
-use wire::body::{CreateFlags, CreateReq};
-use wire::{PUT_BYTES_MAX, Request, SizeState};
+use wire::body::{AttrRep, CreateFlags, CreateReq};
+use wire::{PUT_BYTES_MAX, Request, SizeState, decode_body};
 
-use crate::op::Op;
+use crate::op::{Op, replayed_time};
 use crate::record::Inode;
 use crate::state::Effect;
 
@@ -21,6 +21,14 @@ const BYTES: usize = 4;
 /// All bytes of the file that this request makes.
 pub(crate) fn bytes(request: &Request) -> Bytes {
     request.buf(BYTES)
+}
+
+/// When a replay made its file first: its object is no younger, else an open for writing would
+/// show a change that nobody made.
+pub(crate) fn made_at(request: &Request, replay: bool) -> Option<Timespec> {
+    let told = request.replay_buf(0).filter(|_| replay)?;
+    let first: AttrRep = decode_body(&told);
+    Some(replayed_time(request, &first)).filter(|_| first.attr.ctime != 0)
 }
 
 /// Whether a create brings the bytes of its file. Refuses what no client sends.

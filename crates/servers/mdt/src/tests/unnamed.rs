@@ -97,3 +97,16 @@ fn an_id_that_is_yet_to_be_given_is_nobodys() {
         Err(UnnamedError::Younger { object: next })
     );
 }
+
+#[test]
+fn the_object_of_a_file_that_is_being_made_stays() {
+    let mut rig = Rig::new();
+    let (made, layout) = file(&mut rig, "made");
+    let data = types::TargetId::dom(0).index;
+    let beside = OstListed { object: made.into(), ..listed(&rig, made, &layout) };
+    rig.engine.state.borrow_mut().making_begins(made, false);
+    assert_eq!(unnamed(&rig, data, &[beside], true), Ok(Vec::new()));
+    assert_eq!(log(&rig), []);
+    rig.engine.state.borrow_mut().making.end(made);
+    assert_eq!(unnamed(&rig, data, &[beside], true), Ok(vec![made]));
+}

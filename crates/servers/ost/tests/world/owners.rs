@@ -1,6 +1,8 @@
 //! Objects belong to a store of an MDT: which clients and servers may use, list and destroy them.
 
 use osd::MetaStore;
+use target::{Data, NewFile};
+use types::Timespec;
 use zerocopy::FromBytes;
 
 use super::*;
@@ -48,6 +50,29 @@ fn an_object_of_another_store_is_neither_shown_nor_changed() {
         refused(destroy).expect("passed over");
         assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("its own").1[..], b"data");
     }
+}
+
+#[test]
+fn a_new_file_leaves_the_object_of_another_one_alone() {
+    let world = told_off();
+    let remote = world.remote(1);
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    let ost = world.ost.borrow().clone().expect("it runs");
+    let file = NewFile {
+        fid: OBJECT,
+        store: CLAIM.store,
+        bytes: Bytes::from_static(b"new"),
+        mtime: Timespec::new(1, 0),
+        replay: false,
+        from: world.client.nid(),
+        job: [0; 32],
+    };
+    let done = world.sim.block_on(&world.server, async move {
+        let written = ost.clone().write_new(file).await;
+        (written, ost.remove_new(OBJECT, CLAIM.store).await)
+    });
+    assert_eq!(done, (Err(Errno::EIO), Ok(())));
+    assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("its own").1[..], b"data");
 }
 
 #[test]
