@@ -187,7 +187,7 @@ fn start(
     if options.separate {
         return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
     }
-    Ok(Servers::Embedded(Embedded::start(env, options, place, block, dead)?))
+    Ok(Servers::Embedded(Embedded::start(options, place, block, dead)?))
 }
 
 /// What an `up` consists of besides its processes.
