@@ -212,7 +212,7 @@ async fn serve(
         reason = servers.hopeless() => bail!(reason),
         kept = mount_here(env, options, machine, place, block, dir) => kept?,
     };
-    if place.is_new && place.mdts() > 1 {
+    if place.state.is_unmounted && place.mdts() > 1 {
         spread_directories(kept.client()).await;
     }
     place.mounted()?;
