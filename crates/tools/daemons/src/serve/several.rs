@@ -18,7 +18,7 @@ use types::{NidAddr, Span, TargetId};
 use super::{Options, begin};
 use crate::executors::assigned;
 use crate::machine::MachineOptions;
-use crate::server::{Among, Ended, Server, ServerOptions};
+use crate::server::{Among, Ended, Server, ServerOptions, check_reset};
 use crate::targets;
 
 /// What an executor serves and how.
@@ -67,6 +67,7 @@ fn shares(options: &Options, at: &[NidAddr]) -> Result<Vec<Vec<std::path::PathBu
         return Ok(vec![options.dirs.clone()]); // not looked into twice
     }
     let found = targets::find(&options.dirs)?;
+    check_reset(&found, options.trust)?;
     let ids: Vec<TargetId> = found.iter().map(|target| target.superblock.target).collect();
     let dirs_of = |share: Vec<TargetId>| {
         let own = found.iter().filter(|target| share.contains(&target.superblock.target));
