@@ -236,6 +236,25 @@ fn an_existing_file_system_keeps_its_number_of_mdts() {
 }
 
 #[test]
+fn an_up_that_failed_before_the_mount_stood_leaves_the_spreading_to_the_next_one() {
+    let scratch = Scratch::new("mdts-first");
+    fs::write(scratch.path().join("file"), "no mount point").expect("written");
+    let run = |mount: &str, script: &str| {
+        let done = Command::new(nacre_bin())
+            .args(["up", "--data", "data", "--mount", mount, "--osts", "1"])
+            .args(["--run", &with_binary(script)])
+            .current_dir(scratch.path())
+            .output()
+            .expect("nacre starts");
+        (done.status.success(), String::from_utf8_lossy(&done.stderr).into_owned())
+    };
+    let (is_up, text) = run("file", "true");
+    assert!(!is_up && text.contains("a new file system"), "{text}");
+    let (is_up, text) = run("mnt", "test $(nacre lfs getdirstripe -D --max-inherit-rr .) = 3");
+    assert!(is_up && !text.contains("a new file system"), "{text}");
+}
+
+#[test]
 fn a_killed_mdt_keeps_nobody_from_the_others() {
     let mut up = up("mdts-killed", "2");
     good(&up, "lfs mkdir -i 1 far");

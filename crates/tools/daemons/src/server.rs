@@ -43,6 +43,7 @@ use tokio::sync::watch;
 use types::{ClientId, Creds, Errno, FsName, Net, Nid, NidAddr, Span, TargetId, TargetKind};
 
 pub use self::among::Among;
+pub(crate) use self::among::check_reset;
 use self::export::Exporter;
 pub use self::peers::Awaited;
 pub(crate) use self::peers::kept_in;
@@ -227,7 +228,11 @@ impl Server {
             Ok::<_, anyhow::Error>((target.clone(), lock))
         };
         let mut locked = found.iter().map(lock).collect::<Result<Vec<_>, _>>()?;
-        store::check_parts(&[&found[..], &data::there(&found)?].concat(), options.trust)?;
+        let all = [&found[..], &data::there(&found)?].concat();
+        let any = store::check_parts(&all, options.trust)?;
+        if options.among.others.is_empty() {
+            store::refuse_idle_reset(options.trust, any)?; // else it may be another node's
+        }
         let data = data::beside(&locked)?;
         found.extend(data.iter().map(|(target, _)| target.clone()));
         locked.extend(data);

@@ -187,7 +187,7 @@ fn start(
     if options.separate {
         return Ok(Servers::Children(Children::start(env, options, place, block, dead)));
     }
-    Ok(Servers::Embedded(Embedded::start(env, options, place, block, dead)?))
+    Ok(Servers::Embedded(Embedded::start(options, place, block, dead)?))
 }
 
 /// What an `up` consists of besides its processes.
@@ -212,7 +212,7 @@ async fn serve(
         reason = servers.hopeless() => bail!(reason),
         kept = mount_here(env, options, machine, place, block, dir) => kept?,
     };
-    if place.is_new && place.mdts() > 1 {
+    if place.state.is_unmounted && place.mdts() > 1 {
         spread_directories(kept.client()).await;
     }
     place.mounted()?;

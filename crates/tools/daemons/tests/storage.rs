@@ -66,7 +66,10 @@ impl Node {
 
     /// Starts, registers and stops; why not.
     fn serve(&self, trust: Trust) -> Result<(), String> {
-        let options = self.options(trust);
+        Node::served(self.options(trust))
+    }
+
+    fn served(options: ServerOptions) -> Result<(), String> {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let server =
                 Server::start(&env, &options).await.map_err(|error| format!("{error:#}"))?;
@@ -239,6 +242,10 @@ fn a_reset_starts_without_what_is_lost_and_only_then() {
     fs::remove_dir_all(node.part("MGS", "records")).expect("removed");
     fs::remove_dir_all(node.part(OST, "records")).expect("removed");
     node.serve(Trust::ResetEmpty).expect("starts");
+    let other = "127.0.61.203:4988@tcp".parse().expect("an address");
+    let among = Among { index: 0, others: vec![other] };
+    let beside = ServerOptions { among, ..node.options(Trust::ResetEmpty) };
+    Node::served(beside).expect("what is lost may be another executor's");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! nothing but the process. A board shows the state of each, and the first executor decides from it
 //! for the process. So one that fails, also before it serves, ends the others in order.
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -18,7 +19,7 @@ use types::{NidAddr, Span, TargetId};
 use super::{Options, begin};
 use crate::executors::assigned;
 use crate::machine::MachineOptions;
-use crate::server::{Among, Ended, Server, ServerOptions};
+use crate::server::{Among, Ended, Server, ServerOptions, check_reset};
 use crate::targets;
 
 /// What an executor serves and how.
@@ -30,7 +31,7 @@ pub(super) struct Executor {
 /// One for each address. The first one answers Prometheus.
 pub(super) fn executors(options: &Options) -> Result<Vec<Executor>> {
     let at: Vec<NidAddr> = options.listen.iter().map(|listen| listen.at).collect();
-    let shares = shares(options, &at)?;
+    let (shares, mgs) = shares(options, &at)?;
     let count = u32::try_from(at.len()).context("too many addresses")?;
     let mut all = Vec::new();
     for ((listen, dirs), among) in options.listen.iter().zip(shares).zip(Among::all(&at)) {
@@ -44,7 +45,10 @@ pub(super) fn executors(options: &Options) -> Result<Vec<Executor>> {
         let options = ServerOptions {
             dirs,
             listen: listen.at,
-            mgs: options.mgs.clone(),
+            mgs: match mgs {
+                Some(mgs) if mgs != listen.at => vec![mgs], // the targets need not know it
+                _ => options.mgs.clone(),
+            },
             abort_recovery: options.abort_recovery,
             trust: options.trust,
             dead_clients: options.dead_clients.clone(),
@@ -61,18 +65,22 @@ pub(super) fn executors(options: &Options) -> Result<Vec<Executor>> {
     Ok(all)
 }
 
-/// The directories of each executor.
-fn shares(options: &Options, at: &[NidAddr]) -> Result<Vec<Vec<std::path::PathBuf>>> {
+/// The directories of each executor, and where the MGT is, if it is known to be here.
+fn shares(options: &Options, at: &[NidAddr]) -> Result<(Vec<Vec<PathBuf>>, Option<NidAddr>)> {
     if at.len() == 1 && options.assign.is_empty() {
-        return Ok(vec![options.dirs.clone()]); // not looked into twice
+        return Ok((vec![options.dirs.clone()], None)); // not looked into twice
     }
     let found = targets::find(&options.dirs)?;
+    check_reset(&found, options.trust)?;
     let ids: Vec<TargetId> = found.iter().map(|target| target.superblock.target).collect();
     let dirs_of = |share: Vec<TargetId>| {
         let own = found.iter().filter(|target| share.contains(&target.superblock.target));
         own.map(|target| target.dir.clone()).collect()
     };
-    Ok(assigned(&ids, at, &options.assign)?.into_iter().map(dirs_of).collect())
+    let shares = assigned(&ids, at, &options.assign)?;
+    let has_mgt = |share: &Vec<TargetId>| share.contains(&TargetId::MGT);
+    let mgs = shares.iter().position(has_mgt).map(|place| at[place]);
+    Ok((shares.into_iter().map(dirs_of).collect(), mgs))
 }
 
 /// The state of an executor.
@@ -234,6 +242,52 @@ async fn live(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::executors::Listen;
+    use crate::format;
+    use crate::server::{Awaited, Trust};
+
+    fn options(dir: PathBuf) -> Options {
+        let listen = ["127.0.62.1@tcp", "127.0.62.2@tcp"];
+        Options {
+            dirs: vec![dir],
+            listen: listen.map(|at| at.parse::<Listen>().expect("a NID")).into(),
+            assign: Vec::new(),
+            mgs: Vec::new(),
+            insecure: false,
+            abort_recovery: false,
+            no_permanent: false,
+            machine: MachineOptions::default(),
+            log: None,
+            metrics: None,
+            trust: Trust::Whole,
+            dead_clients: Vec::new(),
+            commit_interval_ms: 1_000,
+            devices: Vec::new(),
+            awaited: Awaited::default(),
+            die_with_parent: false,
+            tell_recovery: false,
+        }
+    }
+
+    #[test]
+    fn executors_without_the_mgt_know_where_it_is() {
+        let dir = std::env::temp_dir().join(format!("nacre-several-{}", std::process::id()));
+        let together = format::Options {
+            fsname: "testfs".parse().expect("a name"),
+            targets: vec![TargetId::MGT, TargetId::mdt(0), TargetId::ost(0)],
+            mgs: Vec::new(), // it is among them
+            reformat: false,
+            dir: dir.clone(),
+        };
+        format::run(&together).expect("formats");
+        let options = options(dir.clone());
+        let all = executors(&options).expect("two");
+        let mgs = all.iter().map(|executor| executor.options.mgs.clone());
+        assert_eq!(mgs.collect::<Vec<_>>(), [vec![], vec![options.listen[0].at]]);
+        let reset = Options { trust: Trust::ResetEmpty, ..options };
+        assert!(executors(&reset).is_err(), "no target lacks a part");
+        std::fs::remove_dir_all(&dir).expect("cleaned up");
+    }
 
     #[test]
     fn the_process_ends_with_its_last_executor_or_where_one_is_refused() {

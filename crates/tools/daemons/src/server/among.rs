@@ -2,10 +2,12 @@
 
 use std::rc::Rc;
 
+use anyhow::Result;
 use tokio::sync::mpsc;
 use types::NidAddr;
 
-use super::{Server, lo_of};
+use super::{Server, Trust, data, lo_of, store};
+use crate::targets::TargetDir;
 
 /// A node's place among the executors of its process, each of which is a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +34,16 @@ impl Among {
     }
 }
 
+/// Refuses a reset of the targets of all nodes where none of them lacks a part. One of several
+/// nodes does not know what the others' targets lack.
+pub(crate) fn check_reset(found: &[TargetDir], trust: Trust) -> Result<()> {
+    if trust != Trust::ResetEmpty {
+        return Ok(());
+    }
+    let all = [found, &data::there(found)?].concat();
+    store::refuse_idle_reset(trust, store::check_parts(&all, trust)?)
+}
+
 impl Server {
     /// Answers Prometheus, if that was asked for, also for these other executors.
     pub async fn serve_metrics(self: &Rc<Self>, others: Vec<mpsc::Sender<metrics::Scrape>>) {
@@ -56,7 +68,31 @@ impl Server {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
+    use osd_disk::{Superblock, superblock};
+    use types::{TargetId, Timespec};
+
     use super::*;
+    use crate::targets;
+
+    #[test]
+    fn a_reset_is_for_any_target_of_the_process() {
+        let dir = |index: u32| -> PathBuf {
+            std::env::temp_dir().join(format!("nacre-reset-{index}-{}", std::process::id()))
+        };
+        let dirs = [0, 1].map(dir);
+        for (index, dir) in (0..).zip(&dirs) {
+            let (fsname, id) = ("testfs".parse().expect("a name"), TargetId::ost(index));
+            let made = Superblock::new(fsname, id, 6, Vec::new(), Timespec::default());
+            superblock::format(dir, &made, false).expect("formats");
+        }
+        let checked = |trust| check_reset(&targets::find(&dirs).expect("both"), trust);
+        assert!(checked(Trust::ResetEmpty).is_err() && checked(Trust::Whole).is_ok());
+        superblock::mark_served(&dirs[1]).expect("written"); // and has no records
+        assert!(checked(Trust::ResetEmpty).is_ok());
+        dirs.iter().for_each(|dir| std::fs::remove_dir_all(dir).expect("cleaned up"));
+    }
 
     #[test]
     fn a_node_reaches_itself_and_the_others_over_lo() {

@@ -95,9 +95,8 @@ impl Opened {
     }
 }
 
-/// Looks for what targets lack, before any of them is opened. A reset that nothing asks for is
-/// refused: left in a start script, it would reset a target one day when its disk is not mounted.
-pub(super) fn check_parts(found: &[TargetDir], trust: Trust) -> Result<()> {
+/// Looks for what targets lack, before any of them is opened; whether it is to be reset.
+pub(super) fn check_parts(found: &[TargetDir], trust: Trust) -> Result<bool> {
     let mut any = false;
     for target in found {
         match targets::check_parts(target) {
@@ -105,6 +104,12 @@ pub(super) fn check_parts(found: &[TargetDir], trust: Trust) -> Result<()> {
             checked => checked.context(Culprit::of(target))?,
         }
     }
+    Ok(any)
+}
+
+/// A reset that nothing asks for is refused: left in a start script, it would reset a target one
+/// day when its disk is not mounted.
+pub(super) fn refuse_idle_reset(trust: Trust, any: bool) -> Result<()> {
     let is_asked_for = any || trust != Trust::ResetEmpty;
     ensure!(is_asked_for, "--reset-empty: no target here lacks a part; start without it");
     Ok(())

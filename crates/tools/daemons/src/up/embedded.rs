@@ -32,8 +32,8 @@ const PAUSE: Span = Span::millis(200);
 /// A stop that takes longer is given up: clients replay changes that were not durable.
 const STOP_MAX: Span = Span::secs(30);
 const MINUTE: Span = Span::secs(60);
-/// How long one of several executors is waited for where a target was given up. Without that, there
-/// is no bound: a large target takes minutes to check its records.
+/// How long one of several nodes waits to hear of all targets where one was given up. Without that,
+/// there is no bound: a large target takes minutes to check its records.
 const READY_WAIT: Span = Span::secs(20);
 
 /// How the thread is.
@@ -55,6 +55,7 @@ struct Thread {
     life: watch::Sender<Life>,
     /// When a target ended the node; none where it was no target's fault.
     failures: BTreeMap<Option<TargetId>, VecDeque<Instant>>,
+    /// A thread has given up a target.
     has_given_up: Arc<AtomicBool>,
 }
 
@@ -74,16 +75,12 @@ struct Member {
 }
 
 pub(super) struct Embedded {
-    env: Env,
     members: Vec<Member>,
-    /// A thread has given up a target.
-    has_given_up: Arc<AtomicBool>,
 }
 
 impl Embedded {
     /// Starts a thread for each executor.
     pub(super) fn start(
-        env: &Env,
         options: &Options,
         place: &Place,
         block: &Block,
@@ -97,21 +94,13 @@ impl Embedded {
             let server = server_options(options, place, block, dead, (&share, among))?;
             members.push(Member::start(options, place, server, share.targets, &has_given_up)?);
         }
-        Ok(Embedded { env: env.clone(), members, has_given_up })
+        Ok(Embedded { members })
     }
 
-    /// All targets are served and registered. If one is given up, an MDT of another executor may
-    /// wait in vain to hear of it, and is not waited for: the mount says whether it serves.
+    /// All targets are served and registered.
     pub(super) async fn ready(&self) -> Result<()> {
         for member in &self.members {
-            let mut is_awaited = true;
-            while is_awaited {
-                let ready = self.env.timeout(READY_WAIT, member.ready()).await;
-                let is_in_vain =
-                    self.members.len() > 1 && self.has_given_up.load(Ordering::Relaxed);
-                is_awaited = ready.is_none() && !is_in_vain;
-                ready.unwrap_or(Ok(()))?;
-            }
+            member.ready().await?;
         }
         Ok(())
     }
@@ -233,7 +222,9 @@ impl Member {
 impl Thread {
     /// Boots the node, again if it must be, until it is told to stop.
     async fn live(mut self, mut stop: watch::Receiver<bool>) {
-        while let Err(mut failed) = once(&self.env, &self.options, &self.life, &mut stop).await {
+        while let Err(mut failed) =
+            once(&self.env, &self.options, (&self.life, &self.has_given_up), &mut stop).await
+        {
             failed.culprit = failed.culprit.or_else(|| self.unreadable());
             tracing::error!("servers: {:#}", failed.error);
             if *self.life.borrow() == Life::Starting && !self.may_start_without(&failed) {
@@ -303,7 +294,7 @@ fn awaited(targets: &[TargetDir]) -> Awaited {
 async fn once(
     env: &Env,
     options: &ServerOptions,
-    life: &watch::Sender<Life>,
+    (life, has_given_up): (&watch::Sender<Life>, &AtomicBool),
     stop: &mut watch::Receiver<bool>,
 ) -> Result<(), Failed> {
     let server = start(env, options).await.map_err(|error| Failed {
@@ -316,12 +307,15 @@ async fn once(
     }
     server.serve_metrics(Vec::new()).await;
     server.tell_recoveries(|line| ctl::say!("nacre up: {line}"));
+    let has_others = !options.among.others.is_empty();
     let ended = tokio::select! {
         biased;
         _ = stop.wait_for(|stop| *stop) => None,
         reason = server.ended() => Some(reason),
         reason = server.degraded() => Some(reason), // all start again: nobody else restarts it
-        () = serve(&server, life) => unreachable!("serves until it is told otherwise"),
+        () = serve(env, &server, has_others, (life, has_given_up)) => {
+            unreachable!("serves until it is told otherwise")
+        }
     };
     let Some(ended) = ended else {
         if env.timeout(STOP_MAX, server.stop()).await.is_none() {
@@ -342,8 +336,16 @@ fn label(server: &Server, options: &ServerOptions) -> String {
     first.unwrap_or_else(|| "up".to_owned())
 }
 
-async fn serve(server: &Server, life: &watch::Sender<Life>) {
-    server.registered().await;
+/// Ready when all targets are registered and known. If one is given up, an MDT of another node may
+/// wait in vain to hear of it. It is ready all the same: the mount says whether it serves.
+async fn serve(
+    env: &Env,
+    server: &Server,
+    has_others: bool,
+    (life, has_given_up): (&watch::Sender<Life>, &AtomicBool),
+) {
+    let is_in_vain = || has_others && has_given_up.load(Ordering::Relaxed);
+    while env.timeout(READY_WAIT, server.registered()).await.is_none() && !is_in_vain() {}
     life.send_replace(Life::Ready);
     std::future::pending::<()>().await;
 }

@@ -3,7 +3,8 @@
 //! ```text
 //!  DATA/up.lock            one `up` at a time
 //!  DATA/up.json            block of addresses last used; ids of embedded clients that may still be known to servers;
-//!                          the targets that there are, which are never formatted again. Its user alone reads it
+//!                          the targets that there are, which are never formatted again; whether it was never
+//!                          mounted. Its user alone reads it
 //!  DATA/log/NAME.log       one per server, and up.log
 //!  DATA/pid/NAME           process of each server of a living `up --separate`, for scripts
 //!  DATA/MGS, DATA/testfs-MDT0000, DATA/testfs-OST0000 …   targets (or in --device-dir)
@@ -40,6 +41,9 @@ pub(super) struct State {
     /// Targets that this file system has had.
     #[serde(default)]
     pub(super) targets: Vec<Known>,
+    /// It was made new, and no `up` has mounted it: its root has no defaults yet.
+    #[serde(default)]
+    pub(super) is_unmounted: bool,
 }
 
 /// A target that was here.
@@ -219,6 +223,10 @@ impl Place {
             return Ok(());
         }
         self.is_new = self.targets.is_empty();
+        if self.is_new {
+            self.state.is_unmounted = true;
+            self.save()?; // before anything is there: this `up` may end before the mount stands
+        }
         // The MGS's address belongs to this machine's block, which may change: servers are told at
         // each start.
         let mgs = vec![types::NidAddr {
@@ -295,10 +303,12 @@ impl Place {
         ClientId(last.expect("the id of this run was noted when it began"))
     }
 
-    /// The servers have struck the earlier clients out: they need not be remembered.
+    /// The servers have struck the earlier clients out: they need not be remembered. The root has
+    /// its defaults.
     pub(super) fn mounted(&mut self) -> Result<()> {
         let living = self.state.clients.len().saturating_sub(1);
         self.state.clients.drain(..living);
+        self.state.is_unmounted = false;
         self.save()
     }
 
@@ -428,6 +438,7 @@ mod tests {
             net: Some(3),
             clients: vec![format!("{:x}", ClientId(5))],
             targets: vec![known],
+            is_unmounted: true,
         };
         let text = serde_json::to_string(&state).expect("JSON");
         assert_eq!(serde_json::from_str::<State>(&text).ok(), Some(state));
