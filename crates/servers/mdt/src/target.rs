@@ -640,15 +640,13 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            let leases_begin = || {
-                let now = self.env.now();
-                self.engine.state.borrow_mut().grants.called.recovered(now);
-            };
-            leases_begin();
+            let now = self.env.now();
+            self.engine.state.borrow_mut().grants.called.replayed(now);
             self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;
-            leases_begin(); // clients say nothing until all of that is done: it may wait for MDTs
+            let now = self.env.now(); // clients said nothing meanwhile, and it may wait for MDTs
+            self.engine.state.borrow_mut().grants.called.recovered(now);
             self.engine.store.failure().unless_over(()).await;
         })
     }
