@@ -508,6 +508,7 @@ impl Mdt {
             let view = self.engine.store.meta().running()?;
             let mut set = target::forget(&*view, session.client, session.id)?;
             drop(view);
+            set.delete(Table::Meta, keys::expelled(session.id));
             lapsed.iter().for_each(|lapsed| lapsed.remember(&mut set));
             self.recalls.remember_lapsing(&mut set);
             Ok(self.engine.apply_own(&set)?)
