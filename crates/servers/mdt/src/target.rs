@@ -611,7 +611,7 @@ impl Target for Mdt {
         self: Rc<Self>,
         records: Vec<ClientRecord>,
         commits: bool,
-    ) -> LocalFuture<'static, ()> {
+    ) -> LocalFuture<'static, bool> {
         Box::pin(async move {
             let note = || {
                 let set = target::note(&*self.engine.store.meta().running()?, &records)?;
@@ -619,9 +619,11 @@ impl Target for Mdt {
             };
             let noted = self.persist(note).await;
             let noted = if commits && noted.is_ok() { self.commit().await } else { noted };
+            let is_noted = noted.is_ok();
             if let Err(errno) = noted {
                 tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
             }
+            is_noted
         })
     }
 
