@@ -50,6 +50,14 @@ impl Known {
         }
     }
 
+    /// The recovery ended while this client took part in it once more, because its link had broken:
+    /// nobody answers the vectors. The MDT counts as held what it took the first time, and nothing
+    /// was given since.
+    pub(super) fn resumed(&mut self) {
+        self.restating.clear();
+        self.cache.recovered(Transno::NONE);
+    }
+
     /// The vectors were answered: what the MDT did not take is given up. Returns the files and
     /// bits.
     fn restated(&mut self, answers: &[Vec<Stated>]) -> Vec<(Fid, Bits)> {
