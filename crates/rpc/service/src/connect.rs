@@ -82,8 +82,9 @@ impl Node {
                 if session.noted.get().is_silent {
                     // a target that dies within the second would wait too short for this client
                     let record = session.record(Silence::default());
-                    Rc::clone(&served.target).note_clients(vec![record], true).await;
-                    session.noted.set(Silence::default());
+                    if Rc::clone(&served.target).note_clients(vec![record], true).await {
+                        session.noted.set(Silence::default());
+                    } // else it has no lease until housekeeping has noted it
                 }
                 drop(noting);
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };

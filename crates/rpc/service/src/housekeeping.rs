@@ -105,8 +105,7 @@ impl Node {
             silent.iter().for_each(|(session, silence)| session.noted.set(*silence));
             Rc::clone(&served.target).note_clients(records(&silent), false).await;
         }
-        if !back.is_empty() {
-            Rc::clone(&served.target).note_clients(records(&back), true).await;
+        if !back.is_empty() && Rc::clone(&served.target).note_clients(records(&back), true).await {
             back.iter().for_each(|(session, silence)| session.noted.set(*silence));
         }
     }

@@ -44,13 +44,13 @@ pub trait Target: 'static {
         record: ClientRecord,
     ) -> LocalFuture<'static, Result<(), Errno>>;
     /// Keeps what these records say of their clients' silence, where their sessions go on: durable
-    /// with the next commit, which it waits for if `commits`.
+    /// with the next commit, which it waits for if `commits`. False: the store did not take them.
     fn note_clients(
         self: Rc<Self>,
         _records: Vec<ClientRecord>,
         _commits: bool,
-    ) -> LocalFuture<'static, ()> {
-        Box::pin(async {})
+    ) -> LocalFuture<'static, bool> {
+        Box::pin(async { true })
     }
     /// Drops what the sessions hold, forgets their client records and their reply records durably,
     /// all in one commit. Each is of another client.

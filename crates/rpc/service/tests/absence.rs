@@ -213,6 +213,23 @@ fn a_client_that_is_heard_of_on_its_old_link_is_not_silent() {
 }
 
 #[test]
+fn a_client_has_no_lease_while_the_store_does_not_take_that_it_is_back() {
+    let world = World::leasing(19, Span::secs(10));
+    let (node, idle) = world.idle(1, false);
+    let remote = idle.remote(TARGET);
+    world.sim.partition(&node, &world.server, Cut::BothWays);
+    let silent = || world.disk.clients()[0].silent;
+    assert!(world.sim.run_until(Span::secs(60), silent));
+    world.toy().is_full.set(true);
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(20));
+    assert!(silent() && !remote.is_leased(), "after a restart its lease would count as over");
+    world.toy().is_full.set(false);
+    assert!(world.sim.run_until(Span::secs(30), || remote.is_leased()));
+    assert!(!silent());
+}
+
+#[test]
 fn a_record_says_how_long_its_client_was_silent_over_restarts() {
     let world = World::leasing(18, Span::secs(10));
     let ((dead, _first), (_handle, _alive)) = (world.idle(1, false), world.idle(2, false));

@@ -62,7 +62,7 @@ pub(crate) struct Booted {
 #[derive(Default)]
 pub(crate) struct Void {
     /// Sessions that it has expelled.
-    pub(crate) expelled: Vec<u64>,
+    pub(crate) expelled: BTreeSet<u64>,
     /// Sessions of which there is no record any more may hold something, until their leases end.
     pub(crate) is_lapsing: bool,
 }
@@ -75,11 +75,14 @@ impl Void {
         set: &mut WriteSet,
     ) -> Result<Void, StoreError> {
         let mut void = Void::default();
+        let known: BTreeSet<u64> = known.iter().map(|known| known.session).collect();
         view.scan(Table::Meta, keys::META_EXPELLED, &mut |key, _| {
             let Some(session) = key.strip_prefix(keys::META_EXPELLED) else { return false };
             let session = session.try_into().map(u64::from_be_bytes);
-            match session.ok().filter(|id| known.iter().any(|known| known.session == *id)) {
-                Some(session) => void.expelled.push(session),
+            match session.ok().filter(|id| known.contains(id)) {
+                Some(session) => {
+                    void.expelled.insert(session);
+                }
                 None => set.delete(Table::Meta, key),
             }
             true

@@ -508,6 +508,7 @@ impl Mdt {
             let view = self.engine.store.meta().running()?;
             let mut set = target::forget(&*view, session.client, session.id)?;
             drop(view);
+            set.delete(Table::Meta, keys::expelled(session.id));
             lapsed.iter().for_each(|lapsed| lapsed.remember(&mut set));
             self.recalls.remember_lapsing(&mut set);
             Ok(self.engine.apply_own(&set)?)
@@ -610,7 +611,7 @@ impl Target for Mdt {
         self: Rc<Self>,
         records: Vec<ClientRecord>,
         commits: bool,
-    ) -> LocalFuture<'static, ()> {
+    ) -> LocalFuture<'static, bool> {
         Box::pin(async move {
             let note = || {
                 let set = target::note(&*self.engine.store.meta().running()?, &records)?;
@@ -618,9 +619,11 @@ impl Target for Mdt {
             };
             let noted = self.persist(note).await;
             let noted = if commits && noted.is_ok() { self.commit().await } else { noted };
+            let is_noted = noted.is_ok();
             if let Err(errno) = noted {
                 tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
             }
+            is_noted
         })
     }
 
@@ -640,15 +643,13 @@ impl Target for Mdt {
 
     fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
         Box::pin(async move {
-            let leases_begin = || {
-                let now = self.env.now();
-                self.engine.state.borrow_mut().grants.called.recovered(now);
-            };
-            leases_begin();
+            let now = self.env.now();
+            self.engine.state.borrow_mut().grants.called.replayed(now);
             self.roll_forward().await;
             self.sweep_orphans().await;
             let _failed = self.commit().await;
-            leases_begin(); // clients say nothing until all of that is done: it may wait for MDTs
+            let now = self.env.now(); // clients said nothing meanwhile, and it may wait for MDTs
+            self.engine.state.borrow_mut().grants.called.recovered(now);
             self.engine.store.failure().unless_over(()).await;
         })
     }

@@ -272,7 +272,7 @@ impl Target for Ost {
         self: Rc<Self>,
         records: Vec<ClientRecord>,
         commits: bool,
-    ) -> LocalFuture<'static, ()> {
+    ) -> LocalFuture<'static, bool> {
         Box::pin(async move {
             let note = || {
                 let set = target::note(&*self.store.meta().running()?, &records)?;
@@ -282,9 +282,11 @@ impl Target for Ost {
             if commits && noted.is_ok() {
                 noted = self.store.commit().await.map_err(|error| error.errno());
             }
+            let is_noted = noted.is_ok();
             if let Err(errno) = noted {
                 tracing::warn!(target_id = %self.id(), %errno, "records of clients do not say who is silent");
             }
+            is_noted
         })
     }
 

@@ -73,6 +73,9 @@ impl Grants {
                 known.on_open.clear();
                 known.listings.clear();
             }
+            if known.cache.is_recovering() && mdt.answers() {
+                known.resumed();
+            }
         }
         known
     }

@@ -30,12 +30,14 @@ use super::{Grants, Known};
 const FORGOTTEN_MAX: usize = 256;
 
 impl Known {
-    /// Values that know of changes after `durable` are given up. Returns the files and bits.
-    fn restart(&mut self, durable: Transno, now: Instant) -> Vec<(Fid, Bits)> {
+    /// Values that know of changes after `durable` are given up. Returns the files and bits. Bytes
+    /// that came with opens go too: a dead client may have written them, and that may be lost.
+    pub(super) fn restart(&mut self, durable: Transno, now: Instant) -> Vec<(Fid, Bits)> {
         self.recalls.count();
         self.cache.be_deaf();
         self.cache.restarted(self.seen, now);
         self.shed.clear();
+        self.on_open.clear();
         let lost = self.cache.give_up_after(durable, Bits::WRITE);
         self.forget_values(&lost);
         lost
@@ -48,6 +50,14 @@ impl Known {
                 self.listings.forget(*fid);
             }
         }
+    }
+
+    /// The recovery ended while this client took part in it once more, because its link had broken:
+    /// nobody answers the vectors. The MDT counts as held what it took the first time, and nothing
+    /// was given since.
+    pub(super) fn resumed(&mut self) {
+        self.restating.clear();
+        self.cache.recovered(Transno::NONE);
     }
 
     /// The vectors were answered: what the MDT did not take is given up. Returns the files and
@@ -72,10 +82,15 @@ impl Grants {
     pub(crate) fn restart(&self) -> Option<Forgetting> {
         let durable = self.mdt.borrow().upgrade()?.durable_before();
         let now = self.env.now();
-        let lost = {
+        let (lost, had_bytes) = {
             let mut known = self.known();
-            (known.cache.lease_until() > now).then(|| known.restart(durable, now))
+            let had_bytes = known.on_open.stats().hits > 0;
+            let lost = (known.cache.lease_until() > now).then(|| known.restart(durable, now));
+            (lost, had_bytes)
         };
+        if had_bytes {
+            self.doubt_pages(); // some may be of these bytes
+        }
         match lost {
             Some(lost) => self.kernel_forgets(&lost),
             None => self.forget(),

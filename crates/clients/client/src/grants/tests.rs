@@ -272,6 +272,19 @@ fn bytes_that_came_with_an_open_last_as_long_as_the_grant_with_them() {
 }
 
 #[test]
+fn bytes_that_came_with_an_open_do_not_outlive_a_restart_of_the_mdt() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let change = begin(&mut known, Scope::open());
+    open(&mut known, &change, &opened(1));
+    assert!(known.bytes_of(FILE, at(2)).is_some());
+    assert!(known.restart(Transno(1), at(2)).is_empty(), "nothing is lost");
+    known.cache.recovered(Transno::NONE);
+    assert!(known.attributes(FILE, at(3)).is_some(), "the grant lives on");
+    assert!(known.bytes_of(FILE, at(3)).is_none(), "who wrote them may have died");
+}
+
+#[test]
 fn bytes_without_a_grant_or_of_another_length_are_not_kept() {
     let longer = Stat { attr: Attr { size: 4, ..file(1) }, ..opened(1) };
     let [timed, none] = [LEASED, Gift::None].map(|lease| Stat { lease, ..opened(1) });

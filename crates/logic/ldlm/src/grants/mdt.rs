@@ -138,6 +138,8 @@ pub struct Mdt {
     out: VecDeque<Output>,
     sending: VecDeque<u32>,
     is_recovering: bool,
+    /// Clients wait for the end of a recovery.
+    are_waiting: bool,
 }
 
 impl Mdt {
@@ -160,6 +162,7 @@ impl Mdt {
             out: VecDeque::new(),
             sending: VecDeque::new(),
             is_recovering: false,
+            are_waiting: false,
         }
     }
 

@@ -81,6 +81,8 @@ pub(crate) struct Toy {
     pub(crate) evicted: Cell<u64>,
     /// How often sessions ended, however many at once.
     pub(crate) ends: Cell<u64>,
+    /// The store takes nothing that is noted of clients.
+    pub(crate) is_full: Cell<bool>,
     sweep: Span,
     end: Span,
     note: Span,
@@ -145,6 +147,7 @@ impl Toy {
             awaited: RefCell::default(),
             evicted: Cell::new(0),
             ends: Cell::new(0),
+            is_full: Cell::new(false),
             sweep: rules.sweep,
             end: rules.end,
             note: rules.note,
@@ -318,16 +321,20 @@ impl Target for Toy {
         self: Rc<Self>,
         records: Vec<ClientRecord>,
         commits: bool,
-    ) -> LocalFuture<'static, ()> {
+    ) -> LocalFuture<'static, bool> {
         Box::pin(async move {
             if !commits {
                 self.env.sleep(self.note).await;
+            }
+            if self.is_full.get() {
+                return false;
             }
             let records = records.iter().map(|record| (record.key(), record.encode()));
             self.running.borrow_mut().clients.extend(records);
             if commits {
                 self.commit();
             }
+            true
         })
     }
 

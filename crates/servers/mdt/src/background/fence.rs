@@ -22,6 +22,9 @@ const PAUSE: Span = Span::secs(1);
 /// How long an OST may think; whether it is still in use is looked up in between.
 const PATIENCE: Span = Span::secs(5);
 
+/// Files of a session that are looked at before others have their turn.
+const FILES_IN_A_TURN: usize = 64;
+
 impl Mdt {
     /// What OSTs must hear of before the things that an ended session held are given on; nothing
     /// where it held nothing that they could see. `is_unsure`: it may have held anything.
@@ -39,7 +42,11 @@ impl Mdt {
             return Ok(Some(lapsed));
         }
         let mut osts = BTreeSet::new();
-        for fid in self.held(session.client, session.id) {
+        let held = self.held(session.client, session.id);
+        for (at, fid) in held.into_iter().enumerate() {
+            if at % FILES_IN_A_TURN == FILES_IN_A_TURN - 1 {
+                env::yield_now().await;
+            }
             match self.osts_of(fid).await {
                 Ok(of_file) => osts.extend(of_file),
                 Err(errno) => {
@@ -95,7 +102,11 @@ impl Mdt {
     /// Lets go of the files whose OSTs, all of `osts`, refuse the session by now.
     async fn let_go_of_told(self: &Rc<Self>, lapsed: &Lapsed, osts: &BTreeSet<u32>) {
         let left = self.engine.state.borrow().fences.left(lapsed.session);
-        for fid in self.held(lapsed.client, lapsed.session) {
+        let held = self.held(lapsed.client, lapsed.session);
+        for (at, fid) in held.into_iter().enumerate() {
+            if at % FILES_IN_A_TURN == FILES_IN_A_TURN - 1 {
+                env::yield_now().await;
+            }
             let is_told = |ost: &u32| osts.contains(ost) && !left.contains(ost);
             if self.osts_of(fid).await.is_ok_and(|of| of.iter().all(is_told)) {
                 self.let_go_of(lapsed.client, lapsed.session, fid).await;

@@ -78,6 +78,12 @@ impl Cache {
         stated.chunks(VECTOR_MAX).map(<[Stated]>::to_vec).collect()
     }
 
+    /// Whether the MDT was started again, and it is not known yet what it goes on counting as held.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        self.is_recovering
+    }
+
     /// Recovery is over. Changes from `lost_from` on did not come back, unless it is
     /// [`Transno::NONE`]: values that know of them are forgotten. Returns these files; the kernel
     /// is to forget them too.

@@ -397,10 +397,11 @@ fn a_restarted_mdt_is_told_what_is_held_while_the_lease_lasts() {
     let mut cache = told_cache(5_000);
     cache.recall(recall(2), at(10));
     cache.restarted(Number(100), at(20));
+    assert!(cache.is_recovering());
     assert_eq!(cache.belief(X, Bits::UPDATE, at(20)), Belief::No, "it may be lost");
     let stated = cache.restate().concat();
     assert_eq!((stated.len(), stated[0].fid, stated[0].bits), (1, X, Bits::UPDATE));
-    assert_eq!(cache.recovered(Transno::NONE), []);
+    assert_eq!((cache.recovered(Transno::NONE), cache.is_recovering()), (Vec::new(), false));
     assert!(matches!(cache.belief(X, Bits::UPDATE, at(21)), Belief::Until(_)));
     cache.restarted(Number(200), at(30));
     assert_eq!(cache.recovered(Transno(1)), [X], "its value knows of a lost change");

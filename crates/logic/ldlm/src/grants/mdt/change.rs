@@ -220,6 +220,7 @@ impl Mdt {
             grant.dying |= *bits;
             let flushes = grant.dying.contains(Bits::WRITE);
             let number = self.numbers.draw();
+            self.ask_who_waits(at, now);
             let holder = self.known_at(at);
             if holder.outbox.is_empty() {
                 self.sending.push_back(at);

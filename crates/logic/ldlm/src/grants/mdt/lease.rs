@@ -18,19 +18,26 @@ const RECOVERING: Span = Span::millis(250);
 
 impl Mdt {
     /// Whether clients of the instance before may still come back: their leases do not end
-    /// meanwhile, because no change is executed.
+    /// meanwhile, because no client's change is executed. Those that are back say nothing until
+    /// [`Mdt::recovered`]: their leases do not end before something is called back from them.
     pub fn set_recovering(&mut self, is_recovering: bool) {
-        self.is_recovering = is_recovering;
+        (self.is_recovering, self.are_waiting) = (is_recovering, is_recovering);
     }
 
-    /// The recovery is over. Clients that waited for its end sent nothing meanwhile: their leases
-    /// count from now.
-    pub fn recovered(&mut self, now: Instant) {
+    /// Nobody comes back any more. The clients that are back go on waiting.
+    pub fn replayed(&mut self, now: Instant) {
         self.is_recovering = false;
         let until = now + with_skew(self.config.lease);
         for holder in self.holders.iter_mut().flatten().filter(|holder| holder.renews()) {
             holder.until = holder.until.max(until);
         }
+    }
+
+    /// The recovery is over. Clients that waited for its end sent nothing meanwhile: their leases
+    /// count from now.
+    pub fn recovered(&mut self, now: Instant) {
+        self.replayed(now);
+        self.are_waiting = false;
     }
 
     /// A new session, which holds nothing. The client takes no grant with a number up to the one
@@ -178,9 +185,27 @@ impl Mdt {
     pub(super) fn has_lapsed(&self, at: u32, now: Instant) -> bool {
         let may_come =
             |holder: &Holder| self.is_recovering && holder.is_unstated && !holder.is_evicted;
-        let lapsed =
-            |holder: &Holder| holder.left(now).0 == 0 && !holder.is_fencing && !may_come(holder);
+        let waits = |holder: &Holder| self.waits(holder) && holder.recalled.is_empty();
+        let lapsed = |holder: &Holder| {
+            holder.left(now).0 == 0 && !holder.is_fencing && !may_come(holder) && !waits(holder)
+        };
         self.holder_at(at).is_some_and(lapsed)
+    }
+
+    /// Whether its client is back and waits for the end of the recovery: it says nothing.
+    fn waits(&self, holder: &Holder) -> bool {
+        self.are_waiting && !holder.is_unstated && !holder.is_evicted
+    }
+
+    /// Something is about to be called back. A client that says nothing has its lease for the
+    /// answer.
+    pub(super) fn ask_who_waits(&mut self, at: u32, now: Instant) {
+        let until = now + with_skew(self.config.lease);
+        let is_silent = |holder: &Holder| self.waits(holder) && holder.recalled.is_empty();
+        if self.holder_at(at).is_some_and(is_silent) {
+            let holder = self.known_at(at);
+            holder.until = holder.until.max(until);
+        }
     }
 
     /// Acknowledged, perhaps late: its lease is renewed again unless more is overdue.

@@ -621,6 +621,30 @@ fn a_client_that_waited_for_the_end_of_a_recovery_has_a_whole_lease() {
 }
 
 #[test]
+fn a_client_that_waits_for_the_end_of_a_recovery_is_asked_before_its_lease_is_over() {
+    for is_alive in [true, false] {
+        let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+        mdt.set_recovering(true);
+        mdt.expect(B, Span::ZERO, at(0));
+        mdt.set_callbacks(B, true);
+        mdt.restate(B, &[stated(X, Bits::PERM)], at(100)).expect("as it was");
+        mdt.restated(B, at(100));
+        mdt.replayed(at(200));
+        let begun = mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(60_000));
+        assert_eq!(begun, Begun::Parked, "another MDT was waited for");
+        let (to, asked) = recall(&mut mdt);
+        assert_eq!((to, pass(&mut mdt, 60_000, 60_500, &[])), (B, Vec::new()));
+        if is_alive {
+            ack(&mut mdt, B, asked, 60_600);
+            assert_eq!(outputs(&mut mdt), [Output::Ready(CHANGE)]);
+        } else {
+            assert!(!pass(&mut mdt, 60_600, 70_900, &[]).contains(&Output::Ready(CHANGE)));
+            assert!(pass(&mut mdt, 71_000, 71_100, &[]).contains(&Output::Ready(CHANGE)));
+        }
+    }
+}
+
+#[test]
 fn a_grant_takes_at_most_80_bytes() {
     let mut mdt = usual();
     let count = 200_000;
