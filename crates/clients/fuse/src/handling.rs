@@ -113,7 +113,9 @@ impl Fs {
             Op::Rename { name, newdir, newname, flags } => {
                 Box::pin(self.rename(header, &name, newdir, &newname, flags)).await
             }
-            Op::Link { oldnodeid, newname } => Box::pin(self.link(header, oldnodeid, &newname)).await,
+            Op::Link { oldnodeid, newname } => {
+                Box::pin(self.link(header, oldnodeid, &newname)).await
+            }
             Op::Open(args) => self.open(header, args).await,
             Op::Create { name, args } => self.create(header, &name, args).await,
             Op::Read(args) => Box::pin(self.read(args)).await,
