@@ -31,11 +31,13 @@ const _: () =
     assert!(size_of::<Batch>() == 64 && INLINE <= u8::BITS && PLACES_END <= u32::MAX - INLINE);
 
 impl Batch {
+    #[inline]
     pub(crate) fn new(group: u32, (round, seq): Rank) -> Batch {
         Batch { group, round, seq_low: seq as u32, ..Batch::vacant() }
     }
 
     /// Its number, which is at most `latest`, its group's, and less than 2^32 numbers before it.
+    #[inline]
     pub(crate) fn seq(&self, latest: u64) -> u64 {
         latest - u64::from((latest as u32).wrapping_sub(self.seq_low))
     }
@@ -149,6 +151,7 @@ impl Batches {
     }
 
     /// Keeps `batch` behind `before`, the last one of its group, if that has one.
+    #[inline]
     pub(crate) fn push(&mut self, before: u32, batch: Batch) -> u32 {
         let place = self.slab.insert(Batch { prev: before, ..batch });
         if before != NIL {
@@ -212,6 +215,7 @@ impl Batches {
     }
 
     /// Removes a batch, which is empty, from those of its group; the ones before and behind it.
+    #[inline]
     pub(crate) fn remove(&mut self, place: u32) -> (u32, u32) {
         let (prev, next, mut more) =
             self.slab.vacate(place, |batch| (batch.prev, batch.next, batch.more));

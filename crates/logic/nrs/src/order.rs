@@ -35,6 +35,7 @@ pub(crate) struct Row {
 impl Row {
     pub(crate) const EMPTY: Row = Row { head: NIL, tail: NIL };
 
+    #[inline]
     pub(crate) fn push(&mut self, groups: &mut Slab<Group>, at: u32) {
         let tail = std::mem::replace(&mut self.tail, at);
         let group = groups.get_mut(at);
@@ -45,6 +46,18 @@ impl Row {
         }
     }
 
+    #[inline]
+    fn push_front(&mut self, groups: &mut Slab<Group>, at: u32) {
+        let head = std::mem::replace(&mut self.head, at);
+        let group = groups.get_mut(at);
+        (group.prev, group.next) = (NIL, head);
+        match head {
+            NIL => self.tail = at,
+            _ => groups.get_mut(head).prev = at,
+        }
+    }
+
+    #[inline]
     pub(crate) fn unlink(&mut self, groups: &mut Slab<Group>, at: u32) {
         let group = groups.get(at);
         let (prev, next) = (group.prev, group.next);
@@ -68,6 +81,7 @@ pub(crate) struct First {
 }
 
 impl First {
+    #[inline]
     fn of(groups: &Slab<Group>, group: u32) -> First {
         let Group { rank, first: batch, .. } = groups.get(group);
         First { rank: *rank, batch: *batch, group }
@@ -76,6 +90,7 @@ impl First {
 
 /// See the head of the file.
 pub(crate) struct Order {
+    ahead: Option<First>,
     first: Option<First>,
     base: u64,
     this: Row,
@@ -85,7 +100,14 @@ pub(crate) struct Order {
 
 impl Default for Order {
     fn default() -> Order {
-        Order { first: None, base: 0, this: Row::EMPTY, next: Row::EMPTY, strays: BTreeMap::new() }
+        Order {
+            ahead: None,
+            first: None,
+            base: 0,
+            this: Row::EMPTY,
+            next: Row::EMPTY,
+            strays: BTreeMap::new(),
+        }
     }
 }
 
@@ -96,39 +118,73 @@ impl Order {
 
     #[inline]
     pub(crate) fn first(&self) -> Option<First> {
-        self.first
+        self.ahead.or(self.first)
+    }
+
+    /// Whether the one that is served next has come before all others.
+    #[inline]
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.ahead.is_some()
     }
 
     /// Group `at` has a first batch, and its rank, from now on.
+    #[inline]
     pub(crate) fn insert(&mut self, groups: &mut Slab<Group>, at: u32) {
-        let first = First::of(groups, at);
-        let (round, _) = first.rank;
+        let new = First::of(groups, at);
+        if self.first().is_none_or(|first| first.rank < new.rank) {
+            return self.place(groups, new);
+        }
+        if let Some(before) = self.ahead.replace(new) {
+            self.place(groups, before);
+        }
+    }
+
+    /// Puts a group into a list or among the strays.
+    fn place(&mut self, groups: &mut Slab<Group>, new: First) {
+        let First { rank, group: at, .. } = new;
         if self.this.tail == NIL {
             assert!(self.next.tail == NIL, "a round has groups before the next one has");
-            self.base = round;
+            self.base = rank.0;
         }
-        let list = match round.wrapping_sub(self.base) {
+        let list = match rank.0.wrapping_sub(self.base) {
             0 => Some(&mut self.this),
             1 => Some(&mut self.next),
             _ => None,
         };
-        let list = list.filter(|list| list.tail == NIL || groups.get(list.tail).rank < first.rank);
-        groups.get_mut(at).stray = list.is_none();
+        groups.get_mut(at).stray = false;
         match list {
-            Some(list) => list.push(groups, at),
-            None => {
-                let before = self.strays.insert(first.rank, at);
-                assert!(before.is_none(), "groups have numbers of their own");
+            Some(list) if list.tail == NIL || groups.get(list.tail).rank < rank => {
+                list.push(groups, at);
             }
+            Some(list) if rank < groups.get(list.head).rank => list.push_front(groups, at),
+            _ => self.stray(groups, new),
         }
-        if self.first.is_none_or(|before| first.rank < before.rank) {
-            self.first = Some(first);
+        if self.first.is_none_or(|before| rank < before.rank) {
+            self.first = Some(new);
         }
+    }
+
+    fn stray(&mut self, groups: &mut Slab<Group>, First { rank, group, .. }: First) {
+        groups.get_mut(group).stray = true;
+        let before = self.strays.insert(rank, group);
+        assert!(before.is_none(), "groups have numbers of their own");
     }
 
     /// The first batch of group `at` has ended, or the group goes away; whether that was the one to
     /// be served next.
+    #[inline]
     pub(crate) fn remove(&mut self, groups: &mut Slab<Group>, at: u32) -> bool {
+        match self.ahead {
+            Some(ahead) if ahead.group == at => {
+                self.ahead = None;
+                true
+            }
+            ahead => self.displace(groups, at) && ahead.is_none(),
+        }
+    }
+
+    /// Takes a group out of its list or of the strays; whether it was the first of them.
+    fn displace(&mut self, groups: &mut Slab<Group>, at: u32) -> bool {
         let &Group { rank, stray, .. } = groups.get(at);
         if stray {
             let removed = self.strays.remove(&rank);
@@ -149,7 +205,7 @@ impl Order {
         front
     }
 
-    /// The first batch, looked up.
+    /// The first batch of lists and strays, looked up.
     fn lowest(&self, groups: &Slab<Group>) -> Option<First> {
         let listed = (self.this.head != NIL).then(|| First::of(groups, self.this.head));
         match (listed, self.strays.first_key_value()) {
@@ -160,12 +216,14 @@ impl Order {
     }
 
     /// The groups that are served after the first one, as far as the lists tell.
+    #[inline]
     pub(crate) fn following(&self, groups: &Slab<Group>) -> impl Iterator<Item = u32> {
         let first = self.first.map(|first| first.group);
         let behind = move |at: &u32| Some(self.behind(groups, *at)).filter(|behind| *behind != NIL);
-        std::iter::successors(first, behind).skip(1)
+        std::iter::successors(first, behind).skip(usize::from(self.ahead.is_none()))
     }
 
+    #[inline]
     fn behind(&self, groups: &Slab<Group>, at: u32) -> u32 {
         let group = groups.get(at);
         match (group.stray, group.next) {

@@ -428,8 +428,11 @@ impl Rounds {
         let (id, last) = self.batches.pop(front)?;
         self.len -= 1;
         if last {
+            let ahead = self.order.is_ahead(); // those behind it have been looked at
             self.end(front, now, true);
-            self.look_ahead(queue);
+            if !ahead {
+                self.look_ahead(queue);
+            }
         }
         Some(id)
     }

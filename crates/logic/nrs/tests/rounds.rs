@@ -50,7 +50,8 @@ impl Reference {
         {
             (c.left, c.round) = (0, c.round + 1);
         }
-        if c.left <= 0 || c.active == 0 {
+        let opens = c.left <= 0 || c.active == 0;
+        if opens {
             if c.active == 0 && c.left > 0 && !self.keep {
                 (c.round, c.left) = (c.round + 1, 0);
             }
@@ -73,7 +74,10 @@ impl Reference {
             self.round = self.round.max(c.round);
         }
         let place = (c.round, c.seq, start, end, self.arrivals);
-        assert!(c.round + u64::from(self.keep) >= self.round);
+        assert!(c.round + 1 >= self.round, "no group is later than a round");
+        if opens && !self.keep {
+            assert!(c.round >= self.round, "late batches are of the time when seats were kept");
+        }
         assert!(self.queue.insert(place, (number, group)).is_none());
         self.places.insert(number, place);
         c.active += 1;
