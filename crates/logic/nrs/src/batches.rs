@@ -3,7 +3,10 @@
 //! A client with millions of queued requests has batches in as many rounds. Unused rounds cost
 //! nothing, so that a number far ahead is harmless.
 //!
-//! Invariant: the batches of a group have growing rounds.
+//! Invariants
+//! - The batches of a group have growing rounds.
+//! - What is before a group's first batch means nothing, so that the end of one batch touches no
+//!   other one.
 
 use queues::{Blocks, NIL, PLACES_END, Ring, Slab, Vacant};
 
@@ -24,7 +27,8 @@ pub(crate) struct Batch {
     prev: u32, // of its group
     pub(crate) next: u32,
     more: Ring,
-    there: u8, // bit per id of `ids` that waits
+    there: u8,                 // bit per id of `ids` that waits
+    pub(crate) straight: bool, // `next` has the next round and the same number
 }
 
 const _: () =
@@ -97,6 +101,7 @@ impl Vacant for Batch {
             next: NIL,
             more: Ring::EMPTY,
             there: 0,
+            straight: false,
         }
     }
     fn link(&mut self) -> &mut u32 {
@@ -150,12 +155,14 @@ impl Batches {
         self.slab.get_mut(place)
     }
 
-    /// Keeps `batch` behind `before`, the last one of its group, if that has one.
+    /// Keeps `batch` behind `before`, the last one of its group, if that has one. It is `straight`
+    /// behind it with the next round and the same number.
     #[inline]
-    pub(crate) fn push(&mut self, before: u32, batch: Batch) -> u32 {
+    pub(crate) fn push(&mut self, before: u32, batch: Batch, straight: bool) -> u32 {
         let place = self.slab.insert(Batch { prev: before, ..batch });
         if before != NIL {
-            self.slab.get_mut(before).next = place;
+            let before = self.slab.get_mut(before);
+            (before.next, before.straight) = (place, straight);
         }
         place
     }
@@ -214,18 +221,26 @@ impl Batches {
         batch.inline().chain(batch.more.iter(&self.blocks).map(Id))
     }
 
-    /// Removes a batch, which is empty, from those of its group; the ones before and behind it.
+    /// Removes the first batch of its group, which is empty; the one behind it, and whether that is
+    /// straight behind it.
     #[inline]
-    pub(crate) fn remove(&mut self, place: u32) -> (u32, u32) {
+    pub(crate) fn remove_first(&mut self, place: u32) -> (u32, bool) {
+        let (next, straight, mut more) =
+            self.slab.vacate(place, |batch| (batch.next, batch.straight, batch.more));
+        more.free(&mut self.blocks);
+        (next, straight)
+    }
+
+    /// Removes another batch, which is empty; the one before it.
+    pub(crate) fn remove_later(&mut self, place: u32) -> u32 {
         let (prev, next, mut more) =
             self.slab.vacate(place, |batch| (batch.prev, batch.next, batch.more));
         more.free(&mut self.blocks);
-        if prev != NIL {
-            self.slab.get_mut(prev).next = next;
-        }
+        let before = self.slab.get_mut(prev);
+        (before.next, before.straight) = (next, false);
         if next != NIL {
             self.slab.get_mut(next).prev = prev;
         }
-        (prev, next)
+        prev
     }
 }

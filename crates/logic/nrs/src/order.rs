@@ -1,19 +1,21 @@
 //! Whose rank it is: the groups that have requests, by round and number.
 //!
 //! ```text
+//! ahead        a group that has come before all others
 //! this, next   lists through the groups of a round and of the one after it, in order
 //! strays       a tree of all others
 //! ```
 //! Most groups come behind all others of their round, because they are new or because their last
-//! batch has just ended. They are appended in O(1). A group that comes back to a seat between
-//! others, is late, or has to pay for rounds is a stray, in O(log strays).
+//! batch has just ended. They are appended in O(1). A group that comes back to a seat in the past
+//! is served next: it is `ahead`, in no list, and goes without a look at others. A group that comes
+//! back to a seat between others or has to pay for rounds is a stray, in O(log strays).
 //!
 //! Invariants
 //! - A group stands here exactly while it has a batch, and stands here once, with the rank of its
 //!   first batch.
 //! - Turns grow along a list; those of `this` are in round `base`, those of `next` in the one after
 //!   it. `next` is empty when `this` is.
-//! - `first` is the lowest rank of all.
+//! - `first` is the lowest rank of lists and strays. `ahead`, if there is one, is lower.
 
 use std::collections::BTreeMap;
 
@@ -139,7 +141,7 @@ impl Order {
         }
     }
 
-    /// Puts a group into a list or among the strays.
+    /// Puts a group that is not ahead into a list or among the strays.
     fn place(&mut self, groups: &mut Slab<Group>, new: First) {
         let First { rank, group: at, .. } = new;
         if self.this.tail == NIL {

@@ -55,12 +55,13 @@ const FORGOTTEN_MAX: usize = 2;
 const COST_MAX: u64 = 65_536;
 
 /// Its first cache line is what an arrival looks at while a batch is open: the first requests of
-/// that are kept here, so that the batch's own line is written once, when it is closed or served.
+/// that are kept here, so that the batch's own line is written once: when it is served, or when the
+/// next one is opened, which is linked to it.
 #[repr(C, align(64))]
 pub(crate) struct Group {
     key: Key,
     held: [u32; INLINE as usize], // requests of its open batch
-    open: u32,                    // its batch of `round`, while that has requests and takes more
+    open: u32,                    // the batch that takes more, or took the last one
     chain: u32,
     left: i32, // a quantum at most, and a cost below zero
     epoch: u16,
@@ -241,14 +242,14 @@ impl Rounds {
         let at = self.group(key, now);
         let cost = i32::try_from(cost.clamp(1, COST_MAX)).expect("a small number");
         let group = self.groups.get_mut(at);
-        let continued = group.open != NIL && group.epoch == self.epoch;
+        let continued = group.open != NIL && group.left > 0 && group.epoch == self.epoch;
         let group = if continued { group } else { self.open_for(at) };
         group.left -= cost;
-        let (place, closed) = (group.open, group.left <= 0);
-        let standing = group.hold(id).unwrap_or_else(|| self.append(at, id));
-        if closed {
-            self.close_open(at);
+        let place = group.open;
+        if group.left <= 0 {
+            group.round += 1; // its batch has its quantum
         }
+        let standing = group.hold(id).unwrap_or_else(|| self.append(at, id));
         queue.set_tag(id, standing.tag());
         self.len += 1;
         self.forget_idle(now);
@@ -261,6 +262,9 @@ impl Rounds {
         let (round_now, epoch, quantum) = (self.round, self.epoch, self.quantum);
         let keep = self.place == Place::Keep;
         let group = self.groups.get_mut(at);
+        // its last batch has its quantum: the next one may be straight behind it
+        let full = group.open != NIL && group.left <= 0;
+        let turn = (group.round, group.seq);
         group.open = NIL;
         let idle = group.first == NIL;
         if group.epoch != epoch {
@@ -283,21 +287,22 @@ impl Rounds {
         if group.left <= 0 {
             group.draw(quantum);
         }
+        let straight = full && turn == (group.round, group.seq);
         if self.len == 0 {
             self.round = group.round.max(round_now);
         }
         if idle {
             self.leave_idle(at);
         }
-        self.push_batch(at)
+        self.push_batch(at, straight)
     }
 
     /// An empty batch of group `at` in its round, behind those that it has.
-    fn push_batch(&mut self, at: u32) -> &mut Group {
+    fn push_batch(&mut self, at: u32, straight: bool) -> &mut Group {
         let group = self.groups.get_mut(at);
         let rank = (group.round, group.seq);
         assert!(rank.0 + LATE_ROUNDS_MAX >= self.round, "no group is later than that");
-        let place = self.batches.push(group.last, Batch::new(at, rank));
+        let place = self.batches.push(group.last, Batch::new(at, rank), straight);
         (group.open, group.last, group.held_count) = (place, place, 0);
         if group.first == NIL {
             (group.first, group.rank) = (place, rank);
@@ -310,14 +315,6 @@ impl Rounds {
     fn append(&mut self, at: u32, id: Id) -> Standing {
         self.settle_group(at);
         self.batches.append(self.groups.get(at).open, id)
-    }
-
-    /// The open batch of group `at` has its quantum.
-    fn close_open(&mut self, at: u32) {
-        self.settle_group(at);
-        let group = self.groups.get_mut(at);
-        group.open = NIL;
-        group.round += 1;
     }
 
     /// Puts into the open batch of group `at`, if there is one, what is held of it.
@@ -370,7 +367,7 @@ impl Rounds {
     /// The batch to which the next request of group `key` goes, if it is open.
     pub(crate) fn open_batch(&self, key: Key) -> Option<u32> {
         let group = self.groups.get(self.index.find(&self.groups, key)?);
-        (group.open != NIL && group.epoch == self.epoch).then_some(group.open)
+        (group.open != NIL && group.left > 0 && group.epoch == self.epoch).then_some(group.open)
     }
 
     /// The next request of group `key` opens a batch.
@@ -448,13 +445,18 @@ impl Rounds {
     /// The last request of batch `place` has left, and with it the batch.
     fn end(&mut self, place: u32, now: Instant, in_turn: bool) {
         let at = self.batches.get(place).group;
-        let (prev, next) = self.batches.remove(place);
         let group = self.groups.get_mut(at);
-        if group.last == place {
-            group.last = prev;
-        }
         if group.first == place {
-            self.end_turn(at, next);
+            let (next, straight) = self.batches.remove_first(place);
+            if next == NIL {
+                group.last = NIL;
+            }
+            self.end_turn(at, next, straight);
+        } else {
+            let prev = self.batches.remove_later(place);
+            if group.last == place {
+                group.last = prev;
+            }
         }
         let group = self.groups.get_mut(at);
         let idle = group.first == NIL;
@@ -475,13 +477,18 @@ impl Rounds {
     }
 
     /// Batch `next` of group `at`, if there is one, is its first one from now on.
-    fn end_turn(&mut self, at: u32, next: u32) {
+    fn end_turn(&mut self, at: u32, next: u32, straight: bool) {
         let front = self.order.remove(&mut self.groups, at);
         let group = self.groups.get_mut(at);
         group.first = next;
         if next != NIL {
-            let batch = self.batches.get(next);
-            group.rank = (batch.round, batch.seq(group.seq));
+            group.rank = match group.rank {
+                (round, seq) if straight => (round + 1, seq),
+                _ => {
+                    let batch = self.batches.get(next);
+                    (batch.round, batch.seq(group.seq))
+                }
+            };
             self.order.insert(&mut self.groups, at);
         }
         if front {
@@ -507,9 +514,13 @@ impl Rounds {
         let Some(next) = following.next() else { return };
         let group = self.groups.get(next);
         let batch = self.batches.get(group.first);
-        black_box(group.open);
-        batch.inline().for_each(|id| queue.look_ahead(id));
-        if batch.next != NIL {
+        if batch.is_bare() {
+            group.held().for_each(|id| queue.look_ahead(id));
+        } else {
+            black_box(group.open);
+            batch.inline().for_each(|id| queue.look_ahead(id));
+        }
+        if batch.next != NIL && !batch.straight {
             black_box(self.batches.get(batch.next).round);
         }
         let Some(second) = following.next() else { return };
@@ -566,6 +577,11 @@ impl Group {
         *self.held.get_mut(usize::from(self.held_count))? = id;
         self.held_count += 1;
         Some(Standing::inline(self.open, self.held_count - 1))
+    }
+
+    /// The requests that it keeps of its open batch.
+    fn held(&self) -> impl Iterator<Item = Id> {
+        self.held.iter().take(usize::from(self.held_count)).map(|id| Id(*id))
     }
 
     /// What comes next stands in the next round.

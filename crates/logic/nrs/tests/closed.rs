@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use common::{Chance, Req};
 use nrs::{Head, HeadKind, Moment, ServiceHeads};
@@ -355,4 +355,65 @@ fn with_more_slots_than_the_smallest_client_can_fill_shares_follow_what_is_in_fl
     assert!(lead(40, 10) > 6 * TEN.quantum, "{}", lead(40, 10));
     assert!(lead(80, 10) > 20 * TEN.quantum, "{}", lead(80, 10));
     assert!(lead(80, 40) <= 2 * TEN.quantum, "{}", lead(80, 40));
+}
+
+/// A number that a policy shows in its state, such as `clients`.
+fn shown(head: &mut Head<Req>, name: &str) -> u64 {
+    let text = ServiceHeads { reg: vec![head], hp: vec![] }.stats().to_string();
+    let (_, rest) = text.split_once(&format!("{name}: ")).expect("the policy shows it");
+    let end = rest.find(|next: char| !next.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..end].parse().expect("a number")
+}
+
+/// 20,000 clients come in no order, ask two or three times and go away for minutes, some of them
+/// for so long that they are forgotten, while 2,000 requests are always queued.
+#[test]
+fn clients_that_come_and_go_hold_up_nobody_and_leave_nothing_behind() {
+    let (clients, quantum, step) = (20_000, TEN.quantum, 2_000_000);
+    let (mut head, mut chance) = (TEN.head(), Chance::new(TEN.seed));
+    head.set_log(false);
+    let (mut busy, mut got) = (VecDeque::new(), BTreeMap::new());
+    let (mut waits, mut watched) = (None, 0);
+    for number in 1..=600_000_u64 {
+        let now = Instant(number * step);
+        while busy.len() < 2_000 {
+            let client = 1 + chance.below(clients);
+            busy.extend(std::iter::repeat_n(client, 2 + chance.below(2) as usize));
+        }
+        let client = busy.pop_front().expect("there are clients");
+        head.enqueue(Req::new(number, client).at(now), now);
+        if number <= 2_000 {
+            continue;
+        }
+        if waits.is_none() {
+            waits = Some(number);
+            got.clear();
+        }
+        let taken = head.dequeue(now).taken().expect("they are queued");
+        head.finished(taken.policy, now);
+        let served = got.entry(taken.request.client).or_insert(0);
+        *served += 1;
+        // each of the others has two turns at most before it
+        assert!(*served <= 2 * quantum + 2, "{served} for client {}", taken.request.client);
+        if waits == Some(taken.request.number) {
+            (waits, watched) = (None, watched + 1);
+        }
+        if number % 100_000 == 0 {
+            let bytes = shown(&mut head, "bytes");
+            assert!(bytes <= 192 * clients, "{bytes} bytes after {number} requests");
+            assert!(shown(&mut head, "clients") <= clients);
+        }
+    }
+    assert!(watched > 20, "{watched} requests were watched");
+    while let Some(taken) = head.dequeue(Instant(600_000 * step)).taken() {
+        head.finished(taken.policy, Instant(600_000 * step));
+    }
+    // a client that stays forgets the others by and by
+    for number in 0..clients {
+        let now = Instant((1_000_000 + number) * step);
+        head.enqueue(Req::new(number, 1).at(now), now);
+        let taken = head.dequeue(now).taken().expect("it is alone");
+        head.finished(taken.policy, now);
+    }
+    assert_eq!(shown(&mut head, "clients"), 1);
 }
