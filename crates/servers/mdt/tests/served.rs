@@ -11,6 +11,7 @@ use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim, SimConfig};
+use ldlm::grants::Mode;
 use mdt::{Bugs, Mdt, MdtConfig};
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
@@ -155,6 +156,8 @@ struct World {
     destroyed: Rc<RefCell<u64>>,
     bugs: Bugs,
     faults: Rc<Faults>,
+    /// From the next start. Timed by default, because whoever calls here hears no callbacks.
+    grants: Cell<Mode>,
 }
 
 fn cpts() -> NodeConfig {
@@ -201,6 +204,7 @@ impl World {
             destroyed: Rc::default(),
             bugs,
             faults: Rc::default(),
+            grants: Cell::new(Mode::Timed),
         };
         world.boot_ost();
         world.boot();
@@ -210,11 +214,11 @@ impl World {
     fn boot(&self) {
         let (env, disk, slot, bugs) =
             (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
-        let faults = self.faults.clone();
+        let (faults, grants_mode) = (self.faults.clone(), self.grants.get());
         self.mds.env().spawn("mds", async move {
             let store = Rc::new(Faulty { store: MemMeta::open(&env, &disk), faults });
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
-            config.grants = ldlm::grants::Mode::Timed; // whoever calls here hears no callbacks
+            config.grants = grants_mode;
             config.bugs = bugs;
             let osts = endpoint(&env, 99, true);
             let mdt =
@@ -561,6 +565,8 @@ fn locks_that_are_stated_again_are_held_after_a_crash() {
 #[test]
 fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
     let world = World::new(8);
+    world.grants.set(Mode::Recall);
+    world.crash();
     let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
     let word = |fid: Fid| GrantWord {
         fid: fid.into(),

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use client::{Client, Ctx, flags};
+use client::{Client, Ctx, Listing, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::{Faults, NodeHandle};
 use layout::dir::{Asked, BY_SPACE};
@@ -151,9 +151,9 @@ impl World {
         let expected: Names = self.kept.iter().chain(own).map(|(n, f)| (n.clone(), *f)).collect();
         for at in 0..2 {
             let shown = self.run(at, async move |client| {
-                let (mut shown, mut cookie) = (Names::new(), 0);
+                let (mut shown, mut cookie, listing) = (Names::new(), 0, Listing::new(dir));
                 loop {
-                    let page = client.readdir(&me(), dir, cookie, 0).await?;
+                    let page = client.readdir_on(&me(), &listing, cookie, 0).await?;
                     for entry in &page.entries {
                         let name = String::from_utf8_lossy(&entry.name).into_owned();
                         let found = client.lookup(&me(), dir, &entry.name).await?;

@@ -177,7 +177,7 @@ impl Inner {
         let change = AttrChange::new(set, file.map_or(0, |file| file.0.handle));
         // what is kept meanwhile might be refused once the file has another owner
         let _pause = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
-        self.settle_attrs(mdt_of(fid)).await;
+        Box::pin(self.settle_attrs(mdt_of(fid))).await;
         if set.size.is_none() {
             let (mut stat, mut lease) = self.setattr_leased(ctx, fid, change).await?;
             self.complete(ctx, &mut stat, &mut lease).await?;

@@ -34,7 +34,8 @@ impl Found {
 impl Client {
     /// The entries behind `cookie` (0: from the start), at most `bytes_max` bytes of them as they
     /// travel (about 150 plus the name each). Every entry that exists throughout is seen exactly
-    /// once, whatever else changes; a cookie stays good while the directory exists.
+    /// once, whatever else changes, unless names move to other shards between two pages: for that
+    /// there is [`Client::readdir_on`]. A cookie stays good while the directory keeps its shards.
     ///
     /// # Errors
     /// ENOTDIR, ENOENT, EACCES.

@@ -249,7 +249,7 @@ impl Inner {
             if !unsettled.contains(&stat.attr.fid()) {
                 break (asking, stat);
             }
-            self.settle_attrs(mdt).await; // the answer may lack what callers were told before
+            Box::pin(self.settle_attrs(mdt)).await; // the answer may lack what callers were told
             unsettled.clear();
         };
         self.order.found(parent, name, stat.attr.fid());
