@@ -117,6 +117,7 @@ impl Chained for Group {
     fn key(&self) -> Key {
         self.key
     }
+    #[expect(clippy::misnamed_getters, reason = "the next of its chain, not of its round")]
     fn next(&self) -> u32 {
         self.chain
     }

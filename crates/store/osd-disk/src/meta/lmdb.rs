@@ -259,8 +259,8 @@ impl Txn {
         }
     }
 
-    /// Removes the records at or above key `from` and below `to`; `gone` is shown each key. A cursor
-    /// that stays near where it was finds the next one without a search from the root.
+    /// Removes the records at or above key `from` and below `to`; `gone` is shown each key. A
+    /// cursor that stays near where it was finds the next one without a search from the root.
     pub(crate) fn delete_range(
         &mut self,
         table: Dbi,

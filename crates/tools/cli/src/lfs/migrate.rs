@@ -64,7 +64,7 @@ pub(super) struct Args {
         conflicts_with_all = ["end", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "copy", "yaml"]
     )]
     mdts: Option<Mdts>,
-    /// With -m: over so many MDTs, the one that is named and the next ones; -1: all. -c is the same.
+    /// With -m: over this many MDTs, the named one and those behind it; -1: all. -c is the same.
     #[arg(
         long,
         value_name = "N",

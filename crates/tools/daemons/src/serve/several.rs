@@ -203,7 +203,7 @@ fn ended(all: &[State]) -> Option<Ended> {
         })
     };
     let refused = reasons().find(|reason| matches!(reason, Ended::Refused(..)));
-    let last = || reasons().last().filter(|_| reasons().count() == all.len());
+    let last = || reasons().next_back().filter(|_| reasons().count() == all.len());
     refused.or_else(last).cloned()
 }
 
