@@ -271,7 +271,7 @@ pub async fn remove_all(
 }
 
 /// Removes the records of `table` from key `from` up to, but without, key `to`, in sets of
-/// [`REMOVED_AT_ONCE`] records. As [`remove_all`], it is not one transaction. Returns how many
+/// `REMOVED_AT_ONCE` records. As [`remove_all`], it is not one transaction. Returns how many
 /// records were there.
 pub async fn remove_range(
     store: &dyn MetaStore,

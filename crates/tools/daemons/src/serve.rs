@@ -6,7 +6,7 @@
 //! target has failed, the process ends with [`STORAGE_FAILED`].
 //!
 //! Each address to listen at has an executor thread, and a target belongs to one of them
-//! ([`several`]). The first one is the main thread, so a process with one address has one thread.
+//! (`several`). The first one is the main thread, so a process with one address has one thread.
 
 mod several;
 
