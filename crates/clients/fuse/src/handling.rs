@@ -122,7 +122,7 @@ impl Fs {
             Op::Write { args, data } => Box::pin(self.write(header, args, data)).await,
             Op::Fsync { fh, datasync } => self.fsync(fh, datasync).await,
             Op::Flush { fh, lock_owner } => self.flush(header, fh, lock_owner).await,
-            Op::Release(args) => self.release(header, args).await,
+            Op::Release(args) => Box::pin(self.release(header, args)).await,
             Op::Statfs => self.statfs().await,
             Op::Syncfs => self.syncfs().await,
             Op::Setxattr { name, value, flags } => {
