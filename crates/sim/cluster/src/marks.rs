@@ -22,6 +22,7 @@ pub const MARKS: &[&str] = &[
     "client: an old layout was refused",
     "client: it was fenced",
     "client: kept writes were called back",
+    "client: several closes went together",
     "endpoint: data was asked for that no request has",
     "fuse: a directory was locked while a name in it was called back",
     "fuse: a file was opened through the page cache",
