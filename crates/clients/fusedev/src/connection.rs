@@ -394,9 +394,13 @@ impl Taker {
         };
         match op {
             Op::Forget { forgets } => {
-                forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup))
+                forgets.iter().for_each(|one| self.handler.forget(one.nodeid, one.nlookup));
+                origin.give_back();
             }
-            Op::Interrupt { unique } => self.flights.interrupt(unique),
+            Op::Interrupt { unique } => {
+                self.flights.interrupt(unique);
+                origin.give_back();
+            }
             Op::Destroy => origin.reply(header.unique, &Ok(Body::Empty)),
             Op::Init { .. } => origin.reply(header.unique, &Err(Errno::EIO)),
             op => {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use types::Errno;
 
 use crate::device::Device;
-use crate::reply::Reply;
+use crate::reply::{Body, Reply};
 use crate::uring::{EntryId, Ring};
 
 #[derive(Clone)]
@@ -25,6 +25,14 @@ impl Origin {
             Origin::Device(device) => device.reply(unique, reply),
             Origin::Ring(ring, entry) => ring.reply(*entry, reply),
             Origin::Direct(answer) => answer(reply),
+        }
+    }
+
+    /// Gives back the entry of a request that has no answer. Linux sends such a FORGET for an entry
+    /// of a READDIRPLUS that it cannot use, and waits with its directory locked.
+    pub(crate) fn give_back(&self) {
+        if let Origin::Ring(ring, entry) = self {
+            ring.reply(*entry, &Ok(Body::Empty));
         }
     }
 

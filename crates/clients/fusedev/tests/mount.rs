@@ -140,6 +140,28 @@ fn files_are_made_and_removed(transport: Channel) {
 }
 
 #[test]
+fn a_listing_that_the_kernel_cannot_use_ends_and_is_forgotten() {
+    over_each_transport(an_unusable_entry_is_forgotten);
+}
+
+/// Linux asks to forget such an entry while it holds the directory's lock; over a ring it waits for
+/// its entry to come back.
+fn an_unusable_entry_is_forgotten(transport: Channel) {
+    let mount = Mounted::new("unusable", transport, |_| {});
+    fs::File::create(mount.at(memory::UNUSABLE)).expect("made");
+    let before = memory::FORGOTTEN.load(Relaxed);
+    let lister = Command::new("ls").arg(&mount.dir).stdout(Stdio::null()).spawn().expect("ls");
+    let mut lister = Killed(lister);
+    eventually("the end of the listing", Duration::from_secs(10), || {
+        lister.0.try_wait().expect("a child").is_some()
+    });
+    eventually("the entry is given back", Duration::from_secs(5), || {
+        memory::FORGOTTEN.load(Relaxed) > before
+    });
+    assert_eq!(fs::read_dir(&mount.dir).expect("listed again").count(), 2);
+}
+
+#[test]
 fn many_threads_work_over_cloned_descriptors() {
     let mount = Mounted::new("clones", Channel::Classic, |options| options.clones = 4);
     std::thread::scope(|scope| {

@@ -15,6 +15,10 @@ use types::Errno;
 /// Length of the file `fixed`.
 pub(crate) const FIXED_BYTES: u64 = 1 << 30;
 const FIXED_NODE: u64 = 2;
+/// A name that listings bring without a type, which no kernel takes.
+pub(crate) const UNUSABLE: &str = "unusable";
+/// References to nodes that kernels gave back, over all file systems of the process.
+pub(crate) static FORGOTTEN: AtomicUsize = AtomicUsize::new(0);
 /// Bytes of the longest write seen, over all file systems of the process.
 pub(crate) static LONGEST_WRITE: AtomicUsize = AtomicUsize::new(0);
 const DIR_MODE: u32 = 0o040_777;
@@ -155,7 +159,12 @@ impl State {
         for (index, (name, node)) in self.names.iter().enumerate().skip(args.offset as usize) {
             let (off, kind) = (index as u64 + 1, FILE_MODE >> 12);
             let room = match self.entry(*node) {
-                Body::Entry(entry) if plus => page.push_plus(&entry, *node, off, kind, name),
+                Body::Entry(mut entry) if plus => {
+                    if name == UNUSABLE.as_bytes() {
+                        entry.attr.mode = 0;
+                    }
+                    page.push_plus(&entry, *node, off, kind, name)
+                }
                 _ => page.push(*node, off, kind, name),
             };
             if !room {
@@ -180,7 +189,8 @@ impl Handler for Memory {
         Box::pin(std::future::ready(()))
     }
 
-    fn forget(&self, node: u64, _nlookup: u64) {
+    fn forget(&self, node: u64, nlookup: u64) {
+        FORGOTTEN.fetch_add(nlookup as usize, Relaxed);
         let mut state = self.state.borrow_mut();
         if !state.names.values().any(|named| *named == node) {
             state.data.remove(&node);
