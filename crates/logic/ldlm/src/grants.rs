@@ -213,7 +213,8 @@ fn numbers_rise_from_start_to_start_also_of_a_target_that_was_imported() {
     }
 }
 
-/// A span, longer by what two clocks may differ.
-fn with_skew(span: Span) -> Span {
+/// A span, longer by what two clocks may differ: what a client counts as `span`, a server counts as
+/// this.
+pub fn with_skew(span: Span) -> Span {
     Span(span.0 / 100 * (100 + SKEW_PERCENT))
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
-use ldlm::grants::{Mode, TIMED};
+use ldlm::grants::{Mode, TIMED, with_skew};
 use osd::{MetaStore, StoreError, Table, WriteSet};
 use service::ClientRecord;
 use target::StartError;
@@ -177,7 +177,8 @@ fn prepare(
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
     let void = Void::open(&*view, &known, &mut set)?;
-    let inherited_until = if epoch == 1 { Instant::default() } else { seed.clock + TIMED };
+    let inherited_until =
+        if epoch == 1 { Instant::default() } else { seed.clock + with_skew(TIMED) };
     let may_hold = meta(keys::META_CALLS_BACK)?.is_some();
     let mut grants = Grants::new(inherited_until, config.lease, epoch, seed.clock);
     grants.set_mode(config.grants);

@@ -300,9 +300,9 @@ mod tests {
     fn only_changes_by_others_wait() {
         let mut grants = grants();
         assert_eq!(ask(&mut grants, X, A, at(10)), TIMED);
-        assert_eq!(grants.blocks(X, B, at(20)), Some(at(60)));
+        assert_eq!(grants.blocks(X, B, at(20)), Some(at(65)));
         assert_eq!(grants.blocks(X, A, at(20)), None);
-        assert_eq!(grants.blocks(X, B, at(60)), None);
+        assert_eq!(grants.blocks(X, B, at(65)), None);
     }
 
     #[test]
@@ -310,9 +310,9 @@ mod tests {
         let mut grants = grants();
         ask(&mut grants, X, A, at(0));
         ask(&mut grants, X, B, at(30));
-        assert_eq!(grants.blocks(X, A, at(40)), Some(at(80)));
+        assert_eq!(grants.blocks(X, A, at(40)), Some(at(85)));
         let last = grants.blocks(X, B, at(40));
-        assert_eq!(last, Some(at(80)), "the other's may be the one that lasts");
+        assert_eq!(last, Some(at(85)), "the other's may be the one that lasts");
     }
 
     #[test]
@@ -352,8 +352,8 @@ mod tests {
         ask(&mut grants, X, A, at(0));
         grants.contend(other, at(0));
         grants.carry(X, other, at(20));
-        assert_eq!(grants.blocks(other, B, at(30)), Some(at(50)), "though it is contended");
-        assert_eq!((grants.blocks(other, A, at(30)), grants.count(at(70))), (None, 0));
+        assert_eq!(grants.blocks(other, B, at(30)), Some(at(55)), "though it is contended");
+        assert_eq!((grants.blocks(other, A, at(30)), grants.count(at(75))), (None, 0));
     }
 
     #[test]
@@ -362,6 +362,6 @@ mod tests {
         ask(&mut grants, X, A, at(0));
         grants.set_mode(Mode::None);
         assert_eq!(ask(&mut grants, X, A, at(1)), Span::ZERO);
-        assert_eq!(grants.blocks(X, B, at(2)), Some(at(50)));
+        assert_eq!(grants.blocks(X, B, at(2)), Some(at(55)));
     }
 }

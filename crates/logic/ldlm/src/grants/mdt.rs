@@ -40,7 +40,6 @@ use super::contention::Contention;
 use super::timed::Timed;
 use super::{
     Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Numbers, Recall, TIMED,
-    with_skew,
 };
 use holder::Holder;
 use store::Store;
@@ -154,7 +153,7 @@ impl Mdt {
             vacant: Vec::new(),
             sessions: FixedMap::default(),
             unstated: BTreeSet::new(),
-            timed: Timed::new(with_skew(TIMED), Instant::default()),
+            timed: Timed::new(TIMED, Instant::default()),
             contention: Contention::default(),
             takings: FixedMap::default(),
             changes: BTreeMap::new(),

@@ -12,7 +12,7 @@ use queues::FixedMap;
 use types::{Fid, Instant, Span};
 
 use super::limits::PAUSED_MAX;
-use super::{Bits, Want};
+use super::{Bits, Want, with_skew};
 
 #[derive(Clone, Copy)]
 struct Held<H> {
@@ -25,7 +25,7 @@ struct Held<H> {
 
 /// Timed grants of one MDT. `H` names who holds them.
 pub struct Timed<H> {
-    /// Length of a grant.
+    /// How long a client may count a grant as valid, as the clock here sees it.
     span: Span,
     held: FixedMap<Fid, Held<H>>,
     /// In the order in which they end.
@@ -37,11 +37,12 @@ pub struct Timed<H> {
 }
 
 impl<H: Copy + PartialEq> Timed<H> {
-    /// Grants of this length. Clients may hold some of the instance before until `inherited_until`.
+    /// Grants that clients count for `span` by their own clocks, which may be slower than the clock
+    /// here. Clients may hold some of the instance before until `inherited_until`.
     #[must_use]
     pub fn new(span: Span, inherited_until: Instant) -> Timed<H> {
         Timed {
-            span,
+            span: with_skew(span),
             held: FixedMap::default(),
             ends: VecDeque::new(),
             paused: FixedMap::default(),
@@ -171,10 +172,10 @@ mod tests {
     fn only_changes_of_the_same_bits_by_others_wait_for_the_end() {
         let mut timed = timed();
         timed.give(A, X, Bits::PERM, at(10));
-        assert_eq!(blocks(&timed, B, Bits::PERM, 20), Some(at(60)));
+        assert_eq!(blocks(&timed, B, Bits::PERM, 20), Some(at(65)));
         assert_eq!(blocks(&timed, B, Bits::UPDATE, 20), None);
         assert_eq!((blocks(&timed, A, Bits::PERM, 20), timed.holder(X)), (None, Some(A)));
-        assert_eq!(blocks(&timed, B, Bits::PERM, 60), None);
+        assert_eq!(blocks(&timed, B, Bits::PERM, 65), None);
     }
 
     #[test]
@@ -183,9 +184,9 @@ mod tests {
         timed.give(A, X, Bits::PERM, at(0));
         timed.give(B, X, Bits::UPDATE, at(30));
         for client in [A, B] {
-            assert_eq!(blocks(&timed, client, Bits::PERM, 60), Some(at(80)));
+            assert_eq!(blocks(&timed, client, Bits::PERM, 60), Some(at(85)));
         }
-        timed.give(A, Fid::ZERO, Bits::PERM, at(80));
+        timed.give(A, Fid::ZERO, Bits::PERM, at(85));
         assert_eq!((timed.len(), timed.ends.len(), timed.holder(X)), (1, 1, None));
     }
 
@@ -194,7 +195,7 @@ mod tests {
         let mut timed = timed();
         [0, 40].iter().for_each(|ms| timed.give(A, X, Bits::PERM, at(*ms)));
         timed.give(A, Fid::ZERO, Bits::PERM, at(55));
-        assert_eq!((blocks(&timed, B, Bits::PERM, 60), timed.len()), (Some(at(90)), 2));
+        assert_eq!((blocks(&timed, B, Bits::PERM, 60), timed.len()), (Some(at(95)), 2));
         assert_eq!((timed.count(at(200)), timed.ends.len()), (0, 0), "what is over is not held");
     }
 
@@ -230,9 +231,9 @@ mod tests {
         timed.give(A, X, Bits::PERM, at(0));
         timed.carry(X, other, at(20));
         let want = Want { fid: other, bits: Bits::PERM };
-        assert_eq!(timed.blocks(want, Some(B), at(30)), Some(at(50)));
+        assert_eq!(timed.blocks(want, Some(B), at(30)), Some(at(55)));
         assert_eq!(timed.blocks(want, Some(A), at(30)), None);
-        timed.carry(X, other, at(50));
-        assert_eq!((timed.count(at(70)), timed.ends.len()), (0, 0));
+        timed.carry(X, other, at(55));
+        assert_eq!((timed.count(at(75)), timed.ends.len()), (0, 0));
     }
 }

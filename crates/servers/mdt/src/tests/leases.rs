@@ -10,11 +10,13 @@ use wire::{Attr, Opcode, decode_body, dirent};
 
 use super::rig::Rig;
 use crate::grants::SETTLING;
-use ldlm::grants::{Bits, HolderId, Mode, TIMED as LEASE};
+use ldlm::grants::{Bits, HolderId, Mode, TIMED as LEASE, with_skew};
 
 const A: u128 = 1;
 const B: u128 = 2;
 const O_RDWR: u32 = 2;
+/// What a change waits for a grant of the same moment: its span, and what clocks differ.
+const WAIT_MS: u64 = 55;
 
 /// Something that B does to A's file.
 type Change = fn(&mut Rig, Fid) -> Result<(), Errno>;
@@ -85,7 +87,7 @@ fn a_lookup_leases_the_file_and_its_name() {
     let found = getattr(&mut rig, fid);
     assert_eq!((found.lease_ms, found.name_lease_ms), (ms, 0));
     pass(&rig, 20);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 30);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), WAIT_MS - 20);
 }
 
 /// A listing with leases: how long they are, and the names of the entries that have one.
@@ -114,10 +116,10 @@ fn a_listing_leases_names_and_the_files_whose_size_is_known() {
     assert_eq!((page.lease_ms, page.name_lease_ms), (ms, ms));
     assert_eq!(names, ["below", "known"]);
     pass(&rig, 20);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, known, SetattrFlags::MODE)), 30);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, known, SetattrFlags::MODE)), WAIT_MS - 20);
     later(&rig);
     list(&mut rig, dir);
-    assert_eq!(waited(&mut rig, |rig| unlink(rig, dir, "set-user-id")), 50, "it has a name");
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, dir, "set-user-id")), WAIT_MS, "it has a name");
     let (page, names) = list(&mut rig, dir);
     assert_eq!((page.name_lease_ms, names.len()), (0, 0), "two clients are after the directory");
     later(&rig);
@@ -137,7 +139,7 @@ fn a_change_of_attributes_leases_what_it_tells() {
     later(&rig);
     let told = setattr(&mut rig, fid, SetattrFlags::MODE).expect("it is there");
     assert_eq!(told.lease_ms, LEASE.as_millis() as u32);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), 50);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, fid, SetattrFlags::MODE)), WAIT_MS);
     let told = setattr(&mut rig, fid, SetattrFlags::READ_AT).expect("it is there");
     assert_eq!(told.lease_ms, 0, "what others do not wait for is not leased");
 }
@@ -246,7 +248,7 @@ fn whatever_changes_a_file_waits() {
         let fid = rig.create(Fid::ROOT, "f", 0o644, None).expect("room").attr.fid();
         later(&rig);
         getattr(&mut rig, fid);
-        assert_eq!(waited(&mut rig, |rig| change(rig, fid)), 50, "{what}");
+        assert_eq!(waited(&mut rig, |rig| change(rig, fid)), WAIT_MS, "{what}");
     }
 }
 
@@ -277,7 +279,7 @@ fn a_new_file_is_its_makers_until_another_one_wants_to_write() {
     let mut rig = rig();
     let opened = rig.create(Fid::ROOT, "f", 0o644, Some(O_RDWR)).expect("room");
     assert!(opened.lease_ms > 0 && opened.name_lease_ms > 0);
-    assert_eq!(waited(&mut rig, |rig| rig.open(opened.attr.fid(), O_RDWR)), 50);
+    assert_eq!(waited(&mut rig, |rig| rig.open(opened.attr.fid(), O_RDWR)), WAIT_MS);
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn what_two_clients_are_after_is_not_leased_again() {
         .collect();
     later(&rig);
     getattr(&mut rig, files[0]);
-    assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], SetattrFlags::MODE)), 50);
+    assert_eq!(waited(&mut rig, |rig| setattr(rig, files[0], SetattrFlags::MODE)), WAIT_MS);
     for fid in &files {
         assert_eq!(
             getattr(&mut rig, *fid).lease_ms,
@@ -322,7 +324,7 @@ fn what_is_made_where_two_clients_are_is_not_contended_itself() {
         made = Some(rig.create(Fid::ROOT, "d", 0o040_755, None)?.attr.fid());
         Ok(())
     });
-    assert_eq!(wait, 50);
+    assert_eq!(wait, WAIT_MS);
     assert!(getattr(&mut rig, made.expect("it was made")).lease_ms > 0);
 }
 
@@ -332,7 +334,7 @@ fn nothing_is_leased_while_others_may_still_replay() {
     rig.create(Fid::ROOT, "f", 0o644, None).expect("room");
     rig.commit();
     rig.crash();
-    rig.instant.set(Instant::default() + LEASE);
+    rig.instant.set(Instant::default() + with_skew(LEASE));
     assert_eq!(look_up(&mut rig, Fid::ROOT, "f").lease_ms, 0);
     rig.recovered();
     assert!(look_up(&mut rig, Fid::ROOT, "f").lease_ms > 0);
@@ -353,7 +355,7 @@ fn a_name_that_its_holder_moves_is_believed_where_it_came_to() {
     let body =
         RenameReq { parent: dirs[0].into(), new_parent: dirs[1].into(), ..RenameReq::default() };
     rig.call(Opcode::MdtRename, &body, &[b"f", b"g"]).expect("its own");
-    assert_eq!(waited(&mut rig, |rig| unlink(rig, dirs[1], "g")), 50);
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, dirs[1], "g")), WAIT_MS);
     close(&mut rig, &opened);
 }
 
@@ -412,5 +414,5 @@ fn a_change_that_a_full_store_refuses_leaves_no_lease_behind() {
     assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "f")), 0, "A was refused");
     later(&rig);
     rig.create(Fid::ROOT, "g", 0o644, None).expect("room");
-    assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "g")), 50, "A was answered");
+    assert_eq!(waited(&mut rig, |rig| unlink(rig, Fid::ROOT, "g")), WAIT_MS, "A was answered");
 }
