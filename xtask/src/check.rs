@@ -75,7 +75,8 @@ const STAGES: &[Stage] = &[
 
 /// Tests that need no built binary, in one lane: some of them mount.
 fn unit_tests() -> Result<()> {
-    let args = ["test", "--profile", "ci", "--workspace", "--exclude", "mounted", "--quiet"];
+    let mut args = vec!["test", "--profile", "ci", "--workspace", "--exclude", "mounted"];
+    args.extend(["--quiet", "--no-fail-fast"]);
     run("cargo", &["test", "--profile", "ci", "--workspace", "--quiet", "--no-run"], &[])?;
     let home = Home::new()?;
     let lane = home.lane("t", TEST_MAX)?;

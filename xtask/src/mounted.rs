@@ -37,6 +37,9 @@ const LIMIT_FULL: Duration = Duration::from_secs(30 * 60);
 /// Seconds that each test takes, longest first; `--record` writes it.
 const SECONDS: &str = "tests/mounted/seconds.txt";
 
+/// Last lines of a failed test's output that are shown once more at the end of a run.
+const FAILURE_LINES: usize = 40;
+
 /// What the last run printed of its tests, below `target/`.
 pub(crate) const LINES: &str = "mounted.txt";
 
@@ -142,14 +145,21 @@ pub(crate) fn mounted(options: &Options) -> Result<()> {
 
     let _there_may_be_none = fs::remove_file(run::root().join("target").join(LINES));
     let parameters = Parameters::now();
-    let batch = Batch { home: Home::new()?, full: options.full, done: Mutex::default() };
+    let batch = Batch {
+        home: Home::new()?,
+        full: options.full,
+        done: Mutex::default(),
+        failures: Mutex::default(),
+    };
     batch.run(together, lanes(), &binary("target/ci/nacre"));
     batch.run(alone, 1, &binary("target/release/nacre"));
     drop(batch.home);
     let done = batch.done.into_inner().expect("no lane panics");
     let failed: Vec<_> = done.iter().filter(|(_, passed, _)| !passed).collect();
-    for (name, _, _) in &failed {
-        println!("failed: {name}");
+    for (name, text) in batch.failures.into_inner().expect("no lane panics") {
+        let lines: Vec<_> = text.lines().collect();
+        let last = &lines[lines.len().saturating_sub(FAILURE_LINES)..];
+        println!("---- failed: {name}; its output ended with\n{}", last.join("\n"));
     }
     say(&format!("{} passed, {} failed", done.len() - failed.len(), failed.len()));
     parameters.compare()?;
@@ -240,6 +250,8 @@ struct Batch {
     home: Home,
     full: bool,
     done: Mutex<Vec<(String, bool, f64)>>,
+    /// Name and output of those that failed.
+    failures: Mutex<Vec<(String, String)>>,
 }
 
 impl Batch {
@@ -271,6 +283,7 @@ impl Batch {
         let word = outcome.why().map_or("ok".to_owned(), |why| format!("FAILED, {why}"));
         if !passed {
             println!("---- output of {}\n{text}---- end of {}", job.shown(), job.shown());
+            self.failures.lock().expect("no lane panics").push((job.shown(), text));
         } else if job.measures() || self.full {
             // what it saw
             let ours = |line: &&str| {
