@@ -13,8 +13,8 @@
 //! - An entry is taken until its request is answered, and some requests wait for minutes (locks).
 //!   So each queue keeps spare entries: more are registered when few are left.
 //! - Most FORGETs, INTERRUPT and notifications still use the device. The FORGET of an entry of a
-//!   READDIRPLUS that the kernel cannot use comes as a request: it has no answer, and its entry must
-//!   be given back. After an unmount every entry comes back with ENOTCONN.
+//!   READDIRPLUS that the kernel cannot use comes as a request without an answer, and its entry
+//!   must be given back. After an unmount every entry comes back with ENOTCONN.
 
 mod entry;
 mod follow;
