@@ -15,8 +15,6 @@ use service::ClientRecord;
 use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
 use wire::attr::S_IFDIR;
-use wire::body::{AttrRep, CLOSES_MAX};
-use wire::stats;
 use wire::updates::Record;
 use wire::{Opcode, Reply};
 
@@ -29,6 +27,7 @@ use crate::ids::{Ids, first_sequences};
 use crate::keys;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
+use crate::op;
 use crate::opens::Opens;
 use crate::puts::Making;
 use crate::record::Inode;
@@ -276,13 +275,9 @@ fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
     let replies =
         replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
     let done = replies.filter(|reply| reply.header.status == 0);
-    let handles = done.flat_map(|reply| match Opcode::from_u16(reply.header.opcode) {
-        Some(Opcode::MdtClose) => vec![reply.body::<AttrRep>().handle],
-        Some(Opcode::MdtCloses) => {
-            let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
-            records.iter().map(|record| record.rep.handle).collect() // zero where it was refused
-        }
-        _ => Vec::new(),
+    let handles = done.flat_map(|reply| {
+        let row = Opcode::from_u16(reply.header.opcode).and_then(op::row);
+        row.and_then(|row| row.closed).map_or_else(Vec::new, |closed| closed(&reply))
     });
     handles.filter(|handle| *handle != 0).collect()
 }
@@ -293,7 +288,8 @@ fn word64(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use wire::stats::StatRecord;
+    use wire::body::AttrRep;
+    use wire::stats::{self, StatRecord};
     use wire::{Request, encode_body};
 
     use super::*;
