@@ -256,7 +256,8 @@ impl Inner {
     }
 
     fn lose_attrs(self: &Rc<Self>, inode: &Inode, error: &Error) {
-        tracing::warn!(fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
+        let target_id = error.target().map(tracing::field::display);
+        tracing::warn!(target_id, fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
         self.lose_file(inode.fid);
     }
 
@@ -264,7 +265,8 @@ impl Inner {
     pub(crate) fn lose_attrs_at(self: &Rc<Self>, mdt: u32) {
         for inode in self.keeper.unsettled.at(mdt) {
             if inode.keeping.attrs.kept.take().is_some() {
-                let error = Error::local(Errno::EIO, "setattr").about(inode.fid);
+                let error =
+                    Error::local(Errno::EIO, "setattr").about(inode.fid).by(TargetId::mdt(mdt));
                 self.lose_attrs(&inode, &error);
             }
             self.keeper.unsettled.settled(&inode);
