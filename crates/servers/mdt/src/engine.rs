@@ -210,7 +210,7 @@ impl Engine {
         };
         let committed = caller.replay && caller.request.header.transno <= state.boot_committed.0;
         let tx = Tx::new(view, &state.here(), now).without(&caller.crossing.absent);
-        let crosses = matches!(row.reach, Reach::Several) && !caller.replay;
+        let crosses = !matches!(row.reach, Reach::Here) && !caller.replay;
         let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
         let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
         let repeated = is_repeated.then(|| sealed_record(caller.request, state.hash_key)).flatten();

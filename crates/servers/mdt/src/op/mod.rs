@@ -369,6 +369,8 @@ pub(crate) enum Reach {
     Here,
     /// On several MDTs.
     Several,
+    /// On several MDTs, and it may need room for good on another one.
+    Grows,
 }
 
 /// Most that an answer may hold.
@@ -411,7 +413,7 @@ macro_rules! operations {
 }
 
 use Length::{Max, Small};
-use Reach::{Here, Several};
+use Reach::{Grows, Here, Several};
 use Run::{Decide, Serve};
 use Stat::{Name, Of};
 
@@ -421,7 +423,7 @@ operations! {
     MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent),
         Here, Small, Holds::Dir(getattr::parent), Data::None, UsesBytes::No, None;
     MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent),
-        Several, Small, Holds::Dir(create::parent),
+        Grows, Small, Holds::Dir(create::parent),
         Data::Opens(create::opened), UsesBytes::Yes, None;
     MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens,
         Here, Length::Of(on_open::answer_bytes), Holds::Nothing,
@@ -432,11 +434,11 @@ operations! {
         Scope::Closes(closes::files),
         Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handles);
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain,
-        Several, Small, Holds::Dir(link::parent), Data::None, UsesBytes::No, None;
+        Grows, Small, Holds::Dir(link::parent), Data::None, UsesBytes::No, None;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent),
         Several, Small, Holds::Dir(unlink::parent), Data::None, UsesBytes::No, None;
     MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents),
-        Several, Small, Holds::Dirs(rename::parents), Data::None, UsesBytes::No, None;
+        Grows, Small, Holds::Dirs(rename::parents), Data::None, UsesBytes::No, None;
     MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen),
         Several, Small, Holds::File(setattr::file),
         Data::Cuts(setattr::cut), UsesBytes::If(setattr::states_size), None;
