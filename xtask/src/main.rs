@@ -28,7 +28,8 @@ cargo xtask COMMAND
   check [STAGE...]      formatting, lints, tests, simulation, the real thing; all stages, or those named
   check --list          names of the stages
   check --no-install    names what the machine lacks and installs nothing
-  check --full          the counts that a release wants (30 kills of each server, 10 minutes of fsx, 200 seeds)
+  check --full          the counts of a release (30 kills of each server, 10 minutes of fsx, 1,000 seeds
+                        of the tree beside the fixed ones)
   tidy                  arrows between crates, words, sizes of files
   sim --seed N          one simulated cluster, replayed from its seed
   sim --seeds A..B      many, over all cores

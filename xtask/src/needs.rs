@@ -37,6 +37,18 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("pgrep", "procps"),
 ];
 
+/// Programs of checks that are left out on a machine without them.
+const WISHED: &[(&str, &str)] = &[
+    ("dpkg-deb", "dpkg"),
+    ("groff", "groff-base"),
+    ("zcat", "gzip"),
+    ("systemd-analyze", "systemd"),
+    ("promtool", "prometheus"),
+];
+
+/// A package that starts a server where systemd runs: it is not installed there.
+const SERVER: &str = "prometheus";
+
 /// Files that come with a package that has no program; `ARCH` is this machine's architecture.
 const FILES: &[(&str, &str)] = &[
     ("/usr/include/stdio.h", "libc6-dev"),
@@ -59,7 +71,7 @@ pub(crate) fn has_uring() -> bool {
 }
 
 /// The stages that need something.
-pub(crate) const ALL: &[&str] = &["fmt", "clippy", "test", "mounted"];
+pub(crate) const ALL: &[&str] = &["fmt", "clippy", "tidy", "test", "package", "mounted"];
 
 /// Looks for everything that the named stages need; installs what is missing, or fails with all of
 /// it.
@@ -75,6 +87,9 @@ pub(crate) fn provide(stages: &[&str], install: bool) -> Result<()> {
         kernel(&mut missing);
         packages(install, &mut missing)?;
         crates(install, &mut missing)?;
+    }
+    if stages.contains(&"tidy") || stages.contains(&"package") {
+        wishes(install);
     }
     if missing.is_empty() {
         return Ok(());
@@ -109,6 +124,37 @@ fn here(file: &str) -> String {
     file.replace("ARCH", std::env::consts::ARCH)
 }
 
+const INSTALL: [&str; 4] = ["install", "-y", "-q", "--no-install-recommends"];
+
+fn apt(args: &[&str]) -> Result<()> {
+    run::run("apt-get", args, &[("DEBIAN_FRONTEND", "noninteractive")])
+}
+
+/// Installs what [`WISHED`] names, one by one. A package that cannot be installed costs its check
+/// and a line.
+fn wishes(install: bool) {
+    let mut missing = WISHED.iter().filter(|(program, _)| !has_program(program)).peekable();
+    let can_install = install && is_root() && has_program("apt-get");
+    if can_install && missing.peek().is_some() {
+        report(apt(&["update", "-q"]));
+    }
+    for (program, package) in missing {
+        let starts_server = *package == SERVER && Path::new("/run/systemd/system").exists();
+        if can_install && !starts_server {
+            report(apt(&[&INSTALL[..], &[*package]].concat()));
+        }
+        if !has_program(program) {
+            eprintln!("a check is left out without {program}: apt-get install {package}");
+        }
+    }
+}
+
+fn report(outcome: Result<()>) {
+    if let Err(error) = outcome {
+        eprintln!("{error:#}");
+    }
+}
+
 fn packages(install: bool, missing: &mut Vec<String>) -> Result<()> {
     let wanted = || {
         let programs = PROGRAMS.iter().filter(|(program, _)| !has_program(program));
@@ -121,10 +167,8 @@ fn packages(install: bool, missing: &mut Vec<String>) -> Result<()> {
     let mut packages = wanted();
     if install && !packages.is_empty() && is_root() && has_program("apt-get") {
         eprintln!("installing Debian packages: {}", packages.join(" "));
-        let silent = [("DEBIAN_FRONTEND", "noninteractive")];
-        run::run("apt-get", &["update", "-q"], &silent)?;
-        let args = ["install", "-y", "-q", "--no-install-recommends"];
-        run::run("apt-get", &[&args[..], &packages].concat(), &silent)?;
+        apt(&["update", "-q"])?;
+        apt(&[&INSTALL[..], &packages].concat())?;
         packages = wanted();
     }
     if !packages.is_empty() {
@@ -174,7 +218,17 @@ fn kernel(missing: &mut Vec<String>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{has_program, here};
+    use super::{PROGRAMS, WISHED, has_program, here};
+
+    #[test]
+    fn the_set_up_knows_the_programs_of_every_check() {
+        let prove = include_str!("package/prove.rs").split("has_program(\"").skip(1);
+        let asked = prove.filter_map(|rest| rest.split('"').next()).chain(["promtool"]);
+        for program in asked {
+            let is_known = PROGRAMS.iter().chain(WISHED).any(|(known, _)| *known == program);
+            assert!(is_known, "{program}");
+        }
+    }
 
     #[test]
     fn programs_are_looked_for_in_the_path() {

@@ -5,6 +5,7 @@ mod columns;
 mod commands;
 mod dependencies;
 mod documents;
+mod functions;
 mod links;
 mod monitoring;
 mod parameters;
@@ -27,6 +28,7 @@ const RULES: &[Rule] = &[
     commands::look,
     documents::look,
     sizes::look,
+    functions::look,
     asserts::look,
     words::look,
     prose::look,

@@ -6,7 +6,7 @@ use crate::row::{Bound, PartResult, Row, Spread};
 
 /// All parts, each with its commands.
 pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
-    let mut text = format!("{}\n", machine.line());
+    let mut text = format!("{}\n\n{}\n", machine.line(), took(results));
     for result in results {
         let about = plan::find(&result.part).map_or("", |part| part.about);
         text.push_str(&format!("\n### {}: {about}\n\n{}", result.part, table(&result.rows)));
@@ -15,6 +15,13 @@ pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
         text.push_str(&format!("\n```\n{}\n```\n", commands.join("\n")));
     }
     text
+}
+
+/// How long the parts took together: `--quick` is to end within 10 minutes, and a whole run within
+/// two hours.
+fn took(results: &[PartResult]) -> String {
+    let seconds: f64 = results.iter().map(|result| result.seconds).sum();
+    format!("Time of all parts: {} s.", number(seconds.round()))
 }
 
 /// Rows of one part.
@@ -84,7 +91,15 @@ pub(super) fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::row::tests::row;
+    use crate::row::tests::{result, row};
+
+    #[test]
+    fn the_time_of_all_parts_is_their_sum() {
+        let results = [("a", 700.4), ("b", 500.4)]
+            .map(|(name, seconds)| PartResult { seconds, ..result(name, Vec::new()) });
+        assert_eq!(took(&results), "Time of all parts: 1,201 s.");
+        assert!(whole(&results[0].machine, &results).contains("\n\nTime of all parts: 1,201 s.\n"));
+    }
 
     #[test]
     fn numbers_show_three_digits() {

@@ -1,6 +1,6 @@
 //! Prometheus accepts the rules and the configuration in `docs/monitoring`. Its `promtool` (Debian:
-//! prometheus) checks them where it is installed. The package contains a server, so the check does
-//! not install it. Unit tests of `tools/metrics` compare the names with the code.
+//! prometheus) checks them where it is installed. Unit tests of `tools/metrics` compare the names
+//! with the code.
 
 use anyhow::Result;
 

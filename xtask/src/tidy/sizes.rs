@@ -22,7 +22,7 @@ fn look_at(file: &File, wrong: &mut Vec<String>) {
     }
 }
 
-fn is_test(name: &str) -> bool {
+pub(super) fn is_test(name: &str) -> bool {
     name.starts_with("tests/") || name.contains("/tests/") || name.ends_with("/tests.rs")
 }
 

@@ -65,6 +65,12 @@ impl Error {
         self
     }
 
+    /// Whose word it is, where no call to it failed.
+    pub(crate) fn by(mut self, target: TargetId) -> Error {
+        self.target = Some(target);
+        self
+    }
+
     /// What a person should know besides.
     pub(crate) fn saying(mut self, more: String) -> Error {
         self.more = Some(more.into_boxed_str());
@@ -137,6 +143,9 @@ mod tests {
 
     #[test]
     fn an_error_names_target_and_stage() {
+        let error = Error::local(Errno::EIO, "write").by(TargetId::mdt(1));
+        assert_eq!(error.target(), Some(TargetId::mdt(1)));
+        assert!(error.to_string().starts_with("write at MDT0001: "), "{error}");
         let error = Error::call(&CallError::TimedOut, TargetId::ost(2), "ost_read")
             .about(Fid::new(0x400, 7));
         let text = error.to_string();

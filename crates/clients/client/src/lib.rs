@@ -66,6 +66,7 @@ mod locks;
 mod lost;
 mod mount;
 mod namespace;
+mod operations;
 mod resting;
 mod size;
 mod statahead;

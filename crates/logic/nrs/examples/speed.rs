@@ -263,9 +263,13 @@ fn pairs(policy: &str, depth: u32, count: u32) {
 fn figure(id: &str, title: &str, unit: &str, value: f64) {
     let Some(path) = std::env::var_os("NACRE_FIGURES") else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    let line = format!(
-        "{{\"id\":\"scheduler/{id}\",\"title\":\"{title}\",\"unit\":\"{unit}\",\"value\":{value}}}\n"
-    );
+    let figure = serde_json::json!({
+        "id": format!("scheduler/{id}"),
+        "title": title,
+        "unit": unit,
+        "value": value,
+    });
+    let line = format!("{figure}\n");
     file.and_then(|mut file| file.write_all(line.as_bytes())).expect("the file of the figures");
 }
 

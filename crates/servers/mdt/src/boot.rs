@@ -10,13 +10,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 
 use ldlm::grants::{Mode, TIMED, with_skew};
-use osd::{MetaStore, StoreError, Table, WriteSet};
+use osd::{MetaStore, StoreError, Table, View, WriteSet};
 use service::ClientRecord;
 use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
 use wire::attr::S_IFDIR;
-use wire::body::{AttrRep, CLOSES_MAX};
-use wire::stats;
 use wire::updates::Record;
 use wire::{Opcode, Reply};
 
@@ -29,6 +27,7 @@ use crate::ids::{Ids, first_sequences};
 use crate::keys;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
+use crate::op;
 use crate::opens::Opens;
 use crate::puts::Making;
 use crate::record::Inode;
@@ -70,7 +69,7 @@ pub(crate) struct Void {
 impl Void {
     /// Records of sessions that are over go with `set`.
     fn open(
-        view: &dyn osd::View,
+        view: &dyn View,
         known: &[ClientRecord],
         set: &mut WriteSet,
     ) -> Result<Void, StoreError> {
@@ -123,53 +122,13 @@ fn prepare(
     seed: &Seed,
 ) -> Result<(Booted, WriteSet), StartError> {
     let view = store.running()?;
-    let meta = |key: &[u8]| view.get(Table::Meta, key);
-    let broken = |what: &str| StartError::Broken(format!("`{what}`"));
     let mut set = WriteSet::new();
     let instance = target::next_instance(&*view, TargetKind::Mdt)?;
     let epoch = u32::try_from(instance.0).map_err(|_| broken("epoch"))?;
     let last_transno = Transno(target::word(&*view, keys::META_LAST_TRANSNO)?.unwrap_or(0));
-    let hash_key = match meta(keys::META_HASH_KEY)? {
-        Some(value) => HashKey(
-            word64(&value).ok_or_else(|| broken("hash_key"))?,
-            value.get(8..).and_then(word64).ok_or_else(|| broken("hash_key"))?,
-        ),
-        None => HashKey(seed.words[0], seed.words[1]),
-    };
-    set.put(
-        Table::Meta,
-        keys::META_HASH_KEY,
-        [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat(),
-    );
-    let number = match target::word(&*view, keys::META_STORE)? {
-        Some(0) => return Err(broken("store")),
-        Some(number) => number,
-        None => seed.store.max(1),
-    };
-    set.put(Table::Meta, keys::META_STORE, number.to_le_bytes());
-    let (first_file, first_object) = first_sequences(config.index);
-    let reuse = config.bugs.reuse_id_range();
-    let files = Ids::open(meta(keys::META_FILE_IDS)?.as_deref(), first_file, reuse)
-        .ok_or_else(|| broken("file_ids"))?;
-    let given = meta(keys::META_OBJECT_IDS)?;
-    let objects =
-        Ids::open(given.as_deref(), first_object, reuse).ok_or_else(|| broken("object_ids"))?;
-    let mut burn = |key: &[u8], given: Option<&[u8]>, next: Fid| {
-        let Some(given) = given else { return Ok(()) };
-        let mut burnt = match meta(key)? {
-            Some(value) => Burnt::decode(&value).ok_or_else(|| broken("burnt ids"))?,
-            None => Burnt::default(),
-        };
-        burnt.add(given, next);
-        set.put(Table::Meta, key, burnt.encode());
-        Ok::<_, StartError>(())
-    };
-    burn(keys::META_BURNT_OBJECTS, given.as_deref(), objects.first())?;
-    if config.has_data {
-        burn(keys::META_BURNT_FILES, meta(keys::META_FILE_IDS)?.as_deref(), files.first())?;
-    }
-    set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
-    set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
+    let hash_key = hash_key(&*view, seed, &mut set)?;
+    let number = store_number(&*view, seed, &mut set)?;
+    let (files, objects) = open_ids(&*view, config, &mut set)?;
     if config.index == 0 && view.get(Table::Inodes, &Fid::ROOT.to_key())?.is_none() {
         set.put(Table::Inodes, Fid::ROOT.to_key(), root(seed.now, config.root_owner).encode());
     }
@@ -179,7 +138,7 @@ fn prepare(
     let void = Void::open(&*view, &known, &mut set)?;
     let inherited_until =
         if epoch == 1 { Instant::default() } else { seed.clock + with_skew(TIMED) };
-    let may_hold = meta(keys::META_CALLS_BACK)?.is_some();
+    let may_hold = view.get(Table::Meta, keys::META_CALLS_BACK)?.is_some();
     let mut grants = Grants::new(inherited_until, config.lease, epoch, seed.clock);
     grants.set_mode(config.grants);
     if config.grants == Mode::Recall {
@@ -220,6 +179,72 @@ fn prepare(
     Ok((Booted { state, instance, known, may_hold, void, replies, lapsed, crossed: own }, set))
 }
 
+fn broken(what: &str) -> StartError {
+    StartError::Broken(format!("`{what}`"))
+}
+
+/// The key of the name hash: the stored one, or a fresh one.
+fn hash_key(view: &dyn View, seed: &Seed, set: &mut WriteSet) -> Result<HashKey, StartError> {
+    let hash_key = match view.get(Table::Meta, keys::META_HASH_KEY)? {
+        Some(value) => HashKey(
+            word64(&value).ok_or_else(|| broken("hash_key"))?,
+            value.get(8..).and_then(word64).ok_or_else(|| broken("hash_key"))?,
+        ),
+        None => HashKey(seed.words[0], seed.words[1]),
+    };
+    set.put(
+        Table::Meta,
+        keys::META_HASH_KEY,
+        [hash_key.0.to_le_bytes(), hash_key.1.to_le_bytes()].concat(),
+    );
+    Ok(hash_key)
+}
+
+/// The number of this store: the stored one, or a fresh one.
+fn store_number(view: &dyn View, seed: &Seed, set: &mut WriteSet) -> Result<u64, StartError> {
+    let number = match target::word(view, keys::META_STORE)? {
+        Some(0) => return Err(broken("store")),
+        Some(number) => number,
+        None => seed.store.max(1),
+    };
+    set.put(Table::Meta, keys::META_STORE, number.to_le_bytes());
+    Ok(number)
+}
+
+/// Ids of files and of objects for this run. Those that the last run may have lost are burnt.
+fn open_ids(
+    view: &dyn View,
+    config: &MdtConfig,
+    set: &mut WriteSet,
+) -> Result<(Ids, Ids), StartError> {
+    let meta = |key: &[u8]| view.get(Table::Meta, key);
+    let (first_file, first_object) = first_sequences(config.index);
+    let reuse = config.bugs.reuse_id_range();
+    let given_files = meta(keys::META_FILE_IDS)?;
+    let files =
+        Ids::open(given_files.as_deref(), first_file, reuse).ok_or_else(|| broken("file_ids"))?;
+    let given = meta(keys::META_OBJECT_IDS)?;
+    let objects =
+        Ids::open(given.as_deref(), first_object, reuse).ok_or_else(|| broken("object_ids"))?;
+    let mut burn = |key: &[u8], given: Option<&[u8]>, next: Fid| {
+        let Some(given) = given else { return Ok(()) };
+        let mut burnt = match meta(key)? {
+            Some(value) => Burnt::decode(&value).ok_or_else(|| broken("burnt ids"))?,
+            None => Burnt::default(),
+        };
+        burnt.add(given, next);
+        set.put(Table::Meta, key, burnt.encode());
+        Ok::<_, StartError>(())
+    };
+    burn(keys::META_BURNT_OBJECTS, given.as_deref(), objects.first())?;
+    if config.has_data {
+        burn(keys::META_BURNT_FILES, given_files.as_deref(), files.first())?;
+    }
+    set.put(Table::Meta, keys::META_FILE_IDS, files.encode());
+    set.put(Table::Meta, keys::META_OBJECT_IDS, objects.encode());
+    Ok((files, objects))
+}
+
 fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {
     let mut attr = new_attr(Fid::ROOT, S_IFDIR | 0o755, uid, gid, now);
     (attr.nlink, attr.blocks) = (2, 8);
@@ -234,7 +259,7 @@ fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {
     }
 }
 
-fn last_destroy(view: &dyn osd::View) -> Result<Option<u64>, StartError> {
+fn last_destroy(view: &dyn View) -> Result<Option<u64>, StartError> {
     let mut last = None;
     let mut broken = false;
     view.scan(Table::Destroys, &[0], &mut |key, value| {
@@ -250,13 +275,9 @@ fn closed_handles(replies: &[Pair]) -> BTreeSet<u64> {
     let replies =
         replies.iter().filter_map(|(_, value)| Reply::decode(&Bytes::copy_from_slice(value)).ok());
     let done = replies.filter(|reply| reply.header.status == 0);
-    let handles = done.flat_map(|reply| match Opcode::from_u16(reply.header.opcode) {
-        Some(Opcode::MdtClose) => vec![reply.body::<AttrRep>().handle],
-        Some(Opcode::MdtCloses) => {
-            let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
-            records.iter().map(|record| record.rep.handle).collect() // zero where it was refused
-        }
-        _ => Vec::new(),
+    let handles = done.flat_map(|reply| {
+        let row = Opcode::from_u16(reply.header.opcode).and_then(op::row);
+        row.and_then(|row| row.closed).map_or_else(Vec::new, |closed| closed(&reply))
     });
     handles.filter(|handle| *handle != 0).collect()
 }
@@ -267,7 +288,8 @@ fn word64(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use wire::stats::StatRecord;
+    use wire::body::AttrRep;
+    use wire::stats::{self, StatRecord};
     use wire::{Request, encode_body};
 
     use super::*;

@@ -14,22 +14,25 @@
 //!   applied before it began.
 //! - A failure of the store ends the instance ([`target::Failure`]).
 
+mod own;
+
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use osd::{MetaStore, StoreError, Table, WriteSet};
+use osd::{MetaStore, StoreError, Table, View, WriteSet};
 use target::{Decided, Marks, OpError, Pace, Store};
 use tokio::sync::Notify;
-use types::{ClientId, Creds, Errno, Fid, TargetId, Timespec, Transno};
+use types::{Errno, Fid, TargetId, Timespec, Transno};
 use wire::body::{AttrRep, DirRep};
 use wire::updates::{self, OpId, Part, Record, Update};
 use wire::{Reply, Request, decode_body, encode_body};
 
 use crate::MdtConfig;
-use crate::attempt::{Attempted, OwnAttempt, OwnCaller};
-use crate::cross::{Claim, Crossing, Needs, seal};
+use crate::attempt::Attempted;
+use crate::cross::{Claim, Needs, seal};
 use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
@@ -46,9 +49,6 @@ use crate::tx::{Finished, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
 const LOSE_EVERY: u64 = 64;
-
-/// Whoever changed something through another MDT: a stranger to every client.
-const STRANGER: ClientId = ClientId(u128::MAX);
 
 /// The target's history, as sessions keep it.
 pub(crate) trait History {
@@ -121,88 +121,26 @@ impl Engine {
         let view = self.store.meta().running()?;
         let mut guard = self.state.borrow_mut();
         guard.spaces.take_back_promises();
-        let first: Option<AttrRep> =
-            caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
-        let now = match &first {
-            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time() => {
-                op::replayed_time(caller.request, first)
-            }
-            _ => caller.now,
-        };
-        let committed = caller.replay && caller.request.header.transno <= guard.boot_committed.0;
-        let tx = Tx::new(&*view, &guard.here(), now);
-        let crosses = matches!(row.reach, Reach::Several) && !caller.replay;
-        let tx = tx.without(&caller.crossing.absent);
-        let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
-        let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
-        let repeated = is_repeated.then(|| sealed_record(caller.request, guard.hash_key));
-        let repeated = repeated.flatten();
         let drawn_before = (guard.files.clone(), guard.objects.clone());
-        let mut op = Op {
-            request: caller.request,
-            client: caller.client,
-            session: caller.session,
-            creds: caller.creds.clone(),
-            replay: first,
-            committed,
-            recovering: caller.recovering,
-            tx,
-            state: &mut guard,
-            config: &self.config,
-            osts: &*self.ost_list,
-            mdts: &*self.mdt_list,
-            crossing: caller.crossing,
-            locked: caller.locked,
-            is_long: caller.is_long,
-            put: caller.put,
-        };
-        let decided = match &repeated {
-            Some(record) => repeat(&mut op, record),
-            None => op::decide(row, &mut op),
-        };
-        let Op { mut tx, .. } = op;
-        if matches!(decided, Err(OpError::Elsewhere)) {
-            (guard.files, guard.objects) = drawn_before; // it draws again
-            return Ok(Attempted::Needs(needs(&mut tx)));
-        }
-        let unfinished = self.unfinished(&guard, row, caller, &tx);
-        if !unfinished.is_empty() {
-            return Ok(Attempted::Half(unfinished));
-        }
-        if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(&guard, caller, &tx) {
-            (guard.files, guard.objects) = drawn_before;
-            return Ok(Attempted::Held(Vec::new()));
-        }
-        let mut answer = match decided {
-            Ok(answer) => answer,
+        let Tried { decided, mut tx, repeated, committed, now } =
+            self.decide(row, caller, &*view, &mut guard);
+        let decided = (decided, repeated.is_some());
+        let answer = match self.judge(row, caller, &mut tx, decided, &mut guard) {
+            Ok(ControlFlow::Continue(answer)) => answer,
+            Ok(ControlFlow::Break(not_now)) => {
+                (guard.files, guard.objects) = drawn_before; // it draws again
+                return Ok(not_now);
+            }
             Err(error) => {
                 (guard.files, guard.objects) = drawn_before;
-                let is_old = !self.config.bugs.ignore_recalls()
-                    && permits::may_be_old(&error, caller, &tx, &mut guard.grants);
-                return if is_old { Ok(Attempted::Parked) } else { Err(error) };
+                return Err(error);
             }
         };
-        let is_shared = repeated.is_some() || tx.crosses();
-        let knows_all = repeated.is_some()
-            || (tx.missing.is_empty() && is_prepared(&tx, &caller.crossing.prepared));
-        if !knows_all {
-            (guard.files, guard.objects) = drawn_before;
-            return Ok(Attempted::Needs(needs(&mut tx)));
-        }
         if !caller.request.opcode().modifies() {
-            assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
-            let ignores = self.config.bugs.ignore_recalls();
-            if let Some(wait) = caching::look(caller, &tx, &mut answer, &mut guard, ignores)? {
-                return Ok(wait);
-            }
-            lease::hear(&row.leases, caller, &mut guard.grants);
-            let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &guard.grants);
-            let epoch = answer.fid().map_or(0, |fid| guard.opens.write_epoch(fid));
-            let extras = Extras::new(&plan, None, epoch);
-            guard.perform(plan.effects);
-            let reply = Reply::ok(&caller.request.header, answer.into_bufs(extras));
-            return Ok(Attempted::Done(reply, None));
+            return self.read(row, caller, &tx, answer, &mut guard);
         }
+        let mut answer = answer;
+        let is_shared = repeated.is_some() || tx.crosses();
         let stands_against = match caller.replay {
             true => Ok(None),
             false => self.check_others(&mut guard, row, caller, &tx, answer.fid()),
@@ -252,6 +190,112 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Decides an operation over the running image, or repeats what its sealed record says.
+    fn decide<'v>(
+        &self,
+        row: &Row,
+        caller: &'v Caller<'_>,
+        view: &'v dyn View,
+        state: &mut State,
+    ) -> Tried<'v> {
+        let first: Option<AttrRep> =
+            caller.replay.then(|| decode_body(&caller.request.replay_buf(0).unwrap_or_default()));
+        let now = match &first {
+            Some(first) if first.attr.ctime != 0 && !self.config.bugs.replay_draws_new_time() => {
+                op::replayed_time(caller.request, first)
+            }
+            _ => caller.now,
+        };
+        let committed = caller.replay && caller.request.header.transno <= state.boot_committed.0;
+        let tx = Tx::new(view, &state.here(), now).without(&caller.crossing.absent);
+        let crosses = !matches!(row.reach, Reach::Here) && !caller.replay;
+        let tx = if crosses { tx.crossing(&caller.crossing.facts) } else { tx };
+        let is_repeated = caller.replay && !self.config.bugs.ignore_sealed_record();
+        let repeated = is_repeated.then(|| sealed_record(caller.request, state.hash_key)).flatten();
+        let mut op = Op {
+            request: caller.request,
+            client: caller.client,
+            session: caller.session,
+            creds: caller.creds.clone(),
+            replay: first,
+            committed,
+            recovering: caller.recovering,
+            tx,
+            state,
+            config: &self.config,
+            osts: &*self.ost_list,
+            mdts: &*self.mdt_list,
+            crossing: caller.crossing,
+            locked: caller.locked,
+            is_long: caller.is_long,
+            put: caller.put,
+        };
+        let decided = match &repeated {
+            Some(record) => repeat(&mut op, record),
+            None => op::decide(row, &mut op),
+        };
+        Tried { decided, tx: op.tx, repeated, committed, now }
+    }
+
+    /// Whether a decision counts: it knows all that it depends on, and sees no half of an operation
+    /// of several MDTs.
+    fn judge(
+        &self,
+        row: &Row,
+        caller: &Caller<'_>,
+        tx: &mut Tx<'_>,
+        (decided, is_repeated): (Decided<Answer>, bool),
+        state: &mut State,
+    ) -> Decided<ControlFlow<Attempted, Answer>> {
+        if matches!(decided, Err(OpError::Elsewhere)) {
+            return Ok(ControlFlow::Break(Attempted::Needs(needs(tx))));
+        }
+        let unfinished = self.unfinished(state, row, caller, tx);
+        if !unfinished.is_empty() {
+            return Ok(ControlFlow::Break(Attempted::Half(unfinished)));
+        }
+        if matches!(decided, Err(OpError::Refused(_))) && self.sees_half(state, caller, tx) {
+            return Ok(ControlFlow::Break(Attempted::Held(Vec::new())));
+        }
+        let answer = match decided {
+            Ok(answer) => answer,
+            Err(error) => {
+                let is_old = !self.config.bugs.ignore_recalls()
+                    && permits::may_be_old(&error, caller, tx, &mut state.grants);
+                return if is_old { Ok(ControlFlow::Break(Attempted::Parked)) } else { Err(error) };
+            }
+        };
+        let knows_all =
+            is_repeated || (tx.missing.is_empty() && is_prepared(tx, &caller.crossing.prepared));
+        Ok(match knows_all {
+            true => ControlFlow::Continue(answer),
+            false => ControlFlow::Break(Attempted::Needs(needs(tx))),
+        })
+    }
+
+    /// Answers an operation that changes nothing.
+    fn read(
+        &self,
+        row: &Row,
+        caller: &Caller<'_>,
+        tx: &Tx<'_>,
+        mut answer: Answer,
+        state: &mut State,
+    ) -> Decided<Attempted> {
+        assert!(tx.set.changes.is_empty(), "an operation that only reads writes nothing");
+        let ignores = self.config.bugs.ignore_recalls();
+        if let Some(wait) = caching::look(caller, tx, &mut answer, state, ignores)? {
+            return Ok(wait);
+        }
+        lease::hear(&row.leases, caller, &mut state.grants);
+        let plan = lease::plan(&row.leases, caller, &mut answer, tx, &state.grants);
+        let epoch = answer.fid().map_or(0, |fid| state.opens.write_epoch(fid));
+        let extras = Extras::new(&plan, None, epoch);
+        state.perform(plan.effects);
+        let reply = Reply::ok(&caller.request.header, answer.into_bufs(extras));
+        Ok(Attempted::Done(reply, None))
     }
 
     /// Reserves further ids, where the ranges run low: a file whose id is drawn may be refused when
@@ -421,167 +465,6 @@ impl Engine {
         Ok((reply, record))
     }
 
-    /// One operation of the MDT's own, or why not now: it is in no client's history.
-    pub(crate) fn attempt_own<T>(
-        &self,
-        caller: &OwnCaller<'_>,
-        decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
-        next: &dyn Fn() -> Transno,
-    ) -> Decided<OwnAttempt<T>> {
-        let view = self.store.meta().running()?;
-        let mut guard = self.state.borrow_mut();
-        let drawn_before = (guard.files.clone(), guard.objects.clone());
-        let tx = Tx::new(&*view, &guard.here(), caller.now).crossing(&caller.crossing.facts);
-        let tx = tx.without(&caller.crossing.absent);
-        let request = Request::new(wire::Opcode::MdtMove, Vec::new());
-        let (decided, mut tx) = self.by_itself(&request, &mut guard, (tx, false), decide);
-        let outcome = match decided {
-            Err(OpError::Elsewhere) => Ok(Some(OwnAttempt::Needs(needs(&mut tx)))),
-            Err(error) => Err(error),
-            Ok(value) => self.check_own(&mut guard, caller, &mut tx, value),
-        };
-        let value = match outcome {
-            Ok(Some(OwnAttempt::Done(value, _))) => value,
-            not_now => {
-                (guard.files, guard.objects) = drawn_before; // it draws again
-                return not_now.map(|not_now| not_now.expect("an attempt comes to something"));
-            }
-        };
-        if tx.updates.is_empty() {
-            return Ok(OwnAttempt::Done(value, None));
-        }
-        let (transno, mut drawn) = (next(), None);
-        assert!(!transno.is_none(), "a change has its place in history");
-        let mut id = || caller.crossing.id.unwrap_or_else(|| *drawn.insert(guard.crossed.draw()));
-        let id = tx.crosses().then(&mut id);
-        let record = id.map(|id| record_of(&mut tx, id, caller.now));
-        let done = tx.finish(transno);
-        drop(view);
-        let applied = self.apply_by_itself(&mut guard, done, transno, record.as_ref());
-        if let Err(error) = applied {
-            guard.crossed.not_applied(drawn);
-            (guard.files, guard.objects) = drawn_before;
-            return Err(error);
-        }
-        Ok(OwnAttempt::Done(value, record.map(|record| (Rc::new(record), transno))))
-    }
-
-    /// Decides for no client.
-    fn by_itself<'v, T>(
-        &self,
-        request: &Request,
-        state: &mut State,
-        (tx, recovering): (Tx<'v>, bool),
-        decide: &dyn Fn(&mut Op<'_, 'v>) -> Decided<T>,
-    ) -> (Decided<T>, Tx<'v>) {
-        let crossing = Crossing::default();
-        let mut op = Op {
-            request,
-            client: STRANGER,
-            session: 0,
-            creds: Creds::root(),
-            replay: None,
-            committed: false,
-            recovering,
-            tx,
-            state,
-            config: &self.config,
-            osts: &*self.ost_list,
-            mdts: &*self.mdt_list,
-            crossing: &crossing,
-            locked: &|_| false,
-            is_long: &|| false,
-            put: None,
-        };
-        let decided = decide(&mut op);
-        (decided, op.tx)
-    }
-
-    /// What stands against an operation of the MDT's own, or that nothing does.
-    fn check_own<T>(
-        &self,
-        state: &mut State,
-        caller: &OwnCaller<'_>,
-        tx: &mut Tx<'_>,
-        value: T,
-    ) -> Decided<Option<OwnAttempt<T>>> {
-        let prepared = &caller.crossing.prepared;
-        if !tx.missing.is_empty() || !is_prepared(tx, prepared) {
-            return Ok(Some(OwnAttempt::Needs(needs(tx))));
-        }
-        if state.crossed.reserved.hinders(caller.crossing.id, &tx.decides, &tx.changes) {
-            return Ok(Some(OwnAttempt::Held));
-        }
-        if tx.decides.iter().any(|key| state.share.is_uncommitted(key)) {
-            state.share.contest(&tx.decides);
-            return Err(OpError::CommitFirst);
-        }
-        if tx.updates.is_empty() {
-            return Ok(Some(OwnAttempt::Done(value, None)));
-        }
-        let is_free = lease::check_own(tx, caller, &mut state.grants)?;
-        Ok(Some(if is_free { OwnAttempt::Done(value, None) } else { OwnAttempt::Parked }))
-    }
-
-    /// Applies what the MDT has decided for no client.
-    pub(crate) fn apply_by_itself(
-        &self,
-        state: &mut State,
-        done: Finished,
-        transno: Transno,
-        record: Option<&Record>,
-    ) -> Decided<()> {
-        let Finished { mut set, effects, changes, .. } = done;
-        if let Some(record) = record {
-            if !self.config.bugs.part_without_record() {
-                set.put(Table::Updates, record.id.to_key(), stored(record)?);
-            }
-            if record.id.mdt == state.crossed.here && !record.reply.0.is_empty() {
-                set.put(Table::Replies, record.reply.0.clone(), record.reply.1.clone());
-            }
-        }
-        set.put(Table::Meta, keys::META_LAST_TRANSNO, transno.0.to_le_bytes());
-        target::reserve(&mut set);
-        let (files, objects) = grow_ids(state, &mut set); // preparations draw from the range too
-        self.store.meta().apply(&set)?;
-        (state.files, state.objects) = (files, objects);
-        state.last_transno = state.last_transno.max(transno);
-        if let Some(record) = record {
-            state.crossed.record(record.id);
-        }
-        state.perform(effects);
-        state.share.changed(STRANGER, &changes);
-        self.noted_dirty();
-        Ok(())
-    }
-
-    /// Executes the part of this MDT in an operation that another one coordinates, unless it has
-    /// done so: `next` draws its place in history.
-    pub(crate) fn take_part(
-        &self,
-        record: &Record,
-        recovering: bool,
-        next: &dyn Fn() -> Transno,
-    ) -> Decided<()> {
-        if !record.has_good_names() {
-            return Err(Errno::EPROTO.into()); // another MDT would say anything
-        }
-        let view = self.store.meta().running()?;
-        let mut guard = self.state.borrow_mut();
-        if guard.crossed.has(record.id) && !self.config.bugs.execute_part_twice() {
-            return Ok(());
-        }
-        let tx = Tx::new(&*view, &guard.here(), record.timespec());
-        let request = Request::new(wire::Opcode::MdtUpdate, Vec::new());
-        let repeat = |op: &mut Op<'_, '_>| op.repeat_part(record);
-        let (repeated, tx) = self.by_itself(&request, &mut guard, (tx, recovering), &repeat);
-        repeated?;
-        let transno = next();
-        let done = tx.finish(transno);
-        drop(view);
-        self.apply_by_itself(&mut guard, done, transno, Some(record))
-    }
-
     /// Applies a change of the target's own, outside of any client's history.
     pub(crate) fn apply_own(&self, set: &WriteSet) -> Result<(), StoreError> {
         self.store.meta().apply(set)?;
@@ -636,6 +519,18 @@ impl Engine {
         state.destroy_next = number;
         Ok(gone)
     }
+}
+
+/// An operation as one attempt decided it.
+struct Tried<'v> {
+    decided: Decided<Answer>,
+    tx: Tx<'v>,
+    /// The sealed record that a replay repeats.
+    repeated: Option<Record>,
+    /// A replay of something durable.
+    committed: bool,
+    /// The time that it stamps.
+    now: Timespec,
 }
 
 /// A change that is decided and not applied.

@@ -27,14 +27,13 @@ use service::Incoming;
 use target::NewFile;
 use tokio::sync::Notify;
 use types::{Errno, Fid};
-use wire::body::{SetattrFlags, SetattrReq};
-use wire::{Opcode, Request};
+use wire::Request;
 
 use crate::attempt::Attempted;
 use crate::engine::Engine;
 use crate::ids::Ids;
 use crate::limits::{PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
-use crate::op::put;
+use crate::op::{self, put};
 use crate::target::Mdt;
 
 /// A new file whose object has all bytes.
@@ -116,15 +115,20 @@ impl Making {
     }
 }
 
+/// Whether an operation lets its client use or change bytes of the files that it decides on.
+pub(crate) enum UsesBytes {
+    No,
+    Yes,
+    /// Depends on the request.
+    If(fn(&Request) -> bool),
+}
+
 /// Whether this request lets its client use or change bytes of the file that it decides on.
 pub(crate) fn uses_bytes(request: &Request) -> bool {
-    match request.opcode() {
-        Opcode::MdtOpen | Opcode::MdtCreate | Opcode::MdtLayout | Opcode::MdtSetxattr => true,
-        Opcode::MdtSetattr => {
-            let valid = request.body::<SetattrReq>().valid;
-            valid.intersects(SetattrFlags::SIZE | SetattrFlags::SIZE_KNOWN)
-        }
-        _ => false,
+    match op::row(request.opcode()).map(|row| &row.bytes) {
+        None | Some(UsesBytes::No) => false,
+        Some(UsesBytes::Yes) => true,
+        Some(UsesBytes::If(uses)) => uses(request),
     }
 }
 
@@ -265,7 +269,8 @@ impl Mdt {
 
 #[cfg(test)]
 mod tests {
-    use wire::encode_body;
+    use wire::body::{SetattrFlags, SetattrReq};
+    use wire::{Opcode, encode_body};
 
     use super::*;
 

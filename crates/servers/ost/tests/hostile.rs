@@ -19,7 +19,7 @@ use osd::Table;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig};
-use types::{ClientId, Fid, NidAddr, Span, TargetId};
+use types::{ClientId, Fid, NidAddr, Span, TargetId, TargetKind};
 use wire::body::{
     BatchFlags, Claim, IoFlags, ObjectRange, OstBatchReq, OstFallocateReq, OstFenceReq, OstIoReq,
     OstPunchReq, OstRaiseReq, OstReserveReq, OstSeekReq, PunchFlags, ReserveFlags, fallocate,
@@ -306,6 +306,14 @@ fn handlers() {
             }
             world.fsck();
         });
+}
+
+#[test]
+fn programs_draw_every_operation_of_an_ost() {
+    let is_ours = |opcode: &&Opcode| opcode.target() == Some(TargetKind::Ost);
+    for opcode in Opcode::ALL.iter().filter(is_ours) {
+        assert!(OPCODES.contains(opcode), "{opcode:?}");
+    }
 }
 
 /// The generator is of use: its plain requests succeed.

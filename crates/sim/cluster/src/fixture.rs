@@ -1,6 +1,6 @@
 //! The whole cluster in one world: servers, addresses, clients.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use osd::mem::{MemDisk, MemDiskConfig};
 use service::spec;
 use types::{ClientId, Fid, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
-use crate::server::{CPTS_MAX, Plan, Server, Swap};
+use crate::server::{CPTS_MAX, Plan, RECOVERY_WINDOW, Server, Swap};
 use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
 
@@ -80,6 +80,7 @@ impl Cluster {
             split: scenario.split(seed),
             devices: devices(seed, scenario),
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
+            window: Rc::new(Cell::new(RECOVERY_WINDOW)),
         };
         let scratch = scenario.is_on_disk(seed).then(Scratch::new);
         let server = |(target, addr): (TargetId, NidAddr)| {
@@ -106,6 +107,11 @@ impl Cluster {
     /// Whether grants are called back.
     pub(crate) fn calls_back(&self) -> bool {
         self.plan.grants == GrantMode::Recall
+    }
+
+    /// Recoveries that begin from now on wait this long without progress.
+    pub(crate) fn set_recovery_window(&self, window: Span) {
+        self.plan.window.set(window);
     }
 
     /// Whether its servers are on `osd-disk`.

@@ -7,6 +7,7 @@ use mdt::GrantMode;
 use types::{Span, SplitMix64};
 
 use crate::planted::Bugs;
+use crate::server::RECOVERY_WINDOW;
 
 /// What happens in a run that aims at one thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +78,12 @@ const RECALL_ONE_OF: u64 = 2;
 /// Apart from the world's own chances.
 const GRANTS_SALT: u64 = 0x6772_616e_7473_2121;
 const MDTS_SALT: u64 = 0x6d64_7473_6d64_7473;
+const WINDOW_SALT: u64 = 0x7769_6e64_6f77_2121;
 /// Apart from other chances of a seed.
 const DISK_SALT: u64 = 0x6f73_642d_6469_736b;
+
+/// The recovery window of daemons.
+const WINDOW_OF_DAEMONS: Span = Span::secs(12);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
@@ -560,6 +565,13 @@ impl Scenario {
         if self.script == Some(Script::Fence) { Span::secs(10) } else { Span::secs(30) }
     }
 
+    /// The recovery window where clients that live may be evicted: in half of the seeds it is the
+    /// one of daemons. Elsewhere it is longer.
+    pub(crate) fn window_of_diaries(seed: u64) -> Span {
+        let is_usual = SplitMix64::new(seed ^ WINDOW_SALT).bits().is_multiple_of(2);
+        if is_usual { WINDOW_OF_DAEMONS } else { RECOVERY_WINDOW }
+    }
+
     pub(crate) fn bugs(&self) -> Bugs {
         self.bug.map_or_else(Bugs::default, Bugs::plant)
     }
@@ -625,5 +637,18 @@ impl std::fmt::Display for Report {
             None => Ok(()),
             Some(failure) => write!(f, "\nFAILED: {failure}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn recoveries_of_diaries_are_of_both_lengths() {
+        let windows: BTreeSet<Span> = (1..=20).map(Scenario::window_of_diaries).collect();
+        assert_eq!(windows, BTreeSet::from([WINDOW_OF_DAEMONS, RECOVERY_WINDOW]));
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const CPTS_MAX: u32 = 4;
 
 /// Longer than in use: a storm may lose several attempts to connect without a sign, 10 s each, and
 /// who lives must come back.
-const RECOVERY_WINDOW: Span = Span::secs(30);
+pub(crate) const RECOVERY_WINDOW: Span = Span::secs(30);
 
 /// What all servers of a cluster are told.
 #[derive(Clone)]
@@ -48,6 +48,8 @@ pub(crate) struct Plan {
     pub(crate) devices: [Option<Model>; 2],
     /// Stores fail: a boot may fail too and is tried again.
     pub(crate) is_sick: bool,
+    /// How long a recovery waits without progress, if it begins from now on.
+    pub(crate) window: Rc<Cell<Span>>,
 }
 
 fn pretended(device: &Option<Model>) -> Option<Model> {
@@ -346,7 +348,7 @@ async fn run(
             config.split = plan.split;
             config.device = pretended(&plan.devices[0]);
             config.has_data = store.data().is_some();
-            config.recovery_window = RECOVERY_WINDOW;
+            config.recovery_window = plan.window.get();
             let osts = plan.osts();
             let list: Rc<dyn Fn() -> Vec<mdt::OstAt>> =
                 Rc::new(move || osts.iter().copied().map(mdt::OstAt::from).collect());
@@ -380,7 +382,7 @@ async fn start_ost(
     node: &Rc<Node>,
 ) -> Result<Rc<Ost>, String> {
     let mut config = OstConfig::new(plan.fsname, id.index);
-    (config.bugs, config.recovery_window) = (plan.bugs.ost, RECOVERY_WINDOW);
+    (config.bugs, config.recovery_window) = (plan.bugs.ost, plan.window.get());
     config.device = pretended(&plan.devices[usize::from(id.is_ost())]);
     let ost = Ost::start(env, config, meta, objects).await.map_err(text)?;
     watch(env, state, ost.failed());

@@ -82,6 +82,9 @@ pub(crate) fn run(
 ) -> Outcome {
     let mut rng = cluster.sim.rng();
     let scenario = swarm(scenario, &mut rng);
+    if scenario.diaries {
+        cluster.set_recovery_window(Scenario::window_of_diaries(seed));
+    }
     let mut run = Run::start(cluster, scenario, rng, plan);
     run.has_components = seed % 2 == 1;
     let failure = run.all().err();

@@ -18,6 +18,8 @@ pub(crate) mod pools;
 mod scrub;
 mod sizes;
 mod store;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use std::cell::RefCell;

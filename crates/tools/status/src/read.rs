@@ -1,5 +1,7 @@
 //! Reads the texts of parameters. A text that is not understood gives nothing; it is never an
-//! error, because a daemon may be older or newer than this command.
+//! error, because a daemon may be older or newer than this command. The text in Lustre's form is
+//! the interface that stays between versions. So the control socket has no second interface of
+//! typed values.
 
 use serde::Serialize;
 

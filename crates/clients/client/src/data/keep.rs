@@ -536,7 +536,8 @@ impl Inner {
     }
 
     fn lose_kept(self: &Rc<Self>, fid: Fid, extent: Extent, error: &Error) {
-        tracing::warn!(%fid, start = extent.start(), end = extent.end(), %error, "acknowledged writes that were not sent are lost");
+        let target_id = error.target().map(tracing::field::display);
+        tracing::warn!(target_id, %fid, start = extent.start(), end = extent.end(), %error, "acknowledged writes that were not sent are lost");
         self.lose_file(fid);
     }
 
@@ -548,7 +549,8 @@ impl Inner {
             self.keeper.give_back(&costs);
             self.keeper.bytes.set(self.keeper.bytes.get() - run.len());
             let (extent, _) = run.into_parts();
-            let error = Error::local(Errno::EIO, "write").about(inode.fid);
+            let mdt = TargetId::mdt(mdt);
+            let error = Error::local(Errno::EIO, "write").about(inode.fid).by(mdt);
             self.lose_kept(inode.fid, extent, &error);
         }
     }

@@ -14,8 +14,6 @@
 //! - A client whose lease may be over states nothing.
 //! - The right to keep writes is not stated, because the MDT knows it from the replayed open.
 
-use std::task::Poll;
-
 use endpoint::Call;
 use ldlm::grants::{Bits, Notify, Number, Stated};
 use types::{Fid, Instant, Transno};
@@ -145,11 +143,10 @@ impl Grants {
 }
 
 /// Completes when all of them have. They go on side by side, because each may wait for the kernel.
-fn all(mut forgetting: Vec<Forgetting>) -> Forgetting {
-    Box::pin(std::future::poll_fn(move |cx| {
-        forgetting.retain_mut(|one| one.as_mut().poll(cx).is_pending());
-        if forgetting.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-    }))
+fn all(forgetting: Vec<Forgetting>) -> Forgetting {
+    Box::pin(async move {
+        env::join_all(forgetting).await;
+    })
 }
 
 /// The grants that the MDT has taken of a vector: none where it has refused it.

@@ -12,9 +12,10 @@ use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateReq, FidReq, LinkReq, OpenReq, OstFallocateReq, OstIoReq,
     OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, closes,
 };
-use wire::{Opcode, Request, decode_body};
+use wire::{Request, decode_body};
 
 use crate::flags;
+use crate::operations::{self, Loss};
 
 /// What of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,22 +49,23 @@ const FOUND_OUT: SetattrFlags = SetattrFlags::SIZE_KNOWN.union(SetattrFlags::REA
 
 /// Files and directories that an answered change touched.
 pub(crate) fn touched(request: &Request) -> Vec<(Fid, Part)> {
-    match request.opcode() {
-        Opcode::OstWrite => {
+    match operations::row(request.opcode()).loss {
+        Loss::Nothing => Vec::new(),
+        Loss::Write => {
             let body: OstIoReq = request.body();
             let end = body.offset.saturating_add(u64::from(body.length));
             vec![bytes(body.parent.into(), body.object.into(), body.offset, end)]
         }
-        Opcode::OstPunch => {
+        Loss::Punch => {
             let body: OstPunchReq = request.body();
             vec![bytes(body.parent.into(), body.object.into(), body.size, u64::MAX)]
         }
-        Opcode::OstFallocate => {
+        Loss::Fallocate => {
             let body: OstFallocateReq = request.body();
             let end = body.offset.saturating_add(body.length);
             vec![bytes(body.parent.into(), body.object.into(), body.offset, end)]
         }
-        _ => named(request),
+        loss => named(request, loss),
     }
 }
 
@@ -71,47 +73,47 @@ fn bytes(file: Fid, object: Fid, start: u64, end: u64) -> (Fid, Part) {
     (file, Part::Bytes { object, start, end })
 }
 
-fn named(request: &Request) -> Vec<(Fid, Part)> {
+fn named(request: &Request, loss: Loss) -> Vec<(Fid, Part)> {
     let name = |index| Part::Name(request.buf(index).to_vec());
     let answered = || answered(request).map(|fid| (fid, Part::Attributes));
-    match request.opcode() {
-        Opcode::MdtCreate => {
+    match loss {
+        Loss::Create => {
             let body: CreateReq = request.body();
             [(body.parent.into(), name(1))].into_iter().chain(answered()).collect()
         }
-        Opcode::MdtOpen => {
+        Loss::Open => {
             let body: OpenReq = request.body();
             attributes(flags::can_write(body.open_flags), body.fid.into())
         }
-        Opcode::MdtClose => {
+        Loss::Close => {
             let body: CloseReq = request.body();
             attributes(body.flags.contains(CloseFlags::WROTE), body.fid.into())
         }
-        Opcode::MdtCloses => {
+        Loss::Closes => {
             let closes = closes(request).unwrap_or_default().into_iter();
             let written = closes.filter(|body| body.flags.contains(CloseFlags::WROTE));
             written.map(|body| (body.fid.into(), Part::Attributes)).collect()
         }
-        Opcode::MdtLink => {
+        Loss::Link => {
             let body: LinkReq = request.body();
             vec![(body.parent.into(), name(1)), (body.fid.into(), Part::Attributes)]
         }
-        Opcode::MdtUnlink => {
+        Loss::Unlink => {
             let body: UnlinkReq = request.body();
             [(body.parent.into(), name(1))].into_iter().chain(answered()).collect()
         }
-        Opcode::MdtRename => {
+        Loss::Rename => {
             let body: RenameReq = request.body();
             let ends = [(body.parent.into(), name(1)), (body.new_parent.into(), name(2))];
             ends.into_iter().chain(answered()).collect()
         }
-        Opcode::MdtSetattr => {
+        Loss::Setattr => {
             let body: SetattrReq = request.body();
             attributes(!FOUND_OUT.contains(body.valid), body.attr.fid())
         }
-        Opcode::MdtSetxattr => attributes(true, request.body::<SetxattrReq>().fid.into()),
-        Opcode::MdtRemovexattr => attributes(true, request.body::<FidReq>().fid.into()),
-        _ => Vec::new(),
+        Loss::Setxattr => attributes(true, request.body::<SetxattrReq>().fid.into()),
+        Loss::Removexattr => attributes(true, request.body::<FidReq>().fid.into()),
+        Loss::Nothing | Loss::Write | Loss::Punch | Loss::Fallocate => Vec::new(),
     }
 }
 
@@ -129,7 +131,7 @@ fn answered(request: &Request) -> Option<Fid> {
 mod tests {
     use bytes::Bytes;
     use wire::body::ClosesReq;
-    use wire::{Attr, encode_body};
+    use wire::{Attr, Opcode, encode_body};
 
     use super::*;
 

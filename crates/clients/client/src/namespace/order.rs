@@ -22,7 +22,9 @@ use types::Fid;
 use wire::body::{
     CreateReq, LinkReq, OpenReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq,
 };
-use wire::{Opcode, decode_body};
+use wire::decode_body;
+
+use crate::operations::{self, Turn};
 
 /// Flags of a change of attributes by which permission checks come out differently.
 const ACCESS: SetattrFlags = SetattrFlags::MODE
@@ -52,36 +54,36 @@ impl Scope {
     fn of(call: &Call) -> Scope {
         let name = |dir: Fid, at: usize| call.bufs.get(at).map(|name| Key::Name(dir, name.clone()));
         let body = call.bufs.first().map_or(&[][..], |body| body);
-        let (uses, names, file) = match call.opcode {
-            Opcode::MdtCreate => {
+        let (uses, names, file) = match operations::row(call.opcode).turn {
+            Turn::Free => return Scope::default(),
+            Turn::Create => {
                 let parent = decode_body::<CreateReq>(body).parent.into();
                 (vec![parent], vec![name(parent, 1)], None)
             }
-            Opcode::MdtLink => {
+            Turn::Link => {
                 let LinkReq { fid, parent, .. } = decode_body(body);
                 let (fid, parent) = (fid.into(), parent.into());
                 (vec![fid, parent], vec![name(parent, 1)], None)
             }
-            Opcode::MdtUnlink => {
+            Turn::Unlink => {
                 let parent = decode_body::<UnlinkReq>(body).parent.into();
                 (vec![parent], vec![name(parent, 1)], None)
             }
-            Opcode::MdtRename => {
+            Turn::Rename => {
                 let RenameReq { parent, new_parent, .. } = decode_body(body);
                 let (from, to) = (parent.into(), new_parent.into());
                 (vec![from, to], vec![name(from, 1), name(to, 2)], None)
             }
-            Opcode::MdtOpen => (vec![decode_body::<OpenReq>(body).fid.into()], Vec::new(), None),
-            Opcode::MdtSetattr => {
+            Turn::Open => (vec![decode_body::<OpenReq>(body).fid.into()], Vec::new(), None),
+            Turn::Setattr => {
                 let SetattrReq { attr, valid, .. } = decode_body(body);
                 let changes = valid.intersects(ACCESS).then(|| attr.fid());
                 (vec![attr.fid()], Vec::new(), changes)
             }
-            Opcode::MdtSetxattr | Opcode::MdtRemovexattr => {
+            Turn::Xattr => {
                 let fid = decode_body::<SetxattrReq>(body).fid.into();
                 (vec![fid], Vec::new(), Some(fid))
             }
-            _ => return Scope::default(),
         };
         let mut changes: Vec<Key> =
             names.into_iter().flatten().chain(file.map(Key::File)).collect();
@@ -156,14 +158,14 @@ struct Shared {
 pub(crate) struct Order(Rc<Shared>);
 
 /// A change under way: it lasts until the MDT has executed it or never will.
-struct Turn {
+struct Begun {
     shared: Rc<Shared>,
     number: u64,
     /// What else lives as long.
     _hold: Hold,
 }
 
-impl Drop for Turn {
+impl Drop for Begun {
     fn drop(&mut self) {
         self.shared.under_way.borrow_mut().end(self.number);
         self.shared.ended.notify_waiters();
@@ -182,7 +184,7 @@ impl Order {
         loop {
             let ended = self.0.ended.notified();
             if let Some(number) = self.0.under_way.borrow_mut().begin(&scope) {
-                let turn = Turn { shared: Rc::clone(&self.0), number, _hold: call.hold };
+                let turn = Begun { shared: Rc::clone(&self.0), number, _hold: call.hold };
                 return Call { hold: Hold(Some(Rc::new(turn))), ..call };
             }
             planted::reached("client: a change waited for one of its own");
@@ -204,7 +206,7 @@ mod tests {
     use super::*;
     use std::pin::Pin;
     use std::task::{Context, Poll, Waker};
-    use wire::encode_body;
+    use wire::{Opcode, encode_body};
 
     type Entering<'a> = Pin<Box<dyn Future<Output = Call> + 'a>>;
 

@@ -23,6 +23,7 @@ use super::{Claim, Crossing, Needs};
 use crate::limits::{
     DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, MEND_ROUNDS_MAX, PREPARE_PATIENCE, PREPARE_WAIT,
 };
+use crate::op::{self, Reach};
 use crate::target::Mdt;
 
 /// One operation while it is decided.
@@ -363,8 +364,8 @@ impl Drop for Coordinator {
 /// Whether an operation may need room for good on another MDT. What the MDT does by itself moves
 /// names, which requests may wait for, and new shards name themselves.
 fn may_add(incoming: Option<&Incoming>) -> bool {
-    let opcode = incoming.map(|incoming| incoming.request.opcode());
-    matches!(opcode, Some(Opcode::MdtCreate | Opcode::MdtLink | Opcode::MdtRename))
+    let row = incoming.and_then(|incoming| op::row(incoming.request.opcode()));
+    row.is_some_and(|row| matches!(row.reach, Reach::Grows))
 }
 
 fn step_aside(incoming: Option<&Incoming>) {

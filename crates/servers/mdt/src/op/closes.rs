@@ -19,12 +19,23 @@ use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::{AttrRep, CLOSES_MAX, CloseReq, ClosesRep, closes as closes_of};
 use wire::stats::{self, StatRecord};
-use wire::{Request, encode_body};
+use wire::{Reply, Request, encode_body};
 
 use super::close::close_one;
 use crate::limits::CLOSES_CHANGES_MAX;
 use crate::op::{Answer, Op};
 use crate::tx::Finished;
+
+/// The handle that the stored reply of a single close says is closed.
+pub(crate) fn handle(reply: &Reply) -> Vec<u64> {
+    vec![reply.body::<AttrRep>().handle]
+}
+
+/// The same of several closes; zero where one was refused.
+pub(crate) fn handles(reply: &Reply) -> Vec<u64> {
+    let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
+    records.iter().map(|record| record.rep.handle).collect()
+}
 
 /// All closes of a request, and what each comes to.
 pub(crate) struct ClosedAnswer {

@@ -65,7 +65,7 @@ use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::opens::Cutter;
-use crate::puts::Written;
+use crate::puts::{UsesBytes, Written};
 use crate::record::{INODE_HAS_ACL, INODE_ORPHAN, Inode};
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
@@ -335,6 +335,10 @@ pub(crate) struct Row {
     pub(crate) holds: Holds,
     /// What it means for data that clients keep.
     pub(crate) data: Data,
+    /// Whether it needs the bytes of the files that it decides on.
+    pub(crate) bytes: UsesBytes,
+    /// The handles that its stored reply says are closed.
+    pub(crate) closed: Option<fn(&Reply) -> Vec<u64>>,
 }
 
 /// An operation around the store.
@@ -365,6 +369,8 @@ pub(crate) enum Reach {
     Here,
     /// On several MDTs.
     Several,
+    /// On several MDTs, and it may need room for good on another one.
+    Grows,
 }
 
 /// Most that an answer may hold.
@@ -380,7 +386,7 @@ pub(crate) enum Length {
 macro_rules! operations {
     ($(
         $opcode:ident => $run:expr, $service:ident, $stat:expr, $leases:expr,
-            $reach:expr, $answer:expr, $holds:expr, $data:expr;
+            $reach:expr, $answer:expr, $holds:expr, $data:expr, $bytes:expr, $closed:expr;
     )*) => {
         /// The row of an operation; none for what is not an MDT's.
         pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
@@ -395,6 +401,8 @@ macro_rules! operations {
                         answer: $answer,
                         holds: $holds,
                         data: $data,
+                        bytes: $bytes,
+                        closed: $closed,
                     };
                     Some(ROW)
                 })*
@@ -405,78 +413,84 @@ macro_rules! operations {
 }
 
 use Length::{Max, Small};
-use Reach::{Here, Several};
+use Reach::{Grows, Here, Several};
 use Run::{Decide, Serve};
 use Stat::{Name, Of};
 
 operations! {
     MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes,
-        Here, Small, Holds::File(getattr::file), Data::Size(getattr::flags);
+        Here, Small, Holds::File(getattr::file), Data::Size(getattr::flags), UsesBytes::No, None;
     MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent),
-        Here, Small, Holds::Dir(getattr::parent), Data::None;
+        Here, Small, Holds::Dir(getattr::parent), Data::None, UsesBytes::No, None;
     MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent),
-        Several, Small, Holds::Dir(create::parent), Data::Opens(create::opened);
+        Grows, Small, Holds::Dir(create::parent),
+        Data::Opens(create::opened), UsesBytes::Yes, None;
     MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens,
-        Here, Length::Of(on_open::answer_bytes), Holds::Nothing, Data::Opens(open::opened);
+        Here, Length::Of(on_open::answer_bytes), Holds::Nothing,
+        Data::Opens(open::opened), UsesBytes::Yes, None;
     MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes(closes::file),
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handle);
     MdtCloses => Decide(closes::closes), MDT_READPAGE, Name("close"),
         Scope::Closes(closes::files),
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handles);
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain,
-        Several, Small, Holds::Dir(link::parent), Data::None;
+        Grows, Small, Holds::Dir(link::parent), Data::None, UsesBytes::No, None;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent),
-        Several, Small, Holds::Dir(unlink::parent), Data::None;
+        Several, Small, Holds::Dir(unlink::parent), Data::None, UsesBytes::No, None;
     MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents),
-        Several, Small, Holds::Dirs(rename::parents), Data::None;
+        Grows, Small, Holds::Dirs(rename::parents), Data::None, UsesBytes::No, None;
     MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen),
-        Several, Small, Holds::File(setattr::file), Data::Cuts(setattr::cut);
+        Several, Small, Holds::File(setattr::file),
+        Data::Cuts(setattr::cut), UsesBytes::If(setattr::states_size), None;
     MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"),
         Scope::Lists(readdir::leased),
-        Here, Length::Of(readdir::answer_bytes), Holds::Nothing, Data::None;
+        Here, Length::Of(readdir::answer_bytes), Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtGetattrs => Decide(getattrs::getattrs), MDT_READPAGE, Name("getattr"),
         Scope::Each(getattrs::parent),
-        Here, Length::Of(getattrs::answer_bytes), Holds::Nothing, Data::Sizes(getattrs::asks);
+        Here, Length::Of(getattrs::answer_bytes), Holds::Nothing,
+        Data::Sizes(getattrs::asks), UsesBytes::No, None;
     MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain,
-        Here, Max(XATTR_VALUE_BYTES_MAX), Holds::File(xattr::file_read), Data::None;
+        Here, Max(XATTR_VALUE_BYTES_MAX), Holds::File(xattr::file_read),
+        Data::None, UsesBytes::No, None;
     MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept,
-        Several, Small, Holds::File(xattr::file_changed), Data::Moves(xattr::moves_data);
+        Several, Small, Holds::File(xattr::file_changed),
+        Data::Moves(xattr::moves_data), UsesBytes::Yes, None;
     MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain,
-        Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None;
+        Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept,
-        Several, Small, Holds::Nothing, Data::Attributes;
+        Several, Small, Holds::Nothing, Data::Attributes, UsesBytes::No, None;
     MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain,
-        Here, Max(FID2PATH_BYTES_MAX), Holds::Nothing, Data::None;
+        Here, Max(FID2PATH_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtLock => Serve(lock::ask), MDT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true),
-        Here, Small, Holds::File(place::file), Data::None;
+        Here, Small, Holds::File(place::file), Data::None, UsesBytes::Yes, None;
     MdtPrepare => Serve(peer::prepare), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtMove => Serve(own::serve), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtUnlock => Serve(lock::give_back), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtAck => Serve(grants::ack), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtShed => Serve(grants::shed), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
     MdtRestate => Serve(grants::restate), MDT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
 }
 
 // An opcode of MDTs without a row does not compile, nor does a row of another target's.

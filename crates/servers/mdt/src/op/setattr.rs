@@ -288,3 +288,9 @@ pub(crate) fn cut(request: &Request) -> Option<Fid> {
 pub(crate) fn is_unseen(request: &Request) -> bool {
     !request.body::<SetattrReq>().valid.intersects(WILL)
 }
+
+/// Whether it sets a size, or states one that its client has found out.
+pub(crate) fn states_size(request: &Request) -> bool {
+    let sizes = SetattrFlags::SIZE | SetattrFlags::SIZE_KNOWN;
+    request.body::<SetattrReq>().valid.intersects(sizes)
+}

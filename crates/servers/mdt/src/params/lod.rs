@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use params::{ParamTree, parse_within};
 use target::Leaves;
+use types::ByteSize;
 
 use crate::Lod;
 use crate::spaces::Spill;
@@ -176,23 +177,7 @@ fn dom_bytes(value: &str) -> Result<u64, String> {
 
 /// `4M`, `4194304`.
 fn bytes(value: &str) -> Result<u32, String> {
-    let digits = value.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let shift = match value[digits.len()..]
-        .to_ascii_lowercase()
-        .trim_end_matches('b')
-        .trim_end_matches('i')
-    {
-        "" => 0,
-        "k" => 10,
-        "m" => 20,
-        "g" => 30,
-        _ => return Err("expected a size such as 1M".to_owned()),
-    };
-    let size = digits
-        .parse::<u64>()
-        .ok()
-        .and_then(|size| size.checked_shl(shift))
-        .and_then(|size| u32::try_from(size).ok());
+    let size = value.parse::<ByteSize>().ok().and_then(|ByteSize(size)| u32::try_from(size).ok());
     size.filter(|size| *size > 0)
         .ok_or_else(|| "expected a size such as 1M, below 4 GiB".to_owned())
 }
@@ -242,6 +227,8 @@ mod tests {
             ("stripecount", "2001"),
             ("stripesize", "1000"),
             ("stripesize", "4G"),
+            ("stripesize", "0"),
+            ("stripesize", "1x"),
             ("qos_prio_free", "101%"),
             ("qos_maxage", "0"),
             ("stripeoffset", "x"),

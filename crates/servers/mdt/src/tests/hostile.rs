@@ -17,6 +17,7 @@ use super::drawn::{Choices, Known, PROGRAM_BYTES_MAX, PROGRAMS, TIME, programs};
 use super::rig::{Rig, now};
 use crate::MdtConfig;
 use crate::boot::{Seed, boot};
+use crate::op::{self, Run};
 
 /// Requests of one program at most, because `fsck` reads all records after each.
 const STEPS_MAX: usize = 60;
@@ -43,6 +44,7 @@ const OPCODES: [Opcode; 19] = [
     Opcode::MdtGetattrs,
     Opcode::MdtLayout,
 ];
+
 /// The target, and what its clients have learned of it.
 struct World {
     rig: Rig,
@@ -128,6 +130,14 @@ fn every_operation_succeeds_in_some_program() {
         done.append(&mut run(&program).done);
     }
     assert_eq!(done, BTreeSet::from(OPCODES));
+}
+
+#[test]
+fn programs_draw_every_operation_of_one_transaction() {
+    let is_decided =
+        |opcode: &&Opcode| op::row(**opcode).is_some_and(|row| matches!(row.run, Run::Decide(_)));
+    let decided: BTreeSet<Opcode> = Opcode::ALL.iter().filter(is_decided).copied().collect();
+    assert_eq!(decided, BTreeSet::from(OPCODES));
 }
 
 /// A start on records that are damaged succeeds or is refused.

@@ -121,6 +121,32 @@ fn what_an_mdt_has_that_returns_late_is_completed() {
     world.check();
 }
 
+/// The same, and another client has taken the name meanwhile.
+#[test]
+fn a_part_that_does_not_fit_any_more_is_left_out_with_an_error() {
+    let world = World::damaged(30); // the log says what is left out
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.settle();
+    world.mkdir(Fid::ROOT, "e", &[1]).expect("made");
+    world.sync(1);
+    world.kill(0);
+    world.kill(1);
+    world.clients[0].0.kill_as(false);
+    world.boot(0);
+    world.sim.run_for(Span::secs(400));
+    let other = world.send(1, 0, make(Fid::ROOT, "e", S_IFREG | 0o644, &[])).expect("it serves");
+    let other = other.body::<AttrRep>().attr.fid();
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    let found = world.lookup(1, Fid::ROOT, "e").expect("the later file stays");
+    assert_eq!(found.attr.fid(), other);
+    let errors = world.sim.errors();
+    assert!(
+        errors.iter().any(|error| error.contains("came too late and is left out")),
+        "{errors:?}"
+    );
+}
+
 /// A name moves to a directory of an MDT that is cut off so many microseconds after the call.
 /// Meanwhile the directory gets another name; returns what does not fit.
 fn touched_before_a_part_comes(after: u64) -> Option<String> {

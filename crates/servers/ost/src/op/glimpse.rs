@@ -61,24 +61,5 @@ pub(crate) fn answer_bytes(request: &Request) -> u64 {
 
 /// All at once: what is not in memory waits for the disk side by side.
 async fn attrs_of(ost: &Ost, objects: &[Fid]) -> Vec<Result<Option<ObjAttr>, Errno>> {
-    let mut pending: Vec<_> =
-        objects.iter().map(|object| Some(ost.objects.attr(*object))).collect();
-    let mut found: Vec<Option<Result<Option<ObjAttr>, Errno>>> =
-        objects.iter().map(|_| None).collect();
-    std::future::poll_fn(move |cx| {
-        for (future, slot) in pending.iter_mut().zip(&mut found) {
-            let polled = future.as_mut().map(|future| future.as_mut().poll(cx));
-            if let Some(std::task::Poll::Ready(attr)) = polled {
-                *slot = Some(attr);
-                *future = None;
-            }
-        }
-        if pending.iter().any(Option::is_some) {
-            return std::task::Poll::Pending;
-        }
-        std::task::Poll::Ready(
-            found.drain(..).map(|attr| attr.expect("every future is done")).collect(),
-        )
-    })
-    .await
+    env::join_all(objects.iter().map(|object| ost.objects.attr(*object)).collect()).await
 }

@@ -20,7 +20,7 @@ const _: () = assert!(SHORTEST.0 << DOUBLINGS <= LONGEST.0);
 const _: () = assert!(LONGEST.0 < SHORTEST.0 << (DOUBLINGS + 1));
 /// A clock jumps so far at most, forwards or back, in nanoseconds.
 const JUMP_NS_MAX: u64 = 100_000_000_000;
-/// Servers wait for 30 s without progress.
+/// Servers wait for 12 s or 30 s without progress.
 const AWAY: (Span, Span) = (Span::secs(40), Span::secs(90));
 /// Each write, read or commit of a slow disk takes up to so much longer.
 const DISK_SLOW_MAX: Span = Span::secs(2);

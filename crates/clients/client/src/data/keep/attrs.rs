@@ -26,13 +26,14 @@ use tokio::sync::Notify;
 use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
 use wire::body::{CreateFlags, CreateReq, SetattrFlags};
-use wire::{Attr, Opcode, decode_body};
+use wire::{Attr, decode_body};
 
 use crate::client::Inner;
 use crate::flags::O_EXCL;
 use crate::inode::Inode;
 use crate::limits::KEPT_IDLE;
 use crate::namespace::AttrChange;
+use crate::operations::{self, Attrs};
 use crate::{Ctx, Error};
 
 /// What may be kept. An owner is set to the one that it is: `cp` and `tar` do that.
@@ -174,25 +175,14 @@ pub(crate) async fn flush_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
 /// Whether the answer to a request, or what it does, has to do with attributes of files that it may
 /// not name.
 fn uses_attrs(call: &Call) -> bool {
-    if call.opcode == Opcode::MdtCreate {
-        let body: CreateReq = decode_body(call.bufs.first().map_or(&[][..], |body| body));
-        return body.flags.contains(CreateFlags::OPEN) && body.open_flags & O_EXCL == 0;
+    match operations::row(call.opcode).attrs {
+        Attrs::Ignores => false,
+        Attrs::Uses => true,
+        Attrs::IfItOpens => {
+            let body: CreateReq = decode_body(call.bufs.first().map_or(&[][..], |body| body));
+            body.flags.contains(CreateFlags::OPEN) && body.open_flags & O_EXCL == 0
+        }
     }
-    matches!(
-        call.opcode,
-        Opcode::MdtGetattr
-            | Opcode::MdtOpen
-            | Opcode::MdtLink
-            | Opcode::MdtUnlink
-            | Opcode::MdtRename
-            | Opcode::MdtReaddir
-            | Opcode::MdtGetattrs
-            | Opcode::MdtGetxattr
-            | Opcode::MdtSetxattr
-            | Opcode::MdtListxattr
-            | Opcode::MdtRemovexattr
-            | Opcode::MdtSync
-    )
 }
 
 impl Inner {
@@ -266,7 +256,8 @@ impl Inner {
     }
 
     fn lose_attrs(self: &Rc<Self>, inode: &Inode, error: &Error) {
-        tracing::warn!(fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
+        let target_id = error.target().map(tracing::field::display);
+        tracing::warn!(target_id, fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
         self.lose_file(inode.fid);
     }
 
@@ -274,7 +265,8 @@ impl Inner {
     pub(crate) fn lose_attrs_at(self: &Rc<Self>, mdt: u32) {
         for inode in self.keeper.unsettled.at(mdt) {
             if inode.keeping.attrs.kept.take().is_some() {
-                let error = Error::local(Errno::EIO, "setattr").about(inode.fid);
+                let error =
+                    Error::local(Errno::EIO, "setattr").about(inode.fid).by(TargetId::mdt(mdt));
                 self.lose_attrs(&inode, &error);
             }
             self.keeper.unsettled.settled(&inode);

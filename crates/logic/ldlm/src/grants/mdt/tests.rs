@@ -254,6 +254,16 @@ fn a_client_that_lives_and_does_not_give_up_delays_a_change_by_16_s() {
 }
 
 #[test]
+fn a_client_that_lives_and_keeps_its_writes_delays_a_change_by_311_s() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::WRITE, at(0));
+    mdt.begin(CHANGE, Some(A), &[want(X, Bits::WRITE)], at(0));
+    let expelled = Output::Expelled { session: B, fence: true };
+    assert!(!pass(&mut mdt, 100, 309_900, &[A, B]).contains(&expelled));
+    assert!(pass(&mut mdt, 310_000, 311_100, &[A, B]).contains(&expelled));
+}
+
+#[test]
 fn a_late_acknowledgement_brings_the_lease_back() {
     let mut mdt = usual();
     mdt.give(B, X, Bits::UPDATE, at(0));
