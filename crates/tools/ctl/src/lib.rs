@@ -18,6 +18,7 @@ pub mod ask;
 pub mod background;
 pub mod everywhere;
 pub mod mounts;
+mod places;
 pub mod progress;
 mod proto;
 pub mod rundir;
