@@ -261,7 +261,7 @@ fn a_wrong_line_is_refused_before_anything_is_done() {
         "nacre top --interval 0",
         "nacre doctor --port 0",
         "nacre mount x",
-        "nacre lctl ping nowhere",
+        "nacre lctl ping 10.0.0",
         "nacre lst add_test --concurrency 1025 --from a --to b ping",
         "nacre lst add_test --from a ping",
         "nacre lst update_group --clean active g",
