@@ -714,5 +714,6 @@ fn device(target: &Running) -> Device {
         name: target.name.clone(),
         uuid: format!("{}_UUID", target.name),
         refs: u32::try_from(exports.sessions().len()).unwrap_or(u32::MAX),
+        nid: String::new(),
     }
 }

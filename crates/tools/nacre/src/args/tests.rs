@@ -212,6 +212,8 @@ fn what_the_readme_says_is_understood() {
         "nacre lctl conf_param testfs-MDT000[0-3].lod.dom_stripesize=4M",
         "nacre lfs getname -n m",
         "nacre lfs check all m",
+        "nacre lfs check servers",
+        "nacre lctl dl -t",
         "nacre lst new_session rw",
         "nacre lst add_group servers 10.0.0.[8,10,12-16]@tcp",
         "nacre lst add_test --batch b --loop -1 --concurrency 8 --distribute 2:1 --from r --to s brw read check=simple size=1M",
