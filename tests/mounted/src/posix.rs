@@ -183,6 +183,22 @@ pub fn as_user<T: Send>(uid: u32, group: u32, work: impl FnOnce() -> T + Send) -
     })
 }
 
+/// Does `work` with this effective user, in a thread of its own. It is the user that a Unix socket
+/// shows to its peer.
+pub fn as_effective_user<T: Send>(uid: u32, work: impl FnOnce() -> T + Send) -> T {
+    let kept = libc::uid_t::MAX;
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            #[expect(unsafe_code, reason = "a system call that changes this thread only")]
+            // SAFETY: it takes no pointer
+            let outcome = unsafe { libc::syscall(libc::SYS_setresuid, kept, uid, kept) };
+            assert_eq!(outcome, 0, "as root only");
+            work()
+        });
+        worker.join().expect("the user's thread")
+    })
+}
+
 /// A shared mapping of the first `len` bytes of a file.
 pub struct Mapping(*mut u8, usize);
 

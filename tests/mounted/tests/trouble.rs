@@ -1,11 +1,12 @@
 //! Tools and logs say which server, client or mount is silent, without waiting for it.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use mounted::{Stopped, Up, daemon_of, is_dead, kill, nacre_bin, until};
+use mounted::{Stopped, Up, daemon_of, is_dead, kill, nacre_bin, posix, until};
 
 /// The most that a tool may take beside a silent server. It asks all servers at once and waits for
 /// a few seconds.
@@ -107,5 +108,24 @@ fn the_log_of_a_recovering_server_counts_the_clients_that_are_back() {
     until("a line", || said("recovery: 1 of 2 clients are back"));
     drop(stopped);
     fs::write(up.at("g"), "y").expect("recovery ends");
+    up.stop();
+}
+
+#[test]
+fn users_who_hold_connections_to_control_sockets_keep_no_administrator_out() {
+    const NOBODY: u32 = 65_534;
+    let mut up = Up::new("trouble-askers");
+    let run = std::env::var_os("NACRE_RUN").map_or_else(|| "/run/nacre".into(), PathBuf::from);
+    let entries = fs::read_dir(run).expect("a run directory").map(|entry| entry.expect("an entry"));
+    let of_a_daemon = |path: &PathBuf| path.to_string_lossy().ends_with(".sock");
+    let sockets: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(of_a_daemon).collect();
+    let silent: Vec<UnixStream> = posix::as_effective_user(NOBODY, || {
+        let connect = |socket: &PathBuf| UnixStream::connect(socket).ok();
+        sockets.iter().flat_map(|socket| (0..40).filter_map(move |_| connect(socket))).collect()
+    });
+    assert!(silent.len() > 5 * 40, "servers and a mount: {sockets:?}");
+    let asked = tool(&["lctl", "get_param", "version"]);
+    drop(silent);
+    assert!(asked.status.success(), "{asked:?}");
     up.stop();
 }

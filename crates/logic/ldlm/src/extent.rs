@@ -30,7 +30,8 @@ impl Range {
 /// All extent locks of a target, by object.
 ///
 /// Every [`ExtentLocks::enqueue`] is followed by exactly one [`ExtentLocks::cancel`] of its id,
-/// granted or not.
+/// granted or not. Waiters have no bound here. Each one is a request that a server executes, and a
+/// server bounds those: in number for each session, and in bytes for all.
 #[derive(Default)]
 pub struct ExtentLocks {
     next: u64,

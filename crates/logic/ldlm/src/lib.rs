@@ -27,8 +27,8 @@ mod space;
 
 pub use extent::{ExtentLocks, LockId};
 pub use limits::{
-    EXTENT_WAITERS_MAX, HELD_BYTES_MAX, HELD_BYTES_OF_SESSION_MAX, OWNER_BYTES, RANGE_BYTES,
-    WAITERS_MAX, WAITERS_OF_SESSION_MAX,
+    HELD_BYTES_MAX, HELD_BYTES_OF_SESSION_MAX, OWNER_BYTES, RANGE_BYTES, WAITERS_MAX,
+    WAITERS_OF_SESSION_MAX,
 };
 pub use space::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Owner, WaitId};
 

@@ -22,10 +22,6 @@ pub const OWNER_BYTES: usize = 960;
 /// A range that an owner holds.
 pub const RANGE_BYTES: usize = 64;
 
-/// Waiters for extents of one object that a server should admit: its worker slots bound them in
-/// practice.
-pub const EXTENT_WAITERS_MAX: usize = 65_536;
-
 // What waits when a bound is reached is granted nevertheless.
 const _: () = assert!(
     WAITERS_OF_SESSION_MAX * (OWNER_BYTES + 2 * RANGE_BYTES) <= HELD_BYTES_OF_SESSION_MAX

@@ -99,6 +99,8 @@ pub(crate) struct Spaces {
     pub(crate) pools: BTreeMap<String, Pool>,
     /// Somebody chose by the figures: they should be fresh.
     pub(crate) wanted: Rc<Notify>,
+    /// They should be fresh now.
+    pub(crate) doubted: Rc<Notify>,
 }
 
 impl Spaces {
@@ -112,7 +114,14 @@ impl Spaces {
             allocators: BTreeMap::new(),
             pools: BTreeMap::new(),
             wanted: Rc::new(Notify::new()),
+            doubted: Rc::new(Notify::new()),
         }
+    }
+
+    /// A client may have met a full OST that the figures do not show.
+    pub(crate) fn doubt(&self) {
+        self.doubted.notify_one();
+        self.wanted.notify_one();
     }
 
     /// An OST told its room, and whether it takes anything.

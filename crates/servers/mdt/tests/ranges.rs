@@ -5,6 +5,8 @@
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;
 
+#[path = "ranges/room.rs"]
+mod room;
 #[path = "ranges/som.rs"]
 mod som;
 

@@ -47,7 +47,11 @@ enum Command {
     )]
     ListParam(param::List),
     /// List devices: targets served, connectors of mounts.
-    #[command(name = "dl", visible_alias = "device_list", after_help = "Example:\n  lctl dl")]
+    #[command(
+        name = "dl",
+        visible_alias = "device_list",
+        after_help = "Examples:\n  lctl dl\n  lctl dl -t"
+    )]
     Dl(device::Dl),
     /// List this machine's addresses.
     #[command(name = "list_nids", after_help = "Example:\n  lctl list_nids")]

@@ -48,7 +48,7 @@ enum Command {
         #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT)]
         port: u16,
         /// Own address to be used.
-        #[arg(long, value_name = "NID")]
+        #[arg(long, value_name = "NID", value_parser = ctl::names::nid)]
         nid: Option<Nid>,
         /// Its name [default: USER@HOST].
         name: Option<String>,
@@ -65,7 +65,7 @@ enum Command {
         /// Name of the group.
         name: String,
         /// NIDs: 10.0.0.[8,10,12-16]@tcp.
-        #[arg(required = true)]
+        #[arg(required = true, value_parser = ctl::names::with_addresses)]
         nids: Vec<String>,
     },
     /// Delete a group.
@@ -86,7 +86,7 @@ enum Command {
         #[arg(short = 'f', long)]
         refresh: bool,
         /// Take out these nodes.
-        #[arg(short = 'r', long, value_name = "NIDS")]
+        #[arg(short = 'r', long, value_name = "NIDS", value_parser = ctl::names::with_addresses)]
         remove: Option<String>,
         /// Name of the group.
         name: String,
@@ -205,7 +205,7 @@ enum Command {
         #[arg(short = 'b', long, value_name = "BATCH", conflicts_with_all = ["session", "group"])]
         batch: Option<String>,
         /// These nodes.
-        #[arg(short = 'n', long, value_name = "NIDS", conflicts_with_all = ["session", "group", "batch"])]
+        #[arg(short = 'n', long, value_name = "NIDS", conflicts_with_all = ["session", "group", "batch"], value_parser = ctl::names::with_addresses)]
         nodes: Option<String>,
     },
 }

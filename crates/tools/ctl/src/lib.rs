@@ -6,6 +6,7 @@
 //! | the asking side, blocking | [`ask`]; of all daemons at once [`everywhere`] |
 //! | the answering side, on the daemon's executor | [`server`] |
 //! | where sockets are, and which daemon serves a mount | [`rundir`], [`mounts`] |
+//! | NIDs with host names in them | [`names`] |
 //! | how a command starts a daemon | [`background`] |
 //! | what daemons and commands say on stderr | [`say!`] |
 //! | how far a long command is, on a terminal | [`progress`] |
@@ -18,6 +19,8 @@ pub mod ask;
 pub mod background;
 pub mod everywhere;
 pub mod mounts;
+pub mod names;
+mod places;
 pub mod progress;
 mod proto;
 pub mod rundir;

@@ -407,6 +407,9 @@ pub struct Device {
     pub uuid: String,
     /// Users: sessions of a target.
     pub refs: u32,
+    /// Where a connector's target is served; empty for a target.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub nid: String,
 }
 
 /// A line of `lfs df`.

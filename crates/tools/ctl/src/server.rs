@@ -1,24 +1,27 @@
 //! The server side of a control socket, on the daemon's own executor.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
 use env::LocalFuture;
 use params::{ParamError, ParamTree};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::UCred;
 use tokio::net::{UnixListener, UnixStream};
 use types::{Creds, Errno, Role};
 
+use crate::places::Places;
 use crate::proto::{self, ASK_BYTES_MAX};
 use crate::rundir::{self, Registered};
 use crate::{Ask, Device, Failure, Name, Outcome, Reply, Value, Who};
 
-/// Askers served at once; more wait to be accepted.
-const ASKERS_MAX: u32 = 32;
+/// An asker that says nothing for this long is hung up on, because its place is another's. A
+/// command asks as soon as it is connected.
+const IDLE_MAX: types::Span = types::Span::secs(2);
 
-/// An asker that says nothing for so long is hung up on: its place is another's.
-const IDLE_MAX: types::Span = types::Span::secs(10);
+/// Time that an asker has to take an answer.
+const TAKE_MAX: types::Span = types::Span::secs(10);
 
 /// A question may wait for servers so long; shorter than the asker's own patience.
 const ANSWER_MAX: types::Span = types::Span::secs(25);
@@ -49,7 +52,8 @@ pub fn serve(
     let listener = UnixListener::bind(&path)?;
     rundir::open_to_all(&path)?;
     let (env2, params) = (env.clone(), params.clone());
-    let alive = Rc::new(Cell::new(0));
+    let own = rustix::process::geteuid().as_raw();
+    let places = Rc::new(RefCell::new(Places::new(own)));
     env.spawn("ctl", async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
@@ -57,16 +61,16 @@ pub fn serve(
                 env2.sleep(types::Span::millis(100)).await;
                 continue;
             };
-            if alive.get() >= ASKERS_MAX {
+            let Ok(peer) = stream.peer_cred() else { continue };
+            if !places.borrow_mut().take(peer.uid()) {
                 continue; // closed unanswered: the asker sees an end of file
             }
-            alive.set(alive.get() + 1);
-            let (env3, params, answers, alive) =
-                (env2.clone(), params.clone(), answers.clone(), alive.clone());
+            let (env3, params, answers, places) =
+                (env2.clone(), params.clone(), answers.clone(), places.clone());
             env2.spawn("ctl-peer", async move {
                 // the asker went away: its loss
-                let _ = converse(&env3, stream, &params, &*answers).await;
-                alive.set(alive.get() - 1);
+                let _ = converse(&env3, stream, peer, &params, &*answers).await;
+                places.borrow_mut().give_back(peer.uid());
             });
         }
     });
@@ -76,10 +80,10 @@ pub fn serve(
 async fn converse(
     env: &env::Env,
     stream: UnixStream,
+    peer: UCred,
     params: &ParamTree,
     answers: &dyn Answers,
 ) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
     let groups = peer.pid().map_or_else(Vec::new, groups_of);
     let creds = Creds { uid: peer.uid(), gid: peer.gid(), groups };
     let (read, mut write) = stream.into_split();
@@ -103,7 +107,11 @@ async fn converse(
                 text: format!("no question of ours: {error}"),
             }),
         };
-        write.write_all(proto::encode(&answer).as_bytes()).await?;
+        let line_back = proto::encode(&answer);
+        let Some(sent) = env.timeout(TAKE_MAX, write.write_all(line_back.as_bytes())).await else {
+            return Ok(());
+        };
+        sent?;
         if !line.ends_with('\n') {
             return Ok(()); // over the bound: what follows is no question
         }
@@ -179,6 +187,7 @@ fn failure(error: &ParamError) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
     use std::task::{Context, Poll, Waker};
 
     use super::*;

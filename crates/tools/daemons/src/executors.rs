@@ -15,9 +15,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, ensure};
+use ctl::names::nid_addr;
 use types::{NidAddr, TargetId};
-
-use crate::names::nid_addr;
 
 /// An address to listen at: `NID`, or `NID[0,1]` with the CPU partitions of its links.
 #[derive(Clone, Debug, PartialEq, Eq)]

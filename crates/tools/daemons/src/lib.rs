@@ -30,7 +30,6 @@ pub mod lst;
 pub mod machine;
 pub mod memory;
 pub mod mount;
-pub mod names;
 pub mod objects;
 pub mod panics;
 mod permanent;

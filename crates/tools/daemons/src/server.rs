@@ -9,6 +9,7 @@ mod among;
 mod announce;
 mod data;
 mod export;
+mod forget;
 mod mend;
 mod objects;
 mod params;
@@ -669,7 +670,7 @@ impl ctl::server::Answers for Control {
                 (Ask::SetPermanent { fsname, name, value }, Some(mgt)) => {
                     set_permanent(&mgt, fsname, &name, value).await
                 }
-                (Ask::Forget { target }, Some(mgt)) => forget(&mgt, &target).await,
+                (Ask::Forget { target }, Some(mgt)) => forget::forget(&mgt, &target).await,
                 (Ask::Pools { fsname }, _) => pools::list(server, &fsname).await,
                 (Ask::Pool { fsname, pool, change }, Some(mgt)) => {
                     pools::change(&mgt, &fsname, &pool, change).await
@@ -687,25 +688,6 @@ impl ctl::server::Answers for Control {
 
     fn nids(&self) -> Vec<String> {
         self.0.upgrade().map_or_else(Vec::new, |server| vec![server.addr.to_string()])
-    }
-}
-
-async fn forget(mgt: &Mgt, name: &str) -> Result<Reply, Failure> {
-    let failed =
-        |errno: Errno, why: &str| Failure { errno: errno.raw(), text: format!("{name}: {why}") };
-    let no_name =
-        || failed(Errno::EINVAL, "expected a target, as testfs-OST0003 (lctl dl lists them)");
-    let (fsname, _) = name.rsplit_once('-').ok_or_else(no_name)?;
-    let (fsname, target) = (fsname.parse(), name.parse::<TargetId>());
-    let (Ok(fsname), Ok(target)) = (fsname, target) else { return Err(no_name()) };
-    match mgt.forget(fsname, target).await {
-        Ok(()) => Ok(Reply::Lines(vec![target.name(fsname)])),
-        Err(Errno::ENOENT) => Err(failed(Errno::ENOENT, "the MGS knows no such target")),
-        Err(Errno::EPERM) => Err(failed(
-            Errno::EPERM,
-            "only an OST can be forgotten; a file system needs its MGS and MDT",
-        )),
-        Err(errno) => Err(failed(errno, errno.text())),
     }
 }
 
@@ -734,5 +716,6 @@ fn device(target: &Running) -> Device {
         name: target.name.clone(),
         uuid: format!("{}_UUID", target.name),
         refs: u32::try_from(exports.sessions().len()).unwrap_or(u32::MAX),
+        nid: String::new(),
     }
 }

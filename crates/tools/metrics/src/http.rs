@@ -1,6 +1,7 @@
 //! The part of HTTP/1.1 that a scrape needs: one GET, one answer, end of connection.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -13,8 +14,9 @@ use types::Span;
 /// Bytes of a request at most.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
-/// Scrapers served at once; more are closed unanswered.
-const SCRAPERS_MAX: u32 = 8;
+/// Scrapers served at once. One more takes the place of the oldest, which is hung up on. So
+/// scrapers that say nothing, or do not take their answers, keep no other one out.
+const SCRAPERS_MAX: usize = 32;
 
 /// Time that a scraper has to ask and to take its answer.
 const SCRAPE_MAX: Span = Span::secs(10);
@@ -47,26 +49,64 @@ pub(crate) async fn serve(
 ) -> io::Result<Endpoint> {
     let listener = TcpListener::bind(at).await?;
     let addr = listener.local_addr()?;
-    let (env2, text, alive) = (env.clone(), Rc::new(text), Rc::new(Cell::new(0)));
+    let (env2, text, seats) = (env.clone(), Rc::new(text), Rc::new(Seats::default()));
     let task = env.spawn("metrics", async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
                 env2.sleep(Span::millis(100)).await; // out of descriptors: others give theirs back
                 continue;
             };
-            if alive.get() >= SCRAPERS_MAX {
-                continue;
-            }
-            alive.set(alive.get() + 1);
-            let (env3, text, alive) = (env2.clone(), Rc::clone(&text), Rc::clone(&alive));
-            env2.spawn("scraper", async move {
+            let (env3, text, seat) = (env2.clone(), Rc::clone(&text), seats.seat());
+            let number = seat.number;
+            let scraper = env2.spawn("scraper", async move {
                 // it went away, or is too slow: its loss
                 let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*text)).await;
-                alive.set(alive.get() - 1);
+                drop(seat);
             });
+            seats.give(number, scraper);
         }
     });
     Ok(Endpoint { addr, task })
+}
+
+/// The scrapers that are served, oldest first, by their numbers.
+#[derive(Default)]
+struct Seats {
+    given: Cell<u64>,
+    taken: RefCell<VecDeque<(u64, Task)>>,
+}
+
+impl Seats {
+    /// The seat of a new scraper.
+    fn seat(self: &Rc<Seats>) -> Seat {
+        let number = self.given.get();
+        self.given.set(number + 1);
+        Seat { seats: Rc::clone(self), number }
+    }
+
+    /// Seats it. Where all seats are taken, the oldest scraper is hung up on.
+    fn give(&self, number: u64, scraper: Task) {
+        let oldest = {
+            let mut taken = self.taken.borrow_mut();
+            taken.push_back((number, scraper));
+            if taken.len() > SCRAPERS_MAX { taken.pop_front() } else { None }
+        };
+        if let Some((_, oldest)) = oldest {
+            oldest.abort();
+        }
+    }
+}
+
+/// A scraper's seat until it ends.
+struct Seat {
+    seats: Rc<Seats>,
+    number: u64,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.taken.borrow_mut().retain(|(number, _)| *number != self.number);
+    }
 }
 
 async fn answer(
@@ -132,6 +172,34 @@ mod tests {
         Box::pin(std::future::ready("up 1\n".to_owned()))
     }
 
+    async fn asked(endpoint: &Endpoint, request: &str) -> String {
+        let mut stream = TcpStream::connect(endpoint.addr()).await.expect("it listens");
+        stream.write_all(request.as_bytes()).await.expect("it reads");
+        let mut answer = Vec::new();
+        // a refused request that was not read to its end resets
+        let _ = stream.read_to_end(&mut answer).await;
+        String::from_utf8(answer).expect("text")
+    }
+
+    #[test]
+    fn scrapers_that_say_nothing_keep_no_other_one_out() {
+        env_os::run(env_os::OsConfig::default(), |env| async move {
+            let at = "127.0.0.1:0".parse().expect("an address");
+            let endpoint = serve(&env, at, up).await.expect("a port");
+            let mut silent = VecDeque::new();
+            for _ in 0..SCRAPERS_MAX {
+                silent.push_back(TcpStream::connect(endpoint.addr()).await.expect("it listens"));
+            }
+            for _ in 0..3 {
+                let answer = asked(&endpoint, "GET /metrics HTTP/1.1\r\n\r\n").await;
+                assert!(answer.ends_with("\r\n\r\nup 1\n"), "{answer}");
+            }
+            let mut oldest = silent.pop_front().expect("all of them");
+            let end = env.timeout(Span(SCRAPE_MAX.0 / 2), oldest.read(&mut [0])).await;
+            assert!(matches!(end, Some(Ok(0))), "it was hung up on: {end:?}");
+        });
+    }
+
     #[test]
     fn a_scrape_is_answered_and_nonsense_is_refused() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
@@ -146,12 +214,7 @@ mod tests {
                 ("POST /metrics HTTP/1.1\r\n\r\n", "405", "GET /metrics\n"),
                 (&long, "431", ""),
             ] {
-                let mut stream = TcpStream::connect(endpoint.addr()).await.expect("it listens");
-                stream.write_all(request.as_bytes()).await.expect("it reads");
-                let mut answer = Vec::new();
-                // a refused request that was not read to its end resets
-                let _ = stream.read_to_end(&mut answer).await;
-                let answer = String::from_utf8(answer).expect("text");
+                let answer = asked(&endpoint, request).await;
                 assert!(
                     answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(body),
                     "{answer}"

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
+use ctl::names::{nid_addr, nid_list};
 use daemons::executors::{Assign, Listen};
-use daemons::{machine::MachineOptions, names::nid_addr, pretend::Pretend, server::Trust};
+use daemons::{machine::MachineOptions, pretend::Pretend, server::Trust};
 use types::{ClientId, FsName, NidAddr, TargetId};
 
 use crate::{pages, usage};
@@ -437,7 +438,7 @@ Examples:
   nacre lst-node --nid '127.0.1.[1-8]@tcp'      eight nodes in one process")]
 struct LstNode {
     /// Own address; of a list each is a node.
-    #[arg(long, value_name = "NIDS")]
+    #[arg(long, value_name = "NIDS", value_parser = nid_list)]
     nid: types::NidList,
     /// Port to listen at.
     #[arg(long, value_name = "PORT", default_value_t = types::PORT_DEFAULT)]

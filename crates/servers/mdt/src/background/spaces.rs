@@ -1,6 +1,7 @@
 //! Asks all OSTs and the data target for their free space at once, as soon as a choice used figures
-//! older than `qos_maxage`. An idle MDT asks no target. An OST that is away, or reports nothing,
-//! keeps its last figures.
+//! older than `qos_maxage`, or a client has synced everything, as it does when a write finds no
+//! room. An idle MDT asks no target. An OST that is away, or reports nothing, keeps its last
+//! figures.
 
 use std::rc::Rc;
 
@@ -16,12 +17,16 @@ use crate::target::Mdt;
 /// How long an OST may think.
 const PATIENCE: Span = Span::secs(5);
 
-/// While every OST is full they are asked this often: whoever made room wants to use it.
-const PAUSE_FULL: Span = Span::secs(1);
+/// OSTs are asked this often at most: while every OST is full, because room that was made is
+/// wanted, and when clients meet full ones.
+const PAUSE_MIN: Span = Span::secs(1);
 
 /// Keeps the figures fresh for as long as the instance runs.
 pub(crate) async fn run(mdt: Rc<Mdt>) {
-    let wanted = mdt.engine.state.borrow().spaces.wanted.clone();
+    let (wanted, doubted) = {
+        let state = mdt.engine.state.borrow();
+        (state.spaces.wanted.clone(), state.spaces.doubted.clone())
+    };
     while !mdt.is_stopped() {
         ask_all(&mdt).await;
         let (maxage, any_open) = {
@@ -31,7 +36,12 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
                 state.spaces.any_open(&(mdt.engine.ost_list)()),
             )
         };
-        mdt.env.sleep(if any_open { maxage } else { maxage.min(PAUSE_FULL) }).await;
+        let least = maxage.min(PAUSE_MIN);
+        mdt.env.sleep(least).await;
+        if any_open {
+            let rest = Span(maxage.0 - least.0);
+            let _in_doubt = mdt.env.timeout(rest, doubted.notified()).await;
+        }
         wanted.notified().await;
     }
 }

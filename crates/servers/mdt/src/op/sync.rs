@@ -27,6 +27,8 @@ async fn execute(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let is_whole = Fid::from(incoming.request.body::<FidReq>().fid) == Fid::ZERO;
     if mdt.osts.is_some() && is_whole {
         room_is_back(mdt).await;
+        // a client asks for this when its write found no room
+        mdt.engine.state.borrow().spaces.doubt();
     }
     let body = SyncRep { last_committed: mdt.exports().last_committed().0, reserved: 0 };
     Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))

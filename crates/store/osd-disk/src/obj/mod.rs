@@ -78,7 +78,7 @@ pub struct ObjOptions {
     /// may have.
     pub fds_max: usize,
     /// Small transfers under way at once by io_uring, at most 4,096; 0 leaves them all to the
-    /// threads.
+    /// threads. One more is made by the threads, which follow the requests that are served.
     pub ring_ops_max: u32,
 }
 

@@ -9,6 +9,9 @@ use crate::form::Form;
 /// Arguments of `lctl dl`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Dl {
+    /// With the NID to which each connector connects.
+    #[arg(short = 't')]
+    nids: bool,
     #[command(flatten)]
     form: Form,
 }
@@ -17,14 +20,15 @@ pub(super) fn dl(args: &Dl) -> Result<(), Failed> {
     let (replies, first) = ask_all(&Ask::Devices, "lctl dl");
     let of = |reply| if let Reply::Devices(devices) = reply { devices } else { Vec::new() };
     let devices: Vec<Device> = replies.into_iter().flat_map(of).collect();
-    args.form.print(&devices, || render(&devices));
+    args.form.print(&devices, || render(&devices, args.nids));
     first.end()
 }
 
-fn render(devices: &[Device]) -> String {
+fn render(devices: &[Device], with_nids: bool) -> String {
     let line = |(number, device): (usize, &Device)| {
-        let Device { status, kind, name, uuid, refs } = device;
-        format!("{number:>3} {status} {kind} {name} {uuid} {refs}\n")
+        let Device { status, kind, name, uuid, refs, nid } = device;
+        let at = if with_nids && !nid.is_empty() { format!(" {nid}") } else { String::new() };
+        format!("{number:>3} {status} {kind} {name} {uuid} {refs}{at}\n")
     };
     devices.iter().enumerate().map(line).collect()
 }
@@ -66,17 +70,18 @@ mod tests {
 
     #[test]
     fn devices_are_numbered_over_all_daemons() {
-        let device = |kind: &str, name: &str| Device {
+        let device = |kind: &str, name: &str, nid: &str| Device {
             status: "UP".into(),
             kind: kind.into(),
             name: name.into(),
             uuid: format!("{name}_UUID"),
             refs: 4,
+            nid: nid.into(),
         };
-        let shown = render(&[device("mgs", "MGS"), device("osc", "testfs-OST0000-osc-ffff9a80")]);
-        assert_eq!(
-            shown,
-            "  0 UP mgs MGS MGS_UUID 4\n  1 UP osc testfs-OST0000-osc-ffff9a80 testfs-OST0000-osc-ffff9a80_UUID 4\n"
-        );
+        let osc = device("osc", "testfs-OST0000-osc-ffff9a80", "127.0.0.4@tcp");
+        let devices = [device("mgs", "MGS", ""), osc];
+        let lines = "  0 UP mgs MGS MGS_UUID 4\n  1 UP osc testfs-OST0000-osc-ffff9a80 testfs-OST0000-osc-ffff9a80_UUID 4";
+        assert_eq!(render(&devices, false), format!("{lines}\n"));
+        assert_eq!(render(&devices, true), format!("{lines} 127.0.0.4@tcp\n"));
     }
 }

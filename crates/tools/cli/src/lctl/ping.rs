@@ -22,10 +22,10 @@ pub(super) struct Args {
     timeout: u64,
 }
 
-/// A NID of the only net that there is.
+/// A NID of the only net that there is. A host may be in the place of its address.
 fn nid(text: &str) -> Result<NidAddr, String> {
     let whole = if text.contains('@') { text.to_owned() } else { format!("{text}@tcp") };
-    let nid: NidAddr = whole.parse().map_err(|error| format!("{error}"))?;
+    let nid = ctl::names::nid_addr(&whole)?;
     match nid.nid.net() {
         Net::TCP | Net::LO => Ok(nid),
         _ => Err(format!("{text}: tcp is the only network here, as 10.0.0.1@tcp")),
@@ -57,6 +57,7 @@ mod tests {
     fn a_nid_without_a_net_is_of_tcp_and_other_nets_are_refused() {
         assert_eq!(nid("127.0.0.2").map(|nid| nid.to_string()), Ok("127.0.0.2@tcp".to_owned()));
         assert!(nid("127.0.0.2:1988@tcp").is_ok());
+        assert_eq!(nid("localhost").map(|nid| nid.to_string()), Ok("127.0.0.1@tcp".to_owned()));
         assert!(nid("127.0.0.2@o2ib").is_err_and(|why| why.contains("tcp is the only net")));
     }
 }

@@ -34,6 +34,9 @@ pub(super) struct Args {
     /// half a second).
     #[arg(short = 'l', long)]
     lazy: bool,
+    /// Inactive targets with --lazy too; without it they are always shown.
+    #[arg(short = 'v', long)]
+    verbose: bool,
     /// Only MDTs and the OSTs of this pool, POOL or FSNAME.POOL.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Option<String>,
@@ -65,10 +68,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         .zip(answers)
         .map(|(mount, answer)| (mount, answer.and_then(|reply| of_pool(mount, spaces(reply)))));
     each(found, |mount, spaces| {
-        let shown: Vec<Space> =
-            spaces.into_iter().filter(|space| !args.lazy || space.space.is_some()).collect();
+        let shown: Vec<Space> = spaces.into_iter().filter(|space| is_shown(args, space)).collect();
         args.form.print(&shown, || render(&Unit::of(args), &mount.dir, &shown));
     })
+}
+
+fn is_shown(args: &Args, space: &Space) -> bool {
+    !args.lazy || space.space.is_some() || (args.verbose && !space.target.is_active)
 }
 
 fn spaces(reply: Reply) -> Vec<Space> {
@@ -196,6 +202,7 @@ fn summary(inodes: bool, spaces: &[Space]) -> Room {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use ctl::Target;
 
     use super::*;
@@ -217,6 +224,21 @@ mod tests {
             files_free: files / 2,
         };
         Space { target, space: kib.map(room), letters: String::new() }
+    }
+
+    #[test]
+    fn lazy_leaves_out_silent_targets_and_verbose_keeps_inactive_ones() {
+        let mut inactive = space("OST", 3, None);
+        inactive.target.is_active = false;
+        let all = [&cluster()[..], &[inactive]].concat();
+        let shown = |option: &str| {
+            let lfs = super::super::Args::try_parse_from(["lfs", "df", option]).expect("fits");
+            let super::super::Command::Df(args) = lfs.command else { panic!("another command") };
+            all.iter().map(|space| is_shown(&args, space)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("-v"), [true; 5]);
+        assert_eq!(shown("-l"), [true, true, true, false, false]);
+        assert_eq!(shown("-lv"), [true, true, true, false, true]);
     }
 
     #[test]

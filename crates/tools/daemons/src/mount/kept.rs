@@ -258,6 +258,7 @@ impl Control {
             name: format!("{}-{kind}-{}", target.name, self.instance),
             uuid: format!("{}_UUID", target.name),
             refs: 1,
+            nid: target.nid.clone(),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use client::MountConfig;
+use ctl::names;
 use fusedev::Channel;
 use fusedev::abi::cap;
 use rustix::mount::MountFlags;
@@ -12,7 +13,9 @@ use types::{ClientId, FsName, Nid, NidAddr, Span};
 
 use super::{flags, params};
 use crate::machine::MachineOptions;
-use crate::names;
+
+/// How the text of a NID is read, with or without looking hosts up.
+type ReadNid = fn(&str) -> Result<Nid, String>;
 
 /// Descriptors of `/dev/fuse` at most.
 const CLONES_MAX: usize = 64;
@@ -216,11 +219,15 @@ impl MountOptions {
 
     /// From `nid=127.0.0.11@tcp,soft`.
     pub fn parse(text: &str) -> Result<MountOptions> {
+        MountOptions::parse_with(text, names::nid)
+    }
+
+    fn parse_with(text: &str, nid: ReadNid) -> Result<MountOptions> {
         let mut options = MountOptions::default();
         for word in text.split(',').filter(|word| !word.is_empty()) {
             let (name, value) =
                 word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-            options.set(name, value).with_context(|| format!("mount option '{word}'"))?;
+            options.set(name, value, nid).with_context(|| format!("mount option '{word}'"))?;
         }
         Ok(options)
     }
@@ -230,14 +237,14 @@ impl MountOptions {
         let mut after = self.clone();
         let (name, value) =
             word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-        after.set(name, value).with_context(|| format!("mount option '{word}'"))?;
+        after.set(name, value, names::nid).with_context(|| format!("mount option '{word}'"))?;
         Ok(after == *self)
     }
 
-    fn set(&mut self, name: &str, value: Option<&str>) -> Result<()> {
+    fn set(&mut self, name: &str, value: Option<&str>, nid: ReadNid) -> Result<()> {
         let kernel = &mut self.kernel;
         match (name, value) {
-            ("nid", Some(value)) => self.nid = Some(value.parse()?),
+            ("nid", Some(value)) => self.nid = Some(nid(value).map_err(anyhow::Error::msg)?),
             ("clones", Some(value)) => {
                 kernel.clones = number(value)?;
                 let is_possible = (1..=CLONES_MAX).contains(&kernel.clones);
@@ -301,7 +308,7 @@ impl MountOptions {
             ) => {
                 bail!("a value is missing: {name}=VALUE (nacre mount --help)")
             }
-            (flag, Some(_)) if MountOptions::default().set(flag, None).is_ok() => {
+            (flag, Some(_)) if MountOptions::default().set(flag, None, nid).is_ok() => {
                 bail!("the option takes no value: write {flag}")
             }
             _ => bail!("unknown; nacre mount --help lists the options"),
@@ -360,6 +367,12 @@ mod tests {
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_own_address_may_be_a_host() {
+        let options = MountOptions::parse("soft,nid=localhost@tcp").expect("fits");
+        assert_eq!(options.nid, "127.0.0.1@tcp".parse().ok());
     }
 
     #[test]
@@ -492,9 +505,13 @@ mod tests {
     /// as the mount table shows it.
     fn accepts(input: &[u8]) -> [bool; 2] {
         let text = text(input);
-        let options = MountOptions::parse(&text).ok();
+        let read = |text: &str| {
+            let no_host = |text: &str| text.parse::<Nid>().map_err(|_| text.to_owned());
+            MountOptions::parse_with(text, no_host).ok()
+        };
+        let options = read(&text);
         if options.is_some() {
-            assert_eq!(MountOptions::parse(&format!("{text},{text}")).ok(), options, "{text}");
+            assert_eq!(read(&format!("{text},{text}")), options, "{text}");
         }
         let source = parse(&text).ok();
         if let Some((mgs, fsname)) = &source {

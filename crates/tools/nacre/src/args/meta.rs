@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use daemons::names::nid_addr;
+use ctl::names::nid_addr;
 use types::NidAddr;
 
 /// Options of `nacre export-meta`.

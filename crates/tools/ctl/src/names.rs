@@ -3,7 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-use types::NidAddr;
+use types::{Nid, NidAddr, NidList};
 
 /// Bytes of a host name at most (RFC 1035).
 const HOST_BYTES_MAX: usize = 253;
@@ -16,8 +16,42 @@ pub fn nid_addr(text: &str) -> Result<NidAddr, String> {
     with(text, ipv4_of)
 }
 
-/// The same with the look-up given.
-pub(crate) fn with(
+/// The same without a port, which is ignored.
+///
+/// # Errors
+/// It is no NID, or its host has no IPv4 address.
+pub fn nid(text: &str) -> Result<Nid, String> {
+    nid_addr(text).map(|at| at.nid)
+}
+
+/// `10.0.0.[1-8]@tcp node9@tcp`: a list, in which an item may be a host.
+///
+/// # Errors
+/// It is no list of NIDs, or a host has no IPv4 address.
+pub fn nid_list(text: &str) -> Result<NidList, String> {
+    with_addresses(text)?.parse().map_err(|error: types::NidListError| error.to_string())
+}
+
+/// A list with addresses in place of hosts. Items that name neither stay as they are.
+///
+/// # Errors
+/// A host has no IPv4 address.
+pub fn with_addresses(list: &str) -> Result<String, String> {
+    let items = list.split_ascii_whitespace().map(|item| match item.split_once('@') {
+        Some((host, _)) if is_host(host) => {
+            let is_nid = with(item, |_| Ok(Ipv4Addr::LOCALHOST)).is_ok();
+            if is_nid { nid(item).map(|nid| nid.to_string()) } else { Ok(item.to_owned()) }
+        }
+        _ => Ok(item.to_owned()),
+    });
+    items.collect::<Result<Vec<String>, String>>().map(|items| items.join(" "))
+}
+
+/// The same as `nid_addr`, with the look-up given.
+///
+/// # Errors
+/// It is no NID, or the look-up fails.
+pub fn with(
     text: &str,
     look_up: impl Fn(&str) -> Result<Ipv4Addr, String>,
 ) -> Result<NidAddr, String> {
@@ -80,6 +114,17 @@ mod tests {
             let error = shown(text).expect_err(text);
             assert!(error.contains("is not a NID"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn items_of_a_list_may_be_hosts() {
+        let shown = |text: &str| nid_list(text).map(|list| list.to_string());
+        let list = "10.0.0.[1-3]@tcp localhost@tcp1  0@lo";
+        assert_eq!(shown(list), Ok("10.0.0.[1-3]@tcp 127.0.0.1@tcp1 0@lo".to_owned()));
+        let same = "nonsense localhost@ib x@lo localhost:1988@tcp *@tcp";
+        assert_eq!(with_addresses(same), Ok(same.to_owned()));
+        let wrong = "'nonsense' names no network: expected ADDRESS@NET, e.g. 10.0.0.[1-16]@tcp";
+        assert_eq!(shown("localhost@tcp nonsense"), Err(wrong.to_owned()));
     }
 
     #[test]
