@@ -1,6 +1,6 @@
 //! The requested striping of new files.
 
-use crate::{LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, error};
+use crate::{LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, error, pool};
 
 /// Striping asked for by `setstripe`, or a directory's default for new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub struct Template {
     pub stripe_count: i32,
     /// OST of the first stripe, -1: any.
     pub start: i32,
-    /// Pool to take OSTs from, NUL padded, zeros if none.
+    /// Pool to take OSTs from, NUL padded. Zeros: default, [`pool::IGNORE`]: none.
     pub pool: [u8; POOL_BYTES],
     /// Exactly these OSTs, in this order; empty: the server chooses.
     pub osts: Vec<u32>,
@@ -92,7 +92,22 @@ impl Template {
         }
     }
 
-    /// Pool's name as text, empty if none.
+    /// Whether it asks for no pool, whatever the default says.
+    #[must_use]
+    pub fn ignores_pool(&self) -> bool {
+        self.pool == pool::IGNORE
+    }
+
+    /// As a file has it: a request for no pool names none.
+    #[must_use]
+    pub fn settled(mut self) -> Template {
+        if self.ignores_pool() {
+            self.pool = [0; POOL_BYTES];
+        }
+        self
+    }
+
+    /// Pool's name as text, empty if none, `ignore` for [`pool::IGNORE`].
     #[must_use]
     pub fn pool_name(&self) -> String {
         pool_name(&self.pool)
@@ -126,6 +141,18 @@ mod tests {
         );
         let counted = Template { stripe_count: 1, ..Template::default() }.or(&list);
         assert_eq!((counted.osts.len(), counted.check()), (0, Ok(())));
+    }
+
+    #[test]
+    fn no_pool_can_be_asked_for_against_the_default() {
+        let pool = *b"flash\0\0\0\0\0\0\0\0\0\0\0";
+        let flash = Template { stripe_count: 2, pool, ..Template::default() };
+        let none = Template { pool: pool::IGNORE, ..Template::default() };
+        assert_eq!((none.check(), Template::decode(&none.encode())), (Ok(()), Ok(none.clone())));
+        let merged = none.or(&flash).or(&flash);
+        assert_eq!((merged.stripe_count, merged.pool_name().as_str()), (2, "ignore"));
+        assert_eq!(merged.settled().pool_name(), "");
+        assert_eq!(flash.clone().settled(), flash);
     }
 
     #[test]

@@ -290,15 +290,17 @@ impl Spaces {
     }
 
     /// Which OSTs a file may go to, and the pool of its layout. A pool that is not there does not
-    /// matter, nor one that does not have the OSTs which are asked for by number.
+    /// matter, nor one that does not have the OSTs which are asked for by number. A request for no
+    /// pool leaves no name in the layout.
     fn members<'a>(
         &self,
         template: &Template,
         osts: &'a [OstAt],
     ) -> (Vec<&'a OstAt>, String, [u8; POOL_BYTES]) {
+        let wanted = template.clone().settled().pool;
         let name = template.pool_name();
         let Some(pool) = self.pools.get(&name) else {
-            return (osts.iter().collect(), String::new(), template.pool);
+            return (osts.iter().collect(), String::new(), wanted);
         };
         let start = u32::try_from(template.start).ok();
         let mut asked = template.osts.iter().chain(&start).peekable();
@@ -454,6 +456,8 @@ mod tests {
         assert_eq!(place(&mut spaces, &wanting("empty")), Err(PlacementError::NoneUsable));
         let gone = place(&mut spaces, &wanting("gone"));
         assert_eq!(gone, told(&[0, 1, 2, 3], "gone"), "its name stays, and says nothing");
+        let ignore = Template { pool: layout::pool::IGNORE, ..wanting("flash") };
+        assert_eq!(place(&mut spaces, &ignore), told(&[0, 1, 2, 3], ""));
         let list = |osts: &[u32]| Template {
             stripe_count: osts.len() as i32,
             osts: osts.to_vec(),

@@ -135,7 +135,7 @@ impl CompositeTemplate {
 /// What a component asks for, with its stripe size.
 fn striped(template: &Template, default: &Template, end: u64) -> Result<Template, ComponentError> {
     let open = template.stripe_size == 0;
-    let mut wanted = template.or(default);
+    let mut wanted = template.or(default).settled();
     if wanted.stripe_size == 0 {
         wanted.stripe_size = crate::STRIPE_SIZE_DEFAULT;
     }

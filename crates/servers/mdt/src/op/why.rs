@@ -42,7 +42,7 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
         let limit = op.state.lod.dom_stripesize;
         line(&mut out, "this MDT takes of a file", &format!("{limit} bytes at most"));
     }
-    for name in wanted.templates().map(Template::pool_name).filter(|name| !name.is_empty()) {
+    for name in wanted.templates().map(pool_of).filter(|name| !name.is_empty()) {
         let state = op.state.spaces.pool_state(&name);
         line(&mut out, &format!("pool {name}"), &state);
     }
@@ -76,12 +76,17 @@ fn is_like(has: &Asked, wanted: &Asked) -> bool {
     has.len() == wanted.len() && has.iter().zip(&wanted).all(like)
 }
 
+/// Pool of files, empty if none.
+fn pool_of(template: &Template) -> String {
+    template.clone().settled().pool_name()
+}
+
 /// End, stripe count, stripe size, pool.
 type Kind = (u64, i32, u32, String);
 
 /// What of a layout a default decides.
 fn kinds(asked: &Asked) -> Vec<Kind> {
-    let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, one.pool_name());
+    let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, pool_of(one));
     match asked {
         Asked::Plain(template) => vec![kind(END_OF_FILE, template)],
         Asked::Composite(template) => template
@@ -138,7 +143,9 @@ fn striping(template: &Template) -> String {
     if !template.osts.is_empty() {
         words.push(format!("on the OSTs {:?}", template.osts));
     }
-    if !template.pool_name().is_empty() {
+    if template.ignores_pool() {
+        words.push("in no pool".to_owned());
+    } else if !template.pool_name().is_empty() {
         words.push(format!("in pool {}", template.pool_name()));
     }
     if words.is_empty() { "as the next default says".to_owned() } else { words.join(" ") }

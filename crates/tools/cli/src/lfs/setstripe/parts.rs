@@ -46,7 +46,7 @@ struct Options {
         allow_negative_numbers = true
     )]
     index: Vec<i32>,
-    /// Pool of OSTs, POOL or FSNAME.POOL; `none`: of no pool.
+    /// Pool of OSTs, POOL or FSNAME.POOL; none: no pool, inherit: the directory's.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Vec<String>,
     /// OSTs of the stripes, in order: 0,2,5-7.
@@ -303,14 +303,15 @@ impl Said {
     }
 }
 
-/// The pool as a layout has it. `none` and `ignore` are no pool, and what is not said comes from
-/// the directory.
+/// The pool as a request has it. `none` and `ignore` are no pool, whatever the directory says;
+/// `inherit` is the directory's.
 fn padded(named: &str) -> Result<[u8; layout::POOL_BYTES], String> {
     let (_, name) = pools::parse(named);
-    if matches!(name, "" | "none" | "ignore" | "inherit") {
-        return Ok([0; layout::POOL_BYTES]);
+    match name {
+        "" | "inherit" => Ok([0; layout::POOL_BYTES]),
+        "none" | "ignore" => Ok(layout::pool::IGNORE),
+        _ => layout::pool::padded(name).map_err(|error| format!("bad pool '{named}': {error}")),
     }
-    layout::pool::padded(name).map_err(|error| format!("bad pool '{named}': {error}"))
 }
 
 #[cfg(test)]
@@ -367,8 +368,10 @@ mod tests {
         let all = plain("-c -1 -S 4M -i 2 -p none d");
         assert_eq!(
             (all.stripe_count, all.stripe_size, all.start, all.pool),
-            (-1, 4 << 20, 2, [0; 16])
+            (-1, 4 << 20, 2, layout::pool::IGNORE)
         );
+        assert_eq!(plain("-p ignore d").pool, layout::pool::IGNORE);
+        assert_eq!(plain("-p inherit d").pool, [0; 16]);
         let pooled = plain("-p testfs.flash d");
         assert_eq!((pooled.pool_name().as_str(), plain("-p flash d")), ("flash", pooled.clone()));
         let listed = plain("-o 3,0-1 f");
@@ -393,6 +396,10 @@ mod tests {
             ),
             ("-E 1M -L mdt -E eof -c 4 d", "1024:mdt eof:4x0@"),
             ("-c 2 -E 1g -E EOF -c -1 f", "1048576:2x0@ eof:-1x0@"),
+            (
+                "-E 1g -p a -E 2g -p none -E -1 -p inherit f",
+                "1048576:0x0@a 2097152:0x0@ignore eof:0x0@",
+            ),
             ("-E 64 f", "64:0x0@"),
             (
                 "-E 128m -S 1M -c 2 -p a -E 1G -E -1 -c 8 f",

@@ -66,6 +66,7 @@ impl Part {
                 self.extension = Some(size);
             }
             "lmm_stripe_offset" => self.template.start = small()?,
+            "lmm_pool" if value == "ignore" => self.template.pool = layout::pool::IGNORE,
             "lmm_pool" => {
                 self.template.pool =
                     layout::pool::padded(value).map_err(|error| error.to_string())?;
@@ -134,6 +135,8 @@ mod tests {
         assert_eq!(parse(text), Ok(Asked::Composite(want)));
         let plain = "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\nlmm_pool: disk\n";
         assert_eq!(parse(plain), Ok(Asked::Plain(disk.clone())));
+        let none = Template { pool: layout::pool::IGNORE, ..Template::default() };
+        assert_eq!(parse("lmm_stripe_count: 0\nlmm_pool: ignore\n"), Ok(Asked::Plain(none)));
         let extended = "- lcme_id: 1
 lcme_flags: init
 lcme_extent.e_end: 67108864
