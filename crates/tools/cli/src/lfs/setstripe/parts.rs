@@ -10,7 +10,7 @@ use crate::{pools, size};
 
 /// Smallest unit of a stripe size, and of a component's end, as in Lustre.
 const STRIPE_SIZE_UNIT: u64 = 64 << 10;
-/// Ends below are KiB, as in Lustre.
+/// Bare ends and stripe sizes below are KiB, as in Lustre.
 const KIB_BELOW: u64 = 4_096;
 
 /// Options that say where bytes go; with `-E` each component has its own.
@@ -34,8 +34,8 @@ struct Options {
         allow_negative_numbers = true
     )]
     count: Vec<i32>,
-    /// Bytes of a stripe, a multiple of 64k; 0 default.
-    #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
+    /// Bytes of a stripe, a multiple of 64k; a bare number below 4096 is KiB; 0 default.
+    #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = bytes_or_kib)]
     size: Vec<u64>,
     /// OST of the first stripe: -1 any.
     #[arg(
@@ -228,15 +228,19 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
     Ok(())
 }
 
-/// First byte behind a component: `-1` and `eof` are the end of the file, a bare number below 4096
-/// is KiB.
+/// A size; a bare number below 4096 is KiB.
+fn bytes_or_kib(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    Ok(if is_bare && bytes < KIB_BELOW { bytes << 10 } else { bytes })
+}
+
+/// First byte behind a component: `-1` and `eof` are the end of the file.
 fn end_of(text: &str) -> Result<u64, String> {
     if matches!(text.to_ascii_lowercase().as_str(), "-1" | "eof") {
         return Ok(END_OF_FILE);
     }
-    let bytes = size::parse(text).map_err(|why| format!("bad component end: {why}"))?;
-    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
-    let bytes = if is_bare && bytes < KIB_BELOW { bytes << 10 } else { bytes };
+    let bytes = bytes_or_kib(text).map_err(|why| format!("bad component end: {why}"))?;
     if bytes == 0 || !bytes.is_multiple_of(STRIPE_SIZE_UNIT) {
         return Err(format!("bad component end '{text}', must be a multiple of 64k"));
     }
@@ -376,6 +380,9 @@ mod tests {
         assert_eq!((pooled.pool_name().as_str(), plain("-p flash d")), ("flash", pooled.clone()));
         let listed = plain("-o 3,0-1 f");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
+        let sizes = ["-S 64 f", "-S 4032 f", "-S 65536 f", "-S 0 f"];
+        let bytes = sizes.map(|line| plain(line).stripe_size);
+        assert_eq!(bytes, [64 << 10, 4032 << 10, 64 << 10, 0], "small numbers are KiB");
         let default = plain("--stripe-count=2 f g");
         assert_eq!((default.stripe_count, default.stripe_size, default.start), (2, 0, -1));
     }
@@ -419,7 +426,8 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named() {
         for (line, part) in [
-            ("-S 1000 f", "bad stripe size 1000"),
+            ("-S 1000 f", "bad stripe size 1024000"),
+            ("-S 5000 f", "bad stripe size 5000"),
             ("-c -2 f", "bad stripe count -2"),
             ("-c 3 -o 1,2 f", "list of 2 OSTs"),
             ("-o 1,1 f", "twice"),
