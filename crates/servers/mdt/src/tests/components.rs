@@ -3,7 +3,7 @@
 use layout::composite::{
     Composite, CompositeTemplate, END_OF_FILE, Place, TemplateComponent, Wanted,
 };
-use layout::{FileLayout, Striping, lov};
+use layout::{Asked, FileLayout, Striping, Template, lov};
 use osd::Table;
 use types::{Errno, Fid};
 use wire::attr::{S_IFDIR, S_IFREG};
@@ -358,6 +358,32 @@ fn a_layout_that_is_refused_gets_one_later_generation() {
     let handle = world.handle;
     renew(&mut world, handle, before.generation + 2).expect("it is open");
     assert_eq!(world.layout().0, version + 2);
+}
+
+#[test]
+fn a_directory_without_a_default_shows_that_of_the_root() {
+    let mut world = world_of(&progressive());
+    let get = |world: &mut World, fid: Fid, name: &str| {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let reply = world.rig.call(Opcode::MdtGetxattr, &body, &[name.as_bytes()])?;
+        Ok::<_, Errno>(lov::decode_any(&reply.buf(1)).expect("a layout"))
+    };
+    let bare = world.rig.create(Fid::ROOT, "bare", S_IFDIR | 0o755, None).expect("made");
+    let (own, bare) = (world.dir, bare.attr.fid());
+    let system = world.rig.engine.state.borrow().lod.template();
+    assert_eq!(get(&mut world, bare, "lustre.lov"), Err(Errno::ENODATA));
+    assert_eq!(get(&mut world, bare, "lustre.lov.default"), Ok(system.clone().into()));
+
+    let root = Template { stripe_count: 2, ..Template::default() };
+    let body = SetxattrReq { fid: Fid::ROOT.into(), ..SetxattrReq::default() };
+    let set = world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &lov::encode_dir(&root)]);
+    set.expect("a default");
+    assert_eq!(get(&mut world, bare, "lustre.lov"), Ok(root.clone().into()));
+    assert_eq!(get(&mut world, bare, "trusted.lov"), Err(Errno::ENODATA), "it has none");
+    let filled = get(&mut world, bare, "lustre.lov.default");
+    assert_eq!(filled, Ok(root.or(&system).into()));
+    assert_eq!(get(&mut world, own, "lustre.lov"), Ok(Asked::Composite(progressive())));
+    assert_eq!(get(&mut world, own, "lustre.lov.default"), Ok(system.into()), "taken whole");
 }
 
 #[test]

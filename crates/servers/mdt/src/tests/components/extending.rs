@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use layout::{Asked, Template};
 use placement::Space;
 use wire::body::CreateReq;
 
