@@ -17,6 +17,19 @@ pub struct Allocator {
     rng: SplitMix64,
 }
 
+/// The rule that chooses the OSTs of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// They are listed.
+    List,
+    /// The first one is named, and the others follow it.
+    Start,
+    /// By free space, because that is not balanced.
+    Space,
+    /// In turn.
+    RoundRobin,
+}
+
 /// Memory of the choices out of OSTs that are chosen together.
 #[derive(Clone, Debug)]
 struct Picker {
@@ -55,6 +68,21 @@ impl Allocator {
             degraded: Picker::new(seed),
             rng: SplitMix64::new(seed),
         }
+    }
+
+    /// The rule by which [`Allocator::choose`] chooses.
+    #[must_use]
+    pub fn rule(template: &Template, osts: &[Ost], policy: &Policy) -> Rule {
+        if !template.osts.is_empty() {
+            return Rule::List;
+        }
+        let start = u32::try_from(template.start);
+        if start.is_ok_and(|start| is_usable(start, osts) == Ok(true)) {
+            return Rule::Start;
+        }
+        let sound: Vec<Ost> = osts.iter().filter(|ost| !ost.is_degraded).copied().collect();
+        let among: &[Ost] = if sound.iter().any(|ost| ost.usable) { &sound } else { osts };
+        if is_balanced(among, policy) { Rule::RoundRobin } else { Rule::Space }
     }
 
     /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any
@@ -213,6 +241,24 @@ mod tests {
             uses[next(1)[0] as usize] += 1;
         }
         assert_eq!(uses, [3, 3, 3, 0]);
+    }
+
+    #[test]
+    fn the_rule_is_the_first_that_fits() {
+        let mut even = osts(&[Some(1 << 30), Some(1 << 30)]);
+        let uneven = osts(&[Some(1 << 20), Some(1 << 30)]);
+        let rule =
+            |template: &Template, osts: &[Ost]| Allocator::rule(template, osts, &Policy::default());
+        let any = Template::default();
+        let list = Template { stripe_count: 1, osts: vec![1], ..Template::default() };
+        let start = Template { start: 1, ..Template::default() };
+        assert_eq!([rule(&any, &even), rule(&any, &uneven)], [Rule::RoundRobin, Rule::Space]);
+        assert_eq!([rule(&list, &even), rule(&start, &uneven)], [Rule::List, Rule::Start]);
+        even[1].usable = false;
+        assert_eq!(rule(&start, &even), Rule::RoundRobin, "another one");
+        let mut degraded = uneven;
+        degraded[0].is_degraded = true;
+        assert_eq!(rule(&any, &degraded), Rule::RoundRobin, "it is the only sound one");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use std::fmt::Write as _;
 
 use layout::composite::{END_OF_FILE, Wanted};
-use layout::{Asked, FileLayout, Template};
+use layout::{Asked, FileLayout, POOL_BYTES, Template};
+use placement::Rule;
 use target::Decided;
 use types::Fid;
 
@@ -20,12 +21,14 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
         if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find_here(inode.parent)? };
     let own = dir.as_ref().map_or(Ok(None), |dir| op.tx.template(dir))?;
     let root = op.tx.root_template()?;
-    let system = Asked::from(op.state.lod.template());
+    let lod = op.state.lod.template();
+    let system = Asked::from(lod.clone());
     let (own, root) = (own.unwrap_or_default(), root.unwrap_or_default());
     let wanted = own.or(&root).or(&system);
+    let made = made_of(op, &wanted);
     let mut out = String::new();
     if let Some(layout) = op.tx.layout(inode)? {
-        let word = if is_like(&Asked::from_layout(&layout), &made_of(op, &wanted)) {
+        let word = if is_like(&Asked::from_layout(&layout), &made) {
             "as a new file beside it would have"
         } else {
             "other than a new file beside it would have: it was asked for, or a default has changed"
@@ -36,6 +39,7 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     line(&mut out, "default of the root", &shown(&root));
     line(&mut out, "default of the file system", &shown(&system));
     line(&mut out, "a new file gets", &shown(&wanted));
+    line(&mut out, "that is decided by", &decided_by(&own, &root, &lod));
     if let Asked::Composite(template) = &wanted
         && template.is_at_mdt()
     {
@@ -46,10 +50,61 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
         let state = op.state.spaces.pool_state(&name);
         line(&mut out, &format!("pool {name}"), &state);
     }
+    would_get(op, &made, &mut out);
     for (ost, why) in op.state.spaces.left_out(&(op.osts)()) {
         line(&mut out, &format!("OST{ost:04x}"), why);
     }
     Ok(out)
+}
+
+/// Which default decides what of a new file.
+fn decided_by(own: &Asked, root: &Asked, system: &Template) -> String {
+    let (own, root) = match (own, root) {
+        (Asked::Composite(_), _) => return "the directory, all of it".to_owned(),
+        (Asked::Plain(own), Asked::Plain(root)) => (own, Some(root)),
+        (Asked::Plain(own), Asked::Composite(_)) if *own == Template::default() => {
+            return "the root, all of it".to_owned();
+        }
+        (Asked::Plain(own), Asked::Composite(_)) => (own, None),
+    };
+    let layers =
+        [("the directory", Some(own)), ("the root", root), ("the file system", Some(system))];
+    let fields: [(&str, fn(&Template) -> bool); 3] = [
+        ("stripe count", |one| one.stripe_count != 0 || !one.osts.is_empty()),
+        ("stripe size", |one| one.stripe_size != 0),
+        ("OSTs", |one| one.start >= 0 || !one.osts.is_empty() || one.pool != [0; POOL_BYTES]),
+    ];
+    let first =
+        |says: fn(&Template) -> bool| layers.iter().position(|(_, layer)| layer.is_some_and(says));
+    let words = layers.iter().enumerate().filter_map(|(at, (name, _))| {
+        let decided = fields.iter().filter(|(_, says)| first(*says) == Some(at));
+        let decided: Vec<&str> = decided.map(|(field, _)| *field).collect();
+        (!decided.is_empty()).then(|| format!("{name} ({})", decided.join(", ")))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A line for each striping: the rule that chooses its OSTs, and which they would be now.
+fn would_get(op: &Op<'_, '_>, made: &Asked, out: &mut String) {
+    let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
+    let (state, osts) = (&op.state, (op.osts)());
+    let told = state.spaces.foretell(made.templates(), &osts, &state.lod.policy, now);
+    for chosen in told {
+        let value = match chosen {
+            Err(error) => format!("none: {error}"),
+            Ok((rule, osts)) => {
+                let rule = match rule {
+                    Rule::List => "as listed",
+                    Rule::Start => "from the requested one on",
+                    Rule::Space => "by free space",
+                    Rule::RoundRobin => "in turn",
+                };
+                let names = osts.iter().map(|ost| format!("OST{ost:04x}"));
+                format!("{rule}: {}", names.collect::<Vec<_>>().join(" "))
+            }
+        };
+        line(out, "OSTs, if made now", &value);
+    }
 }
 
 fn line(out: &mut String, name: &str, value: &str) {

@@ -400,10 +400,15 @@ fn it_is_told_which_defaults_decide() {
     assert!(told.contains(&format!("default of the directory    {parts}\n")), "{told}");
     assert!(told.contains("default of the root         none\n"), "{told}");
     assert!(told.contains(&format!("a new file gets             {parts}\n")), "{told}");
+    assert!(told.contains("that is decided by          the directory, all of it\n"), "{told}");
+    assert_eq!(told.matches("\nOSTs, if made now           in turn: OST000").count(), 3, "{told}");
+    assert_eq!(why(&mut world, dir), told, "a question takes no turn");
     let other = world.rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
     let told = why(&mut world, other.attr.fid());
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     assert!(told.contains("a new file gets             1 stripe of 1048576 bytes\n"), "{told}");
+    let fields = "the file system (stripe count, stripe size)";
+    assert!(told.contains(&format!("that is decided by          {fields}\n")), "{told}");
     let told = why(&mut world, file);
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     let mut shorter = progressive();
