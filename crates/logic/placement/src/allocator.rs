@@ -87,7 +87,8 @@ impl Allocator {
 
     /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any
     /// start. A count above the number of usable OSTs gets all of them, a start that is not usable
-    /// another one. Degraded OSTs are taken if the others are too few.
+    /// another one. Degraded OSTs are taken if the others are too few. Where the template is
+    /// overstriped, OSTs are taken again until the count is reached.
     ///
     /// # Errors
     /// No OST is known or usable; one that is named does not exist, or one of a list is not usable.
@@ -101,6 +102,18 @@ impl Allocator {
         if !template.osts.is_empty() {
             return listed(&template.osts, osts);
         }
+        let chosen = self.distinct(template, osts, policy, now)?;
+        Ok(if template.overstriped { overstriped(template.stripe_count, chosen) } else { chosen })
+    }
+
+    /// The same without an OST twice.
+    fn distinct(
+        &mut self,
+        template: &Template,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+    ) -> Result<Vec<u32>, PlacementError> {
         let count = match template.stripe_count {
             0 => STRIPE_COUNT_DEFAULT,
             wanted => u16::try_from(wanted).unwrap_or(STRIPE_COUNT_MAX),
@@ -126,6 +139,14 @@ impl Allocator {
         }
         Ok(chosen)
     }
+}
+
+/// As many as are wanted, or so many on each, of OSTs that were chosen in this order.
+fn overstriped(wanted: i32, chosen: Vec<u32>) -> Vec<u32> {
+    let on_each = wanted.unsigned_abs() as usize;
+    let count = if wanted < 0 { chosen.len() * on_each } else { on_each };
+    let count = count.clamp(chosen.len(), usize::from(STRIPE_COUNT_MAX).max(chosen.len()));
+    chosen.iter().copied().cycle().take(count).collect()
 }
 
 /// Exactly these.
@@ -241,6 +262,29 @@ mod tests {
             uses[next(1)[0] as usize] += 1;
         }
         assert_eq!(uses, [3, 3, 3, 0]);
+    }
+
+    #[test]
+    fn overstriped_files_take_osts_again() {
+        let mut osts = osts(&[None; 4]);
+        osts[3].usable = false;
+        let sorted = |stripe_count, start, overstriped| {
+            let template = Template { stripe_count, start, overstriped, ..Template::default() };
+            let mut chosen = choose(&template, &osts).expect("room");
+            if start < 0 {
+                chosen.sort_unstable();
+            }
+            chosen
+        };
+        assert_eq!(sorted(5, 1, true), [1, 2, 0, 1, 2]);
+        assert_eq!(sorted(5, 1, false), [1, 2, 0]);
+        assert_eq!(sorted(-2, -1, true), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(sorted(-1, -1, true), [0, 1, 2]);
+        assert_eq!((sorted(2, -1, true).len(), sorted(0, -1, true).len()), (2, 1));
+        assert_eq!(sorted(2_000, -1, true).len(), 2_000);
+        let many: Vec<Ost> = (0..100).map(|index| Ost { index, ..osts[0] }).collect();
+        let all = Template { stripe_count: -32, overstriped: true, ..Template::default() };
+        assert_eq!(choose(&all, &many).expect("room").len(), 2_000, "as many as a file may have");
     }
 
     #[test]

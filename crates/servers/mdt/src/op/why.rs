@@ -187,6 +187,12 @@ fn striping(template: &Template) -> String {
         0 => {}
         -1 => words.push("a stripe on every OST".to_owned()),
         1 => words.push("1 stripe".to_owned()),
+        count if count < 0 => {
+            words.push(format!("{} stripes on every OST", count.unsigned_abs()));
+        }
+        count if template.overstriped => {
+            words.push(format!("{count} stripes, if need be several on an OST,"));
+        }
         count => words.push(format!("{count} stripes")),
     }
     if template.stripe_size != 0 {

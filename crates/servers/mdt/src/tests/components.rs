@@ -387,6 +387,23 @@ fn a_directory_without_a_default_shows_that_of_the_root() {
 }
 
 #[test]
+fn an_overstriped_file_has_several_objects_on_an_ost() {
+    let mut world = world_of(&progressive());
+    let asked = Template { stripe_count: -2, overstriped: true, ..Template::default() };
+    let body = SetxattrReq { fid: world.dir.into(), ..SetxattrReq::default() };
+    let value = lov::encode_dir(&asked);
+    world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &value]).expect("a default");
+    let made = world.rig.create(world.dir, "wide", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    let body = FidReq { fid: made.attr.fid().into(), ..FidReq::default() };
+    let value = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov"]).expect("set").buf(1);
+    let shown = lov::inspect(&value).expect("a layout");
+    assert_eq!(shown.pattern_name(), "raid0,overstriped");
+    let mut osts: Vec<u32> = shown.stripes.iter().map(|stripe| stripe.ost).collect();
+    osts.sort_unstable();
+    assert_eq!(osts, [0, 0, 1, 1, 2, 2, 3, 3]);
+}
+
+#[test]
 fn it_is_told_which_defaults_decide() {
     let mut world = world_of(&progressive());
     let why = |world: &mut World, fid: Fid| {

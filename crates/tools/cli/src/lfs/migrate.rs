@@ -44,14 +44,14 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension"]
     )]
     copy: Option<PathBuf>,
     /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Move the names of directories, and of all directories below them, to this MDT, or over these

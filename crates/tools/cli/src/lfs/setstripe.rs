@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[command(flatten)]
     parts: Parts,
     /// Remove the default of a directory.
-    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"])]
+    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension"])]
     delete: bool,
     /// Add the components to files that end before the end of the file.
     #[arg(long, visible_alias = "comp-add", requires = "end")]
@@ -40,7 +40,7 @@ pub(super) struct Args {
         long,
         visible_alias = "comp-del",
         group = "component_change",
-        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
+        conflicts_with_all = ["component_add", "end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
     )]
     component_del: bool,
     /// Set or clear flags of a component (not yet: they are about mirrors).
@@ -49,7 +49,7 @@ pub(super) struct Args {
         alias = "comp-set",
         group = "component_change",
         hide = true,
-        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
+        conflicts_with_all = ["component_add", "end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
     )]
     component_set: bool,
     /// The component that goes first.
@@ -68,14 +68,14 @@ pub(super) struct Args {
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
     )]
     copy: Option<PathBuf>,
     /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Files to create, files without a layout, or directories to give a default.

@@ -34,6 +34,14 @@ struct Options {
         allow_negative_numbers = true
     )]
     count: Vec<i32>,
+    /// Stripes, several on an OST where OSTs are too few; -1 to -32: that many on every OST.
+    #[arg(
+        short = 'C',
+        long = "overstripe-count",
+        value_name = "COUNT",
+        allow_negative_numbers = true
+    )]
+    overstripes: Vec<i32>,
     /// Bytes of a stripe, a multiple of 64k; a bare number below 4096 is KiB; 0 default.
     #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = bytes_or_kib)]
     size: Vec<u64>,
@@ -49,7 +57,7 @@ struct Options {
     /// Pool of OSTs, POOL or FSNAME.POOL; none: no pool, inherit: the directory's.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Vec<String>,
-    /// OSTs of the stripes, in order: 0,2,5-7.
+    /// OSTs of the stripes, in order: 0,2,5-7. An OST may be listed several times.
     #[arg(
         short = 'o',
         long = "ost-list",
@@ -74,6 +82,7 @@ struct Options {
 enum Word {
     End(String),
     Count(i32),
+    Overstripes(i32),
     Size(u64),
     Index(i32),
     Pool(String),
@@ -106,6 +115,7 @@ impl FromArgMatches for Parts {
         };
         take("end", options.end.into_iter().map(Word::End).collect());
         take("count", options.count.into_iter().map(Word::Count).collect());
+        take("overstripes", options.overstripes.into_iter().map(Word::Overstripes).collect());
         take("size", options.size.into_iter().map(Word::Size).collect());
         take("index", options.index.into_iter().map(Word::Index).collect());
         take("pool", options.pool.into_iter().map(Word::Pool).collect());
@@ -130,6 +140,7 @@ impl FromArgMatches for Parts {
 struct Said {
     end: Option<u64>,
     count: Option<i32>,
+    overstriped: bool,
     size: Option<u64>,
     index: Option<i32>,
     pool: Option<String>,
@@ -205,7 +216,8 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
     let said = all.last_mut().expect("there is one at least");
     match word {
         Word::End(text) => said.end = Some(end_of(text)?),
-        Word::Count(count) => said.count = Some(*count),
+        Word::Count(count) => (said.count, said.overstriped) = (Some(*count), false),
+        Word::Overstripes(count) => (said.count, said.overstriped) = (Some(*count), *count != 0),
         Word::Size(size) => said.size = Some(*size),
         Word::Index(index) => said.index = Some(*index),
         Word::Pool(pool) => said.pool = Some(pool.clone()),
@@ -253,7 +265,13 @@ impl Said {
         if self.is_at_mdt {
             return Said::default();
         }
-        Said { count: self.count, size: self.size, pool: self.pool.clone(), ..Said::default() }
+        Said {
+            count: self.count,
+            overstriped: self.overstriped,
+            size: self.size,
+            pool: self.pool.clone(),
+            ..Said::default()
+        }
     }
 
     fn check_mdt(&self) -> Result<(), String> {
@@ -285,11 +303,7 @@ impl Said {
         let osts = self.osts.as_deref().map_or(Ok(Vec::new()), list::parse)?;
         let listed = i32::try_from(osts.len()).unwrap_or(i32::MAX);
         let count = self.count.unwrap_or(listed);
-        if !(-1..=2000).contains(&count) {
-            return Err(format!(
-                "bad stripe count {count}: expected -1 (all), 0 (default) to 2000"
-            ));
-        }
+        check_count(count, self.overstriped)?;
         if listed > 0 && count != listed {
             return Err(format!("stripe count {count} does not fit the list of {listed} OSTs"));
         }
@@ -302,9 +316,25 @@ impl Said {
         }
         let named = self.pool.clone().unwrap_or_default();
         let pool = padded(&named)?;
-        let template = Template { stripe_size, stripe_count: count, start, pool, osts };
+        let overstriped = self.overstriped && osts.is_empty(); // a list says it by itself
+        let template =
+            Template { stripe_size, stripe_count: count, overstriped, start, pool, osts };
         Ok(Named { template, pool: named })
     }
+}
+
+fn check_count(count: i32, overstriped: bool) -> Result<(), String> {
+    let least = if overstriped { -i32::from(layout::OVERSTRIPES_MAX) } else { -1 };
+    if (least..=i32::from(layout::STRIPE_COUNT_MAX)).contains(&count) {
+        return Ok(());
+    }
+    Err(if overstriped {
+        format!(
+            "bad overstripe count {count}: expected -32 to -1 (on every OST), 0 (default) to 2000"
+        )
+    } else {
+        format!("bad stripe count {count}: expected -1 (all), 0 (default) to 2000")
+    })
 }
 
 /// The pool as a request has it. `none` and `ignore` are no pool, whatever the directory says;
@@ -380,6 +410,20 @@ mod tests {
         assert_eq!((pooled.pool_name().as_str(), plain("-p flash d")), ("flash", pooled.clone()));
         let listed = plain("-o 3,0-1 f");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
+        let twice = plain("-o 1,1 f");
+        assert_eq!((twice.osts, twice.stripe_count, twice.overstriped), (vec![1, 1], 2, false));
+        for (line, want) in [
+            ("-C 8 f", (8, true)),
+            ("-C -2 f", (-2, true)),
+            ("--overstripe-count=-32 f", (-32, true)),
+            ("-C 8 -c 2 f", (2, false)),
+            ("-c 2 -C 8 f", (8, true)),
+            ("-C 0 f", (0, false)),
+            ("-C 2 -o 1,1 f", (2, false)),
+        ] {
+            let Template { stripe_count, overstriped, .. } = plain(line);
+            assert_eq!((stripe_count, overstriped), want, "{line}");
+        }
         let sizes = ["-S 64 f", "-S 4032 f", "-S 65536 f", "-S 0 f"];
         let bytes = sizes.map(|line| plain(line).stripe_size);
         assert_eq!(bytes, [64 << 10, 4032 << 10, 64 << 10, 0], "small numbers are KiB");
@@ -429,8 +473,11 @@ mod tests {
             ("-S 1000 f", "bad stripe size 1024000"),
             ("-S 5000 f", "bad stripe size 5000"),
             ("-c -2 f", "bad stripe count -2"),
+            ("-C -33 f", "bad overstripe count -33"),
+            ("-C 2001 f", "bad overstripe count 2001"),
+            ("-E 64K -L mdt -C 2 f", "Option 'stripe-count' can't be specified with"),
+            ("-C 3 -o 1,2 f", "list of 2 OSTs"),
             ("-c 3 -o 1,2 f", "list of 2 OSTs"),
-            ("-o 1,1 f", "twice"),
             ("-o 2-1 f", "bad OST list"),
             ("-S 4G f", "4 GiB"),
             ("-i 70000 f", "bad stripe offset"),
