@@ -163,6 +163,11 @@ impl Parts {
         self.0.iter().rev().find_map(of)
     }
 
+    /// The same with another number of stripes.
+    pub(in crate::lfs) fn with_count(&self, count: i32) -> Parts {
+        Parts(self.0.iter().cloned().chain([Word::Count(count)]).collect())
+    }
+
     /// What is asked for, and its stripings with the pools as they were named; else what is wrong.
     pub(super) fn asked(&self) -> Result<(Asked, Vec<Named>), String> {
         let mut all = vec![Said::default()];
