@@ -72,6 +72,10 @@ fn a_file_gets_objects_as_it_grows() {
     good(&here, "setstripe -E 1M -c 1 -E 4M -c 2 -S 64K -E -1 -c 4 -S 1M dir");
     let shown = good(&here, "getstripe -d dir");
     assert!(shown.contains("lcm_entry_count:   3\n"), "{shown}");
+    let raw = good(&here, "getstripe -d -R dir");
+    assert!(raw.contains("lcm_entry_count:   3\n"), "{raw}");
+    let system = good(&here, "getstripe -D dir");
+    assert!(system.contains("stripe_count:  1 stripe_size:   1048576 "), "{system}");
 
     let file = open(&here.join("dir/f"));
     assert_eq!(objects(&here, "dir/f"), [1, 0, 0]);

@@ -84,12 +84,23 @@ fn a_list_of_osts_is_what_a_file_gets() {
         (["setstripe", "-o", "0,9", "bad"], "OST index 9 does not exist"),
         (["setstripe", "-o", "0,9", "d"], "OST index 9 does not exist"),
         (["setstripe", "-i", "9", "bad"], "OST index 9 does not exist"),
-        (["setstripe", "-o", "1,1", "bad"], "twice"),
         (["setstripe", "-o", "1,2", "listed"], "stripe already set"),
     ] {
         refused(&up, &words, part);
     }
     assert!(!up.at("bad").exists());
+    for (words, file, count) in
+        [(["setstripe", "-o", "1,1"], "twice", 2), (["setstripe", "-C", "9"], "over", 9)]
+    {
+        let [command, option, value] = words;
+        good(&up, &[command, option, value, "-S", "64K", file]);
+        let bytes: Vec<u8> = (0..700_000_u32).map(|at| (at >> 7) as u8).collect();
+        fs::write(up.at(file), &bytes).expect("written");
+        assert_eq!(osts(&up, file).len(), count, "{file}");
+        assert_eq!(good(&up, &["getstripe", "-L", file]).trim(), "raid0,overstriped");
+        assert!(fs::read(up.at(file)).expect("read") == bytes, "{file}");
+        fs::remove_file(up.at(file)).expect("removed");
+    }
     up.stop();
 }
 

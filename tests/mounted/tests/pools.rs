@@ -73,6 +73,10 @@ fn files_keep_to_the_pool_that_they_ask_for() {
     good(&up, "lfs setstripe -p disk -c 2 dir");
     fs::write(up.mount().join("dir/file"), "data").expect("a file");
     assert_eq!(layout(&up, "dir/file"), (vec![2, 3], "disk".to_owned()));
+    good(&up, "lfs setstripe -p none -c -1 dir/any");
+    assert_eq!(layout(&up, "dir/any"), (vec![0, 1, 2, 3], String::new()));
+    good(&up, "lfs setstripe -E 1M -c 1 -E -1 -c 2 dir/parts");
+    assert_eq!(good(&up, "lfs getstripe -p dir/parts"), "disk\n", "the directory's");
     refused(&up, "lfs setstripe -p gone file", "there is no pool 'gone'");
     refused(&up, "lfs setstripe -p other.flash file", "there is no pool 'other.flash'");
     refused(&up, "lfs setstripe -p flash -o 0,2 file", "OST index 2 is not in pool 'flash'");

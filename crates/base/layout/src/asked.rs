@@ -1,7 +1,7 @@
 //! Requested layouts for new files, of either sort: one striping, or several components.
 
 use crate::composite::{CompositeTemplate, Place, TemplateComponent, Wanted};
-use crate::{ComponentError, FileLayout, LayoutError, Template};
+use crate::{ComponentError, FileLayout, LayoutError, POOL_BYTES, Template};
 
 /// Layout asked for by `setstripe`, or a directory's default for new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,6 +80,17 @@ impl Asked {
         }
     }
 
+    /// With the pool of `fallback`, of its first striping, where components name none (Lustre:
+    /// components inherit a pool from the directory or the root).
+    #[must_use]
+    pub fn pooled(mut self, fallback: &Asked) -> Asked {
+        if let Asked::Composite(template) = &mut self {
+            let first = fallback.templates().next();
+            template.give_pool(first.map_or([0; POOL_BYTES], |first| first.pool));
+        }
+        self
+    }
+
     /// All stripings that it asks for.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (plain, composite) = match self {
@@ -129,5 +140,32 @@ mod tests {
             assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
         }
         assert!(Asked::decode(&[]).is_err());
+    }
+
+    #[test]
+    fn components_get_a_pool_from_elsewhere_and_nothing_else() {
+        let pool = |name| crate::pool::padded(name).expect("a name");
+        let part = |wanted| TemplateComponent { end: END_OF_FILE, wanted };
+        let of = |one: &Template| {
+            let parts = vec![part(Wanted::Mdt), part(Wanted::Striped(one.clone()))];
+            Asked::Composite(CompositeTemplate { components: parts })
+        };
+        let open = Template { stripe_count: 3, ..Template::default() };
+        let flash = Template { stripe_count: 5, pool: pool("flash"), ..Template::default() };
+        let given = Template { pool: pool("flash"), ..open.clone() };
+        for default in [Asked::Plain(flash.clone()), of(&flash)] {
+            assert_eq!(of(&open).pooled(&default), of(&given));
+            assert_eq!(Asked::Plain(open.clone()).pooled(&default), Asked::Plain(open.clone()));
+        }
+        let default = Asked::Plain(flash);
+        for own in [
+            Template { pool: pool("disk"), ..open.clone() },
+            Template { pool: crate::pool::IGNORE, ..open.clone() },
+            Template { start: 0, ..open.clone() },
+            Template { stripe_count: 1, osts: vec![1], ..open.clone() },
+        ] {
+            assert_eq!(of(&own).pooled(&default), of(&own));
+        }
+        assert_eq!(of(&open).pooled(&Asked::default()), of(&open));
     }
 }

@@ -39,6 +39,9 @@ pub const STRIPE_SIZE_UNIT: u32 = 64 << 10;
 pub const STRIPE_SIZE_MAX: u32 = u32::MAX - STRIPE_SIZE_UNIT + 1;
 /// Stripe size of a file for which nothing else was set: 1 MiB, as in Lustre.
 pub const STRIPE_SIZE_DEFAULT: u32 = 1 << 20;
+/// Objects of a file on one OST at most, where a template asks for so many on each (Lustre:
+/// `LOV_ALL_STRIPES_WIDE`).
+pub const OVERSTRIPES_MAX: u16 = 32;
 /// Stripe count of a file for which nothing else was set: one, as in Lustre.
 pub const STRIPE_COUNT_DEFAULT: u16 = 1;
 /// Bytes of a pool's name, its NUL included.
@@ -124,9 +127,7 @@ impl Layout {
     /// Whether several objects share an OST.
     #[must_use]
     pub fn is_overstriped(&self) -> bool {
-        let mut osts = self.osts.clone();
-        osts.sort_unstable();
-        osts.windows(2).any(|pair| pair[0] == pair[1])
+        is_repeating(&self.osts)
     }
 
     /// The template that would make such a layout again.
@@ -135,9 +136,17 @@ impl Layout {
         Template {
             stripe_size: self.stripe_size,
             stripe_count: i32::from(self.stripe_count),
+            overstriped: self.is_overstriped(),
             start: -1,
             pool: self.pool,
             osts: Vec::new(),
         }
     }
+}
+
+/// Whether an OST is listed more than once.
+fn is_repeating(osts: &[u32]) -> bool {
+    let mut osts = osts.to_vec();
+    osts.sort_unstable();
+    osts.windows(2).any(|pair| pair[0] == pair[1])
 }

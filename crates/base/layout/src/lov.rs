@@ -7,6 +7,9 @@
 //!  v3 (0x0BD30BD0): the same, 32 pool 16 | 48 stripes        specific list (0x0BD50BD0): as v3
 //!  stripe: 0 object FID 16 | 16 generation u32 | 20 OST index u32
 //! ```
+//! The pattern's bit 0x200 says that several objects may be on one OST. A count from 0xffe0 on is
+//! then one of objects on every OST, as a negative number.
+//!
 //! The output is little-endian. A byte-swapped magic on input means that every number is swapped.
 
 pub mod composite;
@@ -51,9 +54,9 @@ pub enum LovError {
     /// No layout at all.
     #[error("{0:#x} begins no layout")]
     Magic(u32),
-    /// A sort of layout that the field knows and that does not work here: mirrored, foreign,
-    /// several objects on each OST. Or one that a plain record cannot be: composite, data on MDT.
-    /// It is refused and never taken for another sort.
+    /// A sort of layout that the field knows and that does not work here: mirrored, foreign. Or one
+    /// that a plain record cannot be: composite, data on MDT. It is refused and never taken for
+    /// another sort.
     #[error("{0} layouts are not supported")]
     Unsupported(&'static str),
     /// A pattern that does not exist.
@@ -141,11 +144,15 @@ impl Lov {
                 (false, true) => MAGIC_V1,
                 (false, false) => MAGIC_V3,
             },
-            pattern: PATTERN_RAID0,
+            pattern: if template.overstriped || crate::is_repeating(&template.osts) {
+                PATTERN_OVERSTRIPED
+            } else {
+                PATTERN_RAID0
+            },
             oid: 0,
             seq: 0,
             stripe_size: template.stripe_size,
-            stripe_count: u16::try_from(stripe_count).unwrap_or(ANY),
+            stripe_count: lov_count(stripe_count),
             generation: u16::try_from(template.start).unwrap_or(ANY),
             pool: template.pool,
             stripes: template
@@ -191,10 +198,15 @@ impl Lov {
         }
     }
 
-    /// Stripe count as commands print it: -1 is one on every OST.
+    /// Stripe count as commands print it: -n is n on every OST.
     #[must_use]
     pub fn count(&self) -> i32 {
-        if self.stripe_count == ANY { -1 } else { i32::from(self.stripe_count) }
+        let is_wide = self.pattern == PATTERN_OVERSTRIPED && self.stripe_count >= OVERSTRIPE_FIRST;
+        if is_wide || self.stripe_count == ANY {
+            i32::from(self.stripe_count.cast_signed())
+        } else {
+            i32::from(self.stripe_count)
+        }
     }
 
     /// Pool's name as text, empty if none.
@@ -342,9 +354,11 @@ fn template_of(lov: Lov) -> Result<Template, LovError> {
         PATTERN_MDT => return Err(LovError::Unsupported("data-on-MDT")),
         other => return Err(LovError::Pattern(other)),
     }
-    let stripe_count = stripe_count(lov.stripe_count)?;
+    let overstriped = lov.pattern == PATTERN_OVERSTRIPED && lov.magic != MAGIC_SPECIFIC;
+    let stripe_count = stripe_count(lov.stripe_count, overstriped)?;
     let Lov { magic, stripe_size, generation: start, pool, stripes, .. } = lov;
-    let mut template = Template { stripe_size, stripe_count, pool, ..Template::default() };
+    let mut template =
+        Template { stripe_size, stripe_count, overstriped, pool, ..Template::default() };
     if magic == MAGIC_SPECIFIC {
         let count = usize::try_from(stripe_count).unwrap_or(0);
         if stripes.len() < count.max(1) {
@@ -364,10 +378,18 @@ fn is_magic(word: u32) -> bool {
     [MAGIC_V1, MAGIC_V3, MAGIC_SPECIFIC, MAGIC_COMPOSITE, MAGIC_FOREIGN].contains(&word)
 }
 
-fn stripe_count(count: u16) -> Result<i32, LovError> {
+/// The number in a value's field of stripes.
+fn lov_count(count: i32) -> u16 {
+    match i16::try_from(count) {
+        Ok(count) => count.cast_unsigned(), // -1 is ANY
+        Err(_) => ANY,
+    }
+}
+
+fn stripe_count(count: u16, overstriped: bool) -> Result<i32, LovError> {
     match count {
         ANY => Ok(-1),
-        OVERSTRIPE_FIRST.. => Err(LovError::Unsupported("multiply overstriped")),
+        OVERSTRIPE_FIRST.. if overstriped => Ok(i32::from(count.cast_signed())),
         count if count > STRIPE_COUNT_MAX => Err(LayoutError::StripeCount(i64::from(count)).into()),
         count => Ok(i32::from(count)),
     }
@@ -484,9 +506,32 @@ mod tests {
             Template { stripe_count: -1, start: 0, ..Template::default() },
             Template { stripe_size: 1 << 16, stripe_count: 2_000, pool, ..Template::default() },
             Template { stripe_count: 3, osts: vec![5, 0, 5], pool, ..Template::default() },
+            Template { stripe_count: 7, overstriped: true, ..Template::default() },
+            Template { stripe_count: -1, overstriped: true, ..Template::default() },
+            Template { stripe_count: -32, overstriped: true, pool, ..Template::default() },
         ] {
             assert_eq!(decode(&encode_dir(&template)), Ok(template));
         }
+    }
+
+    #[test]
+    fn overstriping_is_a_bit_and_a_negative_count_as_lustres() {
+        let overstriped = true;
+        let two = Template { stripe_count: -2, overstriped, ..Template::default() };
+        let lov = Lov::of_dir(&two);
+        assert_eq!((lov.pattern, lov.stripe_count, lov.count()), (0x201, 0xfffe, -2));
+        let mut bytes = lov.encode();
+        assert_eq!((&bytes[4..8], &bytes[28..30]), (&[1, 2, 0, 0][..], &[0xfe, 0xff][..]));
+        bytes[5] = 0;
+        let count = LayoutError::StripeCount(0xfffe);
+        assert_eq!(decode(&bytes), Err(count.into()), "without the bit");
+        let listed = Template { osts: vec![1, 1], ..Template::default() };
+        assert_eq!(Lov::of_dir(&listed).pattern, 0x201);
+        let file = Layout { osts: vec![1, 1], ..layout() };
+        let asked = Template { stripe_count: 2, overstriped, ..Template::default() };
+        let again = Template { stripe_size: 1 << 20, ..asked };
+        assert_eq!(decode(&encode_file(&file, FILE)), Ok(again.clone()));
+        assert_eq!(file.template(), again);
     }
 
     #[test]

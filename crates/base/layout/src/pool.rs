@@ -5,6 +5,10 @@ use crate::POOL_BYTES;
 /// Names that mean something else where a pool is asked for.
 const RESERVED: [&str; 3] = ["none", "ignore", "inherit"];
 
+/// In the place of a pool's name: no pool, whatever the default says (Lustre: `LOV_POOL_IGNORE`). A
+/// request and a directory's default can have it, a file cannot.
+pub const IGNORE: [u8; POOL_BYTES] = *b"ignore\0\0\0\0\0\0\0\0\0\0";
+
 /// A name that no pool can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolNameError {

@@ -5,7 +5,8 @@
 //! 0 type u8 | 1 version u8 | 2 length u16, of the whole record
 //! layout   (type 1): 4 stripe size u32 | 8 stripe count u16 | 10 generation u16 | 12 pattern u32 (1)
 //!                    16 object base, FID 16 | 32 pool 16 | 48 OST index u32 each
-//! template (type 2): 4 stripe size u32 | 8 stripe count i32 | 12 start i32 | 16 OSTs u32 | 20 zero u32
+//! template (type 2): 4 stripe size u32 | 8 stripe count i32 | 12 start i32 | 16 OSTs u32
+//!                    20 overstriping u32: 0 no, 1 yes, n that many on each OST (the count is -1 then)
 //!                    24 pool 16 | 40 OST index u32 each
 //! ```
 //! Numbers are little-endian. The tail of a longer record is ignored; a shorter record is refused.
@@ -55,7 +56,7 @@ struct TemplateHead {
     stripe_count: i32,
     start: i32,
     ost_count: u32,
-    reserved: u32,
+    overstriping: u32,
     pool: [u8; POOL_BYTES],
 }
 
@@ -148,15 +149,16 @@ impl Template {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert_eq!(self.check(), Ok(()), "a template is checked where it is made");
+        let on_each = if self.stripe_count < -1 { self.stripe_count.unsigned_abs() } else { 1 };
         let head = TemplateHead {
             kind: KIND_TEMPLATE,
             version: VERSION,
             length: (TEMPLATE_BYTES + 4 * self.osts.len()) as u16,
             stripe_size: self.stripe_size,
-            stripe_count: self.stripe_count,
+            stripe_count: self.stripe_count.max(-1),
             start: self.start,
             ost_count: self.osts.len() as u32,
-            reserved: 0,
+            overstriping: if self.overstriped { on_each } else { 0 },
             pool: self.pool,
         };
         [head.as_bytes(), self.osts.as_bytes()].concat()
@@ -172,12 +174,23 @@ impl Template {
         }
         let template = Template {
             stripe_size: head.stripe_size,
-            stripe_count: head.stripe_count,
+            stripe_count: count_of(&head)?,
+            overstriped: head.overstriping != 0,
             start: head.start,
             pool: head.pool,
             osts: read_osts(record, rest, TEMPLATE_BYTES, head.ost_count as usize)?,
         };
         template.check().map(|()| template)
+    }
+}
+
+/// Objects that a template asks for.
+fn count_of(head: &TemplateHead) -> Result<i32, LayoutError> {
+    let (count, on_each) = (head.stripe_count, head.overstriping);
+    match i32::try_from(on_each) {
+        Ok(0 | 1) => Ok(count),
+        Ok(on_each) if count == -1 => Ok(-on_each),
+        _ => Err(LayoutError::StripeCount(-i64::from(on_each))),
     }
 }
 
@@ -248,6 +261,25 @@ mod tests {
         assert_eq!(template.encode(), golden);
         assert_eq!(Striping::decode(Fid::ZERO, &golden), Ok(Striping::Template(template.into())));
         assert_eq!(Striping::decode(Fid::ZERO, &[]), Ok(Striping::None));
+    }
+
+    #[test]
+    fn overstriping_takes_a_word_that_older_readers_skip() {
+        let record = |stripe_count| {
+            let template = Template { stripe_count, overstriped: true, ..Template::default() };
+            let bytes = template.encode();
+            assert_eq!(Template::decode(&bytes), Ok(template));
+            (bytes[8..12].to_vec(), bytes[20..24].to_vec())
+        };
+        assert_eq!(record(5), (vec![5, 0, 0, 0], vec![1, 0, 0, 0]));
+        assert_eq!(record(-1), (vec![255; 4], vec![1, 0, 0, 0]));
+        assert_eq!(record(-32), (vec![255; 4], vec![32, 0, 0, 0]));
+        let mut bytes = Template { stripe_count: 5, ..Template::default() }.encode();
+        bytes[20] = 2;
+        assert_eq!(Template::decode(&bytes), Err(LayoutError::StripeCount(-2)));
+        bytes[8..12].fill(255);
+        bytes[20] = 33;
+        assert_eq!(Template::decode(&bytes), Err(LayoutError::StripeCount(-33)));
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! The requested striping of new files.
 
-use crate::{LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, error};
+use crate::{LayoutError, OVERSTRIPES_MAX, POOL_BYTES, STRIPE_COUNT_MAX, error, pool};
 
 /// Striping asked for by `setstripe`, or a directory's default for new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Bytes, 0: default.
     pub stripe_size: u32,
-    /// Objects, 0: default, -1: one on every usable OST.
+    /// Objects, 0: default, -1: one on every usable OST; if overstriped, -n: n on each.
     pub stripe_count: i32,
+    /// Several objects may be on one OST, where the OSTs are too few.
+    pub overstriped: bool,
     /// OST of the first stripe, -1: any.
     pub start: i32,
-    /// Pool to take OSTs from, NUL padded, zeros if none.
+    /// Pool to take OSTs from, NUL padded. Zeros: default, [`pool::IGNORE`]: none.
     pub pool: [u8; POOL_BYTES],
     /// Exactly these OSTs, in this order; empty: the server chooses.
     pub osts: Vec<u32>,
@@ -22,6 +24,7 @@ impl Default for Template {
         Template {
             stripe_size: 0,
             stripe_count: 0,
+            overstriped: false,
             start: -1,
             pool: [0; POOL_BYTES],
             osts: Vec::new(),
@@ -42,7 +45,8 @@ impl Template {
         if self.stripe_size != 0 {
             error::check_stripe_size(self.stripe_size)?;
         }
-        if !(-1..=i32::from(STRIPE_COUNT_MAX)).contains(&self.stripe_count) {
+        let least = if self.overstriped { -i32::from(OVERSTRIPES_MAX) } else { -1 };
+        if !(least..=i32::from(STRIPE_COUNT_MAX)).contains(&self.stripe_count) {
             return Err(LayoutError::StripeCount(i64::from(self.stripe_count)));
         }
         if !(-1..=types::TARGET_INDEX_MAX as i32).contains(&self.start) {
@@ -82,6 +86,7 @@ impl Template {
                 self.stripe_size
             },
             stripe_count: if own_count { self.stripe_count } else { fallback.stripe_count },
+            overstriped: if own_count { self.overstriped } else { fallback.overstriped },
             start: if own_place || own_pool { self.start } else { fallback.start },
             pool: if own_pool || own_place { self.pool } else { fallback.pool },
             osts: if own_place || own_count || own_pool {
@@ -92,7 +97,22 @@ impl Template {
         }
     }
 
-    /// Pool's name as text, empty if none.
+    /// Whether it asks for no pool, whatever the default says.
+    #[must_use]
+    pub fn ignores_pool(&self) -> bool {
+        self.pool == pool::IGNORE
+    }
+
+    /// As a file has it: a request for no pool names none.
+    #[must_use]
+    pub fn settled(mut self) -> Template {
+        if self.ignores_pool() {
+            self.pool = [0; POOL_BYTES];
+        }
+        self
+    }
+
+    /// Pool's name as text, empty if none, `ignore` for [`pool::IGNORE`].
     #[must_use]
     pub fn pool_name(&self) -> String {
         pool_name(&self.pool)
@@ -129,6 +149,18 @@ mod tests {
     }
 
     #[test]
+    fn no_pool_can_be_asked_for_against_the_default() {
+        let pool = *b"flash\0\0\0\0\0\0\0\0\0\0\0";
+        let flash = Template { stripe_count: 2, pool, ..Template::default() };
+        let none = Template { pool: pool::IGNORE, ..Template::default() };
+        assert_eq!((none.check(), Template::decode(&none.encode())), (Ok(()), Ok(none.clone())));
+        let merged = none.or(&flash).or(&flash);
+        assert_eq!((merged.stripe_count, merged.pool_name().as_str()), (2, "ignore"));
+        assert_eq!(merged.settled().pool_name(), "");
+        assert_eq!(flash.clone().settled(), flash);
+    }
+
+    #[test]
     fn bounds_are_told_by_name() {
         let with = |change: fn(&mut Template)| {
             let mut template = Template::default();
@@ -145,5 +177,8 @@ mod tests {
             Err(LayoutError::OstCount { stripes: 2, osts: 1 })
         );
         assert_eq!(with(|t| t.stripe_count = -1), Ok(()));
+        assert_eq!(with(|t| (t.stripe_count, t.overstriped) = (-32, true)), Ok(()));
+        let error = Err(LayoutError::StripeCount(-33));
+        assert_eq!(with(|t| (t.stripe_count, t.overstriped) = (-33, true)), error);
     }
 }

@@ -17,6 +17,19 @@ pub struct Allocator {
     rng: SplitMix64,
 }
 
+/// The rule that chooses the OSTs of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// They are listed.
+    List,
+    /// The first one is named, and the others follow it.
+    Start,
+    /// By free space, because that is not balanced.
+    Space,
+    /// In turn.
+    RoundRobin,
+}
+
 /// Memory of the choices out of OSTs that are chosen together.
 #[derive(Clone, Debug)]
 struct Picker {
@@ -57,9 +70,25 @@ impl Allocator {
         }
     }
 
+    /// The rule by which [`Allocator::choose`] chooses.
+    #[must_use]
+    pub fn rule(template: &Template, osts: &[Ost], policy: &Policy) -> Rule {
+        if !template.osts.is_empty() {
+            return Rule::List;
+        }
+        let start = u32::try_from(template.start);
+        if start.is_ok_and(|start| is_usable(start, osts) == Ok(true)) {
+            return Rule::Start;
+        }
+        let sound: Vec<Ost> = osts.iter().filter(|ost| !ost.is_degraded).copied().collect();
+        let among: &[Ost] = if sound.iter().any(|ost| ost.usable) { &sound } else { osts };
+        if is_balanced(among, policy) { Rule::RoundRobin } else { Rule::Space }
+    }
+
     /// OST indices for a file as `template` wants it, stripe 0 first; `now` in seconds, from any
     /// start. A count above the number of usable OSTs gets all of them, a start that is not usable
-    /// another one. Degraded OSTs are taken if the others are too few.
+    /// another one. Degraded OSTs are taken if the others are too few. Where the template is
+    /// overstriped, OSTs are taken again until the count is reached.
     ///
     /// # Errors
     /// No OST is known or usable; one that is named does not exist, or one of a list is not usable.
@@ -73,6 +102,18 @@ impl Allocator {
         if !template.osts.is_empty() {
             return listed(&template.osts, osts);
         }
+        let chosen = self.distinct(template, osts, policy, now)?;
+        Ok(if template.overstriped { overstriped(template.stripe_count, chosen) } else { chosen })
+    }
+
+    /// The same without an OST twice.
+    fn distinct(
+        &mut self,
+        template: &Template,
+        osts: &[Ost],
+        policy: &Policy,
+        now: u64,
+    ) -> Result<Vec<u32>, PlacementError> {
         let count = match template.stripe_count {
             0 => STRIPE_COUNT_DEFAULT,
             wanted => u16::try_from(wanted).unwrap_or(STRIPE_COUNT_MAX),
@@ -98,6 +139,14 @@ impl Allocator {
         }
         Ok(chosen)
     }
+}
+
+/// As many as are wanted, or so many on each, of OSTs that were chosen in this order.
+fn overstriped(wanted: i32, chosen: Vec<u32>) -> Vec<u32> {
+    let on_each = wanted.unsigned_abs() as usize;
+    let count = if wanted < 0 { chosen.len() * on_each } else { on_each };
+    let count = count.clamp(chosen.len(), usize::from(STRIPE_COUNT_MAX).max(chosen.len()));
+    chosen.iter().copied().cycle().take(count).collect()
 }
 
 /// Exactly these.
@@ -213,6 +262,47 @@ mod tests {
             uses[next(1)[0] as usize] += 1;
         }
         assert_eq!(uses, [3, 3, 3, 0]);
+    }
+
+    #[test]
+    fn overstriped_files_take_osts_again() {
+        let mut osts = osts(&[None; 4]);
+        osts[3].usable = false;
+        let sorted = |stripe_count, start, overstriped| {
+            let template = Template { stripe_count, start, overstriped, ..Template::default() };
+            let mut chosen = choose(&template, &osts).expect("room");
+            if start < 0 {
+                chosen.sort_unstable();
+            }
+            chosen
+        };
+        assert_eq!(sorted(5, 1, true), [1, 2, 0, 1, 2]);
+        assert_eq!(sorted(5, 1, false), [1, 2, 0]);
+        assert_eq!(sorted(-2, -1, true), [0, 0, 1, 1, 2, 2]);
+        assert_eq!(sorted(-1, -1, true), [0, 1, 2]);
+        assert_eq!((sorted(2, -1, true).len(), sorted(0, -1, true).len()), (2, 1));
+        assert_eq!(sorted(2_000, -1, true).len(), 2_000);
+        let many: Vec<Ost> = (0..100).map(|index| Ost { index, ..osts[0] }).collect();
+        let all = Template { stripe_count: -32, overstriped: true, ..Template::default() };
+        assert_eq!(choose(&all, &many).expect("room").len(), 2_000, "as many as a file may have");
+    }
+
+    #[test]
+    fn the_rule_is_the_first_that_fits() {
+        let mut even = osts(&[Some(1 << 30), Some(1 << 30)]);
+        let uneven = osts(&[Some(1 << 20), Some(1 << 30)]);
+        let rule =
+            |template: &Template, osts: &[Ost]| Allocator::rule(template, osts, &Policy::default());
+        let any = Template::default();
+        let list = Template { stripe_count: 1, osts: vec![1], ..Template::default() };
+        let start = Template { start: 1, ..Template::default() };
+        assert_eq!([rule(&any, &even), rule(&any, &uneven)], [Rule::RoundRobin, Rule::Space]);
+        assert_eq!([rule(&list, &even), rule(&start, &uneven)], [Rule::List, Rule::Start]);
+        even[1].usable = false;
+        assert_eq!(rule(&start, &even), Rule::RoundRobin, "another one");
+        let mut degraded = uneven;
+        degraded[0].is_degraded = true;
+        assert_eq!(rule(&any, &degraded), Rule::RoundRobin, "it is the only sound one");
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod weighted;
 
 use types::Errno;
 
-pub use allocator::Allocator;
+pub use allocator::{Allocator, Rule};
 pub use mdts::{Mdt, MdtAllocator, Wish};
 pub use policy::Policy;
 pub use round_robin::RoundRobin;

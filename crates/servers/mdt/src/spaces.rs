@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use layout::composite::extend::Chosen;
 use layout::{POOL_BYTES, Template};
-use placement::{Allocator, Ost, PlacementError, Policy, Space};
+use placement::{Allocator, Ost, PlacementError, Policy, Rule, Space};
 use tokio::sync::Notify;
 
 /// An OST of the file system, as the configuration knows it.
@@ -82,6 +82,9 @@ pub(crate) struct Pool {
     osts: Vec<u32>,
     pub(crate) spill: Spill,
 }
+
+/// The rule by which a file would get OSTs, and these.
+pub(crate) type Foretold = Result<(Rule, Vec<u32>), PlacementError>;
 
 /// Lustre: without a value of its own a pool spills when nothing is left.
 const SPILL_PERCENT_DEFAULT: u8 = 100;
@@ -299,15 +302,17 @@ impl Spaces {
     }
 
     /// Which OSTs a file may go to, and the pool of its layout. A pool that is not there does not
-    /// matter, nor one that does not have the OSTs which are asked for by number.
+    /// matter, nor one that does not have the OSTs which are asked for by number. A request for no
+    /// pool leaves no name in the layout.
     fn members<'a>(
         &self,
         template: &Template,
         osts: &'a [OstAt],
     ) -> (Vec<&'a OstAt>, String, [u8; POOL_BYTES]) {
+        let wanted = template.clone().settled().pool;
         let name = template.pool_name();
         let Some(pool) = self.pools.get(&name) else {
-            return (osts.iter().collect(), String::new(), template.pool);
+            return (osts.iter().collect(), String::new(), wanted);
         };
         let start = u32::try_from(template.start).ok();
         let mut asked = template.osts.iter().chain(&start).peekable();
@@ -338,6 +343,40 @@ impl Spaces {
         bytes: u64,
     ) -> Result<Chosen, PlacementError> {
         self.wanted.notify_one();
+        let (known, name, pool) = self.candidates(template, osts, bytes)?;
+        let seed = seed_of(self.seed, &name);
+        let allocator = self.allocators.entry(name).or_insert_with(|| Allocator::new(seed));
+        let osts = allocator.choose(template, &known, policy, now)?;
+        Ok(Chosen { osts, pool })
+    }
+
+    /// The rules and the OSTs that files would get now, one after the other. They take no turn.
+    pub(crate) fn foretell<'a>(
+        &self,
+        templates: impl Iterator<Item = &'a Template>,
+        osts: &[OstAt],
+        policy: &Policy,
+        now: u64,
+    ) -> Vec<Foretold> {
+        let mut allocators = self.allocators.clone();
+        let foretell = |template: &Template| -> Foretold {
+            let (known, name, _) = self.candidates(template, osts, 0)?;
+            let seed = seed_of(self.seed, &name);
+            let allocator = allocators.entry(name).or_insert_with(|| Allocator::new(seed));
+            let chosen = allocator.choose(template, &known, policy, now)?;
+            Ok((Allocator::rule(template, &known, policy), chosen))
+        };
+        templates.map(foretell).collect()
+    }
+
+    /// The OSTs that a file may go to as they are now, the pool whose turns count, and the one that
+    /// its layout names.
+    fn candidates(
+        &self,
+        template: &Template,
+        osts: &[OstAt],
+        bytes: u64,
+    ) -> Result<(Vec<Ost>, String, [u8; POOL_BYTES]), PlacementError> {
         let (members, name, pool) = self.members(template, osts);
         if members.is_empty() && !osts.is_empty() {
             return Err(PlacementError::NoneUsable); // not "none is known yet", for which one waits
@@ -346,12 +385,8 @@ impl Spaces {
         let is_named = template.start >= 0 || !template.osts.is_empty();
         let has_room = |ost: &&OstAt| self.room(ost) >= bytes;
         let bytes = if is_named || !members.iter().any(has_room) { 0 } else { bytes };
-        let known: Vec<Ost> =
-            members.iter().map(|ost| self.candidate(ost, is_full_taken, bytes)).collect();
-        let seed = name.bytes().fold(self.seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
-        let allocator = self.allocators.entry(name).or_insert_with(|| Allocator::new(seed));
-        let osts = allocator.choose(template, &known, policy, now)?;
-        Ok(Chosen { osts, pool })
+        let known = members.iter().map(|ost| self.candidate(ost, is_full_taken, bytes));
+        Ok((known.collect(), name, pool))
     }
 
     fn candidate(&self, ost: &OstAt, is_full_taken: bool, bytes: u64) -> Ost {
@@ -365,6 +400,11 @@ impl Spaces {
         let usable = ost.is_active && takes && (bytes == 0 || self.room(ost) >= bytes);
         Ost { index: ost.index, node: ost.node, usable, is_degraded, bytes_avail }
     }
+}
+
+/// Each pool has turns of its own.
+fn seed_of(seed: u64, pool: &str) -> u64 {
+    pool.bytes().fold(seed, |seed, byte| seed.rotate_left(8) ^ u64::from(byte))
 }
 
 #[cfg(test)]
@@ -463,6 +503,8 @@ mod tests {
         assert_eq!(place(&mut spaces, &wanting("empty")), Err(PlacementError::NoneUsable));
         let gone = place(&mut spaces, &wanting("gone"));
         assert_eq!(gone, told(&[0, 1, 2, 3], "gone"), "its name stays, and says nothing");
+        let ignore = Template { pool: layout::pool::IGNORE, ..wanting("flash") };
+        assert_eq!(place(&mut spaces, &ignore), told(&[0, 1, 2, 3], ""));
         let list = |osts: &[u32]| Template {
             stripe_count: osts.len() as i32,
             osts: osts.to_vec(),
@@ -473,6 +515,26 @@ mod tests {
         let from = |start| Template { start, stripe_count: 1, ..wanting("flash") };
         assert_eq!(place(&mut spaces, &from(1)), told(&[1], "flash"));
         assert_eq!(place(&mut spaces, &from(2)), told(&[2], ""));
+    }
+
+    #[test]
+    fn a_foretold_choice_is_the_next_one() {
+        let mut spaces = Spaces::new(3);
+        spaces.set_pools(&pools(&[("flash", &[1, 3])]));
+        let osts = [0, 1, 2, 3].map(OstAt::from);
+        let (any, policy) = (Template { stripe_count: 1, ..wanting("flash") }, Policy::default());
+        let empty = Template { pool: [0; POOL_BYTES], ..any.clone() };
+        for _ in 0..5 {
+            let told = spaces.foretell([&any, &empty, &any].into_iter(), &osts, &policy, 0);
+            let made = [&any, &empty, &any].map(|template| {
+                let chosen = spaces.place(template, &osts, &policy, 0, 0);
+                chosen.map(|chosen| (Rule::RoundRobin, chosen.osts))
+            });
+            assert_eq!(told, made);
+        }
+        let gone = Template { start: 9, ..empty };
+        let told = spaces.foretell([&gone].into_iter(), &osts, &policy, 0);
+        assert_eq!(told, [Err(PlacementError::Unknown(9))]);
     }
 
     #[test]

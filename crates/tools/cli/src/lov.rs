@@ -16,10 +16,14 @@ pub(crate) const XATTR: &str = "lustre.lov";
 /// A text about it.
 const WHY: &str = "lustre.lov.why";
 
+/// What fills it where it leaves something open.
+const DEFAULT: &str = "lustre.lov.default";
+
 /// Largest value that the kernel hands out (XATTR_SIZE_MAX).
 const VALUE_BYTES_MAX: usize = 65_536;
 
-/// The layout of `path`, or a directory's own default; nothing where there is none.
+/// The layout of `path`, or the default of a directory, its own or the root's; nothing where there
+/// is none.
 pub(crate) fn of(path: &Path, command: &str) -> Result<Option<LovAny>, Failed> {
     let shown = path.display();
     let value = read(path).map_err(|error| match error.raw_os_error() {
@@ -37,6 +41,21 @@ pub(crate) fn of(path: &Path, command: &str) -> Result<Option<LovAny>, Failed> {
 pub(crate) fn why(path: &Path) -> io::Result<String> {
     let text = get(path, WHY)?.unwrap_or_default();
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The striping that fills what the default of the directory `path` leaves open; nothing where its
+/// MDT does not say.
+pub(crate) fn fallback(path: &Path) -> Option<lov::Lov> {
+    let value = get(path, DEFAULT).ok().flatten()?;
+    lov::inspect(&value).ok()
+}
+
+/// Whether the directory `path` has a default of its own.
+pub(crate) fn has_own(path: &Path) -> io::Result<bool> {
+    let mut names = vec![0; VALUE_BYTES_MAX];
+    let len = rustix::fs::listxattr(c_path(path)?.as_c_str(), names.as_mut_slice())?;
+    names.truncate(len);
+    Ok(names.split(|byte| *byte == 0).any(|name| name == XATTR.as_bytes()))
 }
 
 /// The value of the xattr of `path`; nothing where there is no layout.

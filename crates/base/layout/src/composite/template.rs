@@ -3,7 +3,7 @@
 use types::Extent;
 
 use super::{COMPONENT_ID_MAX, Component, ComponentError, Composite, END_OF_FILE, Place, error};
-use crate::{STRIPE_SIZE_UNIT, Template};
+use crate::{POOL_BYTES, STRIPE_SIZE_UNIT, Template};
 
 /// How a component of a file to come shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +63,19 @@ impl CompositeTemplate {
             Wanted::Mdt => None,
             Wanted::Striped(template) | Wanted::Extendable(template, _) => Some(template),
         })
+    }
+
+    /// Components that ask for no OST by its number and name no pool get this one.
+    pub(crate) fn give_pool(&mut self, pool: [u8; POOL_BYTES]) {
+        for component in &mut self.components {
+            if let Wanted::Striped(one) | Wanted::Extendable(one, _) = &mut component.wanted
+                && one.pool == [0; POOL_BYTES]
+                && one.osts.is_empty()
+                && one.start < 0
+            {
+                one.pool = pool;
+            }
+        }
     }
 
     /// Whether it wants the first bytes at the MDT.
@@ -135,7 +148,7 @@ impl CompositeTemplate {
 /// What a component asks for, with its stripe size.
 fn striped(template: &Template, default: &Template, end: u64) -> Result<Template, ComponentError> {
     let open = template.stripe_size == 0;
-    let mut wanted = template.or(default);
+    let mut wanted = template.or(default).settled();
     if wanted.stripe_size == 0 {
         wanted.stripe_size = crate::STRIPE_SIZE_DEFAULT;
     }

@@ -151,6 +151,18 @@ fn a_stripe_size_that_is_left_open_divides_the_end() {
 }
 
 #[test]
+fn a_component_in_no_pool_is_so_in_a_default_and_names_none_in_a_file() {
+    let pool = *b"flash\0\0\0\0\0\0\0\0\0\0\0";
+    let none = Template { pool: crate::pool::IGNORE, ..Template::default() };
+    let asked = template(&[(END_OF_FILE, Wanted::Striped(none))]);
+    let value = crate::lov::composite::LovComposite::of_dir(&asked).expect("a default").encode();
+    assert_eq!(crate::lov::composite::decode(&value), Ok(asked.clone()));
+    let made = asked.resolve(&Template { pool, ..Template::default() }).expect("a layout");
+    let Place::Wanted(wanted) = &made.components[0].place else { panic!("no objects yet") };
+    assert_eq!(wanted.pool_name(), "");
+}
+
+#[test]
 fn the_bound_of_an_mdt_shortens_and_never_refuses_what_has_another_place() {
     let asked = template(&[(4 * MIB, Wanted::Mdt), (END_OF_FILE, striped(MIB, 1))]);
     let limited = |limit| asked.clone().with_mdt_limit(limit);

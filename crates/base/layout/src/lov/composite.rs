@@ -93,7 +93,7 @@ impl LovComposite {
                 if let Wanted::Striped(one) | Wanted::Extendable(one, _) = &asked.wanted
                     && !is_extension
                 {
-                    entry.lov.stripe_size = one.stripe_size; // 0: left to the file's creation
+                    entry.lov = Lov::of_dir(one); // as asked for: the file's creation adds the rest
                 }
                 entry.flags &= !FLAG_INIT;
                 entries.push(entry);

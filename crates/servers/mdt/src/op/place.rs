@@ -237,14 +237,14 @@ impl Op<'_, '_> {
     }
 
     fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {
+        let own = parent.map_or(Ok(None), |parent| self.tx.template(parent))?;
         let mut wanted = asked.clone();
-        if let Some(parent) = parent
-            && let Some(default) = self.tx.template(parent)?
-        {
-            wanted = wanted.or(&default);
-        }
-        if let Some(default) = self.tx.root_template()? {
-            wanted = wanted.or(&default);
+        for default in own.into_iter().chain(self.tx.root_template()?) {
+            wanted = match asked {
+                Asked::Plain(_) => wanted.or(&default),
+                // of their own they say all but the pool; a default is whole
+                Asked::Composite(_) => wanted.pooled(&default),
+            };
         }
         Ok(wanted.or(&self.state.lod.template().into()))
     }

@@ -7,7 +7,8 @@
 use std::fmt::Write as _;
 
 use layout::composite::{END_OF_FILE, Wanted};
-use layout::{Asked, FileLayout, Template};
+use layout::{Asked, FileLayout, POOL_BYTES, Template};
+use placement::Rule;
 use target::Decided;
 use types::Fid;
 
@@ -20,12 +21,14 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
         if inode.attr.is_dir() { Some(inode.clone()) } else { op.tx.find_here(inode.parent)? };
     let own = dir.as_ref().map_or(Ok(None), |dir| op.tx.template(dir))?;
     let root = op.tx.root_template()?;
-    let system = Asked::from(op.state.lod.template());
+    let lod = op.state.lod.template();
+    let system = Asked::from(lod.clone());
     let (own, root) = (own.unwrap_or_default(), root.unwrap_or_default());
     let wanted = own.or(&root).or(&system);
+    let made = made_of(op, &wanted);
     let mut out = String::new();
     if let Some(layout) = op.tx.layout(inode)? {
-        let word = if is_like(&Asked::from_layout(&layout), &made_of(op, &wanted)) {
+        let word = if is_like(&Asked::from_layout(&layout), &made) {
             "as a new file beside it would have"
         } else {
             "other than a new file beside it would have: it was asked for, or a default has changed"
@@ -36,20 +39,72 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     line(&mut out, "default of the root", &shown(&root));
     line(&mut out, "default of the file system", &shown(&system));
     line(&mut out, "a new file gets", &shown(&wanted));
+    line(&mut out, "that is decided by", &decided_by(&own, &root, &lod));
     if let Asked::Composite(template) = &wanted
         && template.is_at_mdt()
     {
         let limit = op.state.lod.dom_stripesize;
         line(&mut out, "this MDT takes of a file", &format!("{limit} bytes at most"));
     }
-    for name in wanted.templates().map(Template::pool_name).filter(|name| !name.is_empty()) {
+    for name in wanted.templates().map(pool_of).filter(|name| !name.is_empty()) {
         let state = op.state.spaces.pool_state(&name);
         line(&mut out, &format!("pool {name}"), &state);
     }
+    would_get(op, &made, &mut out);
     for (ost, why) in op.state.spaces.left_out(&(op.osts)()) {
         line(&mut out, &format!("OST{ost:04x}"), why);
     }
     Ok(out)
+}
+
+/// Which default decides what of a new file.
+fn decided_by(own: &Asked, root: &Asked, system: &Template) -> String {
+    let (own, root) = match (own, root) {
+        (Asked::Composite(_), _) => return "the directory, all of it".to_owned(),
+        (Asked::Plain(own), Asked::Plain(root)) => (own, Some(root)),
+        (Asked::Plain(own), Asked::Composite(_)) if *own == Template::default() => {
+            return "the root, all of it".to_owned();
+        }
+        (Asked::Plain(own), Asked::Composite(_)) => (own, None),
+    };
+    let layers =
+        [("the directory", Some(own)), ("the root", root), ("the file system", Some(system))];
+    let fields: [(&str, fn(&Template) -> bool); 3] = [
+        ("stripe count", |one| one.stripe_count != 0 || !one.osts.is_empty()),
+        ("stripe size", |one| one.stripe_size != 0),
+        ("OSTs", |one| one.start >= 0 || !one.osts.is_empty() || one.pool != [0; POOL_BYTES]),
+    ];
+    let first =
+        |says: fn(&Template) -> bool| layers.iter().position(|(_, layer)| layer.is_some_and(says));
+    let words = layers.iter().enumerate().filter_map(|(at, (name, _))| {
+        let decided = fields.iter().filter(|(_, says)| first(*says) == Some(at));
+        let decided: Vec<&str> = decided.map(|(field, _)| *field).collect();
+        (!decided.is_empty()).then(|| format!("{name} ({})", decided.join(", ")))
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// A line for each striping: the rule that chooses its OSTs, and which they would be now.
+fn would_get(op: &Op<'_, '_>, made: &Asked, out: &mut String) {
+    let now = u64::try_from(op.tx.now.sec).unwrap_or(0);
+    let (state, osts) = (&op.state, (op.osts)());
+    let told = state.spaces.foretell(made.templates(), &osts, &state.lod.policy, now);
+    for chosen in told {
+        let value = match chosen {
+            Err(error) => format!("none: {error}"),
+            Ok((rule, osts)) => {
+                let rule = match rule {
+                    Rule::List => "as listed",
+                    Rule::Start => "from the requested one on",
+                    Rule::Space => "by free space",
+                    Rule::RoundRobin => "in turn",
+                };
+                let names = osts.iter().map(|ost| format!("OST{ost:04x}"));
+                format!("{rule}: {}", names.collect::<Vec<_>>().join(" "))
+            }
+        };
+        line(out, "OSTs, if made now", &value);
+    }
 }
 
 fn line(out: &mut String, name: &str, value: &str) {
@@ -76,12 +131,17 @@ fn is_like(has: &Asked, wanted: &Asked) -> bool {
     has.len() == wanted.len() && has.iter().zip(&wanted).all(like)
 }
 
+/// Pool of files, empty if none.
+fn pool_of(template: &Template) -> String {
+    template.clone().settled().pool_name()
+}
+
 /// End, stripe count, stripe size, pool.
 type Kind = (u64, i32, u32, String);
 
 /// What of a layout a default decides.
 fn kinds(asked: &Asked) -> Vec<Kind> {
-    let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, one.pool_name());
+    let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, pool_of(one));
     match asked {
         Asked::Plain(template) => vec![kind(END_OF_FILE, template)],
         Asked::Composite(template) => template
@@ -127,6 +187,12 @@ fn striping(template: &Template) -> String {
         0 => {}
         -1 => words.push("a stripe on every OST".to_owned()),
         1 => words.push("1 stripe".to_owned()),
+        count if count < 0 => {
+            words.push(format!("{} stripes on every OST", count.unsigned_abs()));
+        }
+        count if template.overstriped => {
+            words.push(format!("{count} stripes, if need be several on an OST,"));
+        }
         count => words.push(format!("{count} stripes")),
     }
     if template.stripe_size != 0 {
@@ -138,7 +204,9 @@ fn striping(template: &Template) -> String {
     if !template.osts.is_empty() {
         words.push(format!("on the OSTs {:?}", template.osts));
     }
-    if !template.pool_name().is_empty() {
+    if template.ignores_pool() {
+        words.push("in no pool".to_owned());
+    } else if !template.pool_name().is_empty() {
         words.push(format!("in pool {}", template.pool_name()));
     }
     if words.is_empty() { "as the next default says".to_owned() } else { words.join(" ") }

@@ -5,11 +5,12 @@
 //! created comes from that reply. `lustre.lov` and `trusted.lov` behave as in Lustre:
 //! - On a file without a layout, they create one.
 //! - On a file with a layout, they change nothing and succeed.
-//! - On a directory, they set or delete the default.
+//! - On a directory, they set or delete the default. One without a default shows that of the root
+//!   as `lustre.lov`, and nothing as `trusted.lov`.
 
 use bytes::Bytes;
-use layout::Asked;
 use layout::lov::{self, LovError};
+use layout::{Asked, Template};
 use osd::{StoreError, Table};
 use target::Decided;
 use types::{Errno, Fid};
@@ -37,6 +38,8 @@ const LOV_DEL: &[u8] = b"lustre.lov.del";
 const LOV_SWAP: &[u8] = b"lustre.lov.swap";
 /// It is read only: which defaults and pools decide.
 const LOV_WHY: &[u8] = b"lustre.lov.why";
+/// It is read only: a plain layout that fills what a directory's default leaves open.
+const LOV_DEFAULT: &[u8] = b"lustre.lov.default";
 /// Shards of a directory. Setting it begins to move the names to other shards.
 const LUSTRE_LMV: &[u8] = b"lustre.lmv";
 /// It is set only: moves the names of a directory to the MDTs that are named.
@@ -99,6 +102,9 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if name == LOV_WHY {
         return Ok(Answer::data(why::text(op, &inode)?));
     }
+    if name == LOV_DEFAULT {
+        return Ok(Answer::data(lov::encode_dir(&fallback(op, &inode)?)));
+    }
     match space(&name)? {
         Space::Layout => return layout_value(op, &inode, &name),
         Space::Shards => return dirs::value(op, &inode, LMV),
@@ -115,14 +121,28 @@ pub(crate) fn get(op: &mut Op<'_, '_>) -> Decided<Answer> {
     Ok(Answer::data(value.ok_or(Errno::ENODATA)?))
 }
 
-fn layout_value(op: &Op<'_, '_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
+/// The striping that fills what the default of a directory leaves open. Components are filled from
+/// the file system's own default only.
+fn fallback(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<Template> {
+    let system = op.state.lod.template();
+    match (op.tx.template(inode)?, op.tx.root_template()?) {
+        (None | Some(Asked::Plain(_)), Some(Asked::Plain(root))) => Ok(root.or(&system)),
+        _ => Ok(system),
+    }
+}
+
+fn layout_value(op: &mut Op<'_, '_>, inode: &Inode, name: &[u8]) -> Decided<Answer> {
     if name == TRUSTED_LOV && !is_root(&op.creds) {
         return Err(Errno::ENODATA.into());
     }
     if let Some(layout) = op.tx.layout(inode)? {
         return Ok(Answer::data(lov::encode_any_file(&layout, inode.fid())));
     }
-    match op.tx.template(inode)? {
+    let default = match op.tx.template(inode)? {
+        None if inode.attr.is_dir() && name == LUSTRE_LOV => op.tx.root_template()?,
+        own => own,
+    };
+    match default {
         Some(asked) => {
             let value = lov::encode_any_dir(&asked).map_err(|error| error.errno())?;
             Ok(Answer::data(value))

@@ -3,7 +3,7 @@
 use layout::composite::{
     Composite, CompositeTemplate, END_OF_FILE, Place, TemplateComponent, Wanted,
 };
-use layout::{FileLayout, Striping, lov};
+use layout::{Asked, FileLayout, Striping, Template, lov};
 use osd::Table;
 use types::{Errno, Fid};
 use wire::attr::{S_IFDIR, S_IFREG};
@@ -361,6 +361,49 @@ fn a_layout_that_is_refused_gets_one_later_generation() {
 }
 
 #[test]
+fn a_directory_without_a_default_shows_that_of_the_root() {
+    let mut world = world_of(&progressive());
+    let get = |world: &mut World, fid: Fid, name: &str| {
+        let body = FidReq { fid: fid.into(), ..FidReq::default() };
+        let reply = world.rig.call(Opcode::MdtGetxattr, &body, &[name.as_bytes()])?;
+        Ok::<_, Errno>(lov::decode_any(&reply.buf(1)).expect("a layout"))
+    };
+    let bare = world.rig.create(Fid::ROOT, "bare", S_IFDIR | 0o755, None).expect("made");
+    let (own, bare) = (world.dir, bare.attr.fid());
+    let system = world.rig.engine.state.borrow().lod.template();
+    assert_eq!(get(&mut world, bare, "lustre.lov"), Err(Errno::ENODATA));
+    assert_eq!(get(&mut world, bare, "lustre.lov.default"), Ok(system.clone().into()));
+
+    let root = Template { stripe_count: 2, ..Template::default() };
+    let body = SetxattrReq { fid: Fid::ROOT.into(), ..SetxattrReq::default() };
+    let set = world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &lov::encode_dir(&root)]);
+    set.expect("a default");
+    assert_eq!(get(&mut world, bare, "lustre.lov"), Ok(root.clone().into()));
+    assert_eq!(get(&mut world, bare, "trusted.lov"), Err(Errno::ENODATA), "it has none");
+    let filled = get(&mut world, bare, "lustre.lov.default");
+    assert_eq!(filled, Ok(root.or(&system).into()));
+    assert_eq!(get(&mut world, own, "lustre.lov"), Ok(Asked::Composite(progressive())));
+    assert_eq!(get(&mut world, own, "lustre.lov.default"), Ok(system.into()), "taken whole");
+}
+
+#[test]
+fn an_overstriped_file_has_several_objects_on_an_ost() {
+    let mut world = world_of(&progressive());
+    let asked = Template { stripe_count: -2, overstriped: true, ..Template::default() };
+    let body = SetxattrReq { fid: world.dir.into(), ..SetxattrReq::default() };
+    let value = lov::encode_dir(&asked);
+    world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &value]).expect("a default");
+    let made = world.rig.create(world.dir, "wide", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    let body = FidReq { fid: made.attr.fid().into(), ..FidReq::default() };
+    let value = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov"]).expect("set").buf(1);
+    let shown = lov::inspect(&value).expect("a layout");
+    assert_eq!(shown.pattern_name(), "raid0,overstriped");
+    let mut osts: Vec<u32> = shown.stripes.iter().map(|stripe| stripe.ost).collect();
+    osts.sort_unstable();
+    assert_eq!(osts, [0, 0, 1, 1, 2, 2, 3, 3]);
+}
+
+#[test]
 fn it_is_told_which_defaults_decide() {
     let mut world = world_of(&progressive());
     let why = |world: &mut World, fid: Fid| {
@@ -374,10 +417,15 @@ fn it_is_told_which_defaults_decide() {
     assert!(told.contains(&format!("default of the directory    {parts}\n")), "{told}");
     assert!(told.contains("default of the root         none\n"), "{told}");
     assert!(told.contains(&format!("a new file gets             {parts}\n")), "{told}");
+    assert!(told.contains("that is decided by          the directory, all of it\n"), "{told}");
+    assert_eq!(told.matches("\nOSTs, if made now           in turn: OST000").count(), 3, "{told}");
+    assert_eq!(why(&mut world, dir), told, "a question takes no turn");
     let other = world.rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
     let told = why(&mut world, other.attr.fid());
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     assert!(told.contains("a new file gets             1 stripe of 1048576 bytes\n"), "{told}");
+    let fields = "the file system (stripe count, stripe size)";
+    assert!(told.contains(&format!("that is decided by          {fields}\n")), "{told}");
     let told = why(&mut world, file);
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     let mut shorter = progressive();

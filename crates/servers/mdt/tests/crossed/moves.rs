@@ -338,7 +338,7 @@ fn directories_in_a_striped_root_copy_no_default_layout() {
     for name in ["a", "b", "c", "d", "e", "f"] {
         let made = world.at_home(Fid::ROOT, name, |home| mkdir(home, name, &[])).expect("made");
         let body = FidReq { fid: made.attr.fid().into(), ..FidReq::default() };
-        let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("lustre.lov")]);
+        let call = Call::new(Opcode::MdtGetxattr, vec![encode_body(&body), bytes("trusted.lov")]);
         let found = world.send(0, made.attr.fid().mdt_index(), call);
         assert_eq!(found.map(|reply| reply.buf(1)).err(), Some(Errno::ENODATA), "{name}");
     }

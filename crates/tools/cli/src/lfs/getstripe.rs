@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use types::Errno;
 
-use self::fields::Fields;
+use self::fields::{Fallback, Fields};
 use self::shown::Shown;
 use crate::failure::First;
-use crate::{Failed, lfs::ids, lov};
+use crate::{Failed, lfs::ids, lov, mountpoint};
 
 const COMMAND: &str = "lfs getstripe";
 
@@ -26,7 +26,7 @@ pub(super) struct Args {
     /// Of a directory: its default only, not the files in it.
     #[arg(short = 'd', long)]
     directory: bool,
-    /// The default layout of the file system.
+    /// Only the default layout of the file system, whatever the path is.
     #[arg(short = 'D', long)]
     default: bool,
     /// Why: which default and pool decide where new files go, and whether a file is like them.
@@ -76,7 +76,14 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     }
     let mut all = Vec::new();
     for path in &args.paths {
-        collect(args, path, true, &mut all, &mut first);
+        if !args.default {
+            collect(args, path, true, &mut all, &mut first);
+            continue;
+        }
+        match mountpoint::of(Some(path), COMMAND) {
+            Ok(mount) => collect(args, &mount.dir, true, &mut all, &mut first),
+            Err(failed) => first.note(&failed),
+        }
     }
     all.retain(|shown| only.is_none_or(|ost| has_object(shown, ost)));
     crate::out::print(&render::all(args, &all));
@@ -106,7 +113,7 @@ fn collect(args: &Args, path: &Path, is_named: bool, out: &mut Vec<Shown>, first
         Err(failed) => return first.note(&failed),
     };
     out.extend(shown);
-    if !is_dir || args.directory || !(is_named || args.recursive) {
+    if !is_dir || args.directory || args.default || !(is_named || args.recursive) {
         return;
     }
     let entries = match std::fs::read_dir(path) {
@@ -144,10 +151,17 @@ fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     if !is_dir && !metadata.is_file() {
         return Ok((false, None));
     }
-    let layout = lov::of(path, COMMAND)?;
+    let mut layout = lov::of(path, COMMAND)?;
+    let mut fallback = Fallback::default();
+    if is_dir && !args.raw {
+        fallback = lov::fallback(path).as_ref().map_or(fallback, Fallback::from);
+    } else if is_dir && layout.is_some() {
+        let is_own = lov::has_own(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+        layout = layout.filter(|_| is_own);
+    }
     let wants_fid = args.fields.fid || args.fields.mdt;
     let fid = wants_fid.then(|| ids::fid_of(path)).transpose()?;
-    Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, layout, fid })))
+    Ok((is_dir, Some(Shown { path: path.to_owned(), is_dir, layout, fallback, fid })))
 }
 
 #[cfg(test)]

@@ -4,6 +4,10 @@
 
 mod names;
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -40,18 +44,35 @@ pub(super) struct Args {
     /// Print a line for each file.
     #[arg(short = 'v', long)]
     verbose: bool,
+    /// Without effect: the mount's daemon copies, without the kernel's cache.
+    #[arg(short = 'D', long)]
+    non_direct: bool,
+    /// As many stripes as fit the size of each file: the root of its GiB, and one.
+    #[arg(
+        short = 'A',
+        long,
+        conflicts_with_all = ["end", "count", "overstripes", "osts", "pattern", "extension", "copy", "yaml"]
+    )]
+    auto_stripe: bool,
+    /// Also the files that this file lists, one a line; -: standard input.
+    #[arg(long, value_name = "FILE")]
+    files_from: Option<PathBuf>,
+    /// Names in the list end with a NUL, as find -print0 prints them. Without files, the list is
+    /// standard input.
+    #[arg(short = '0', long)]
+    null: bool,
     /// Take the layout of this file or directory.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension"]
     )]
     copy: Option<PathBuf>,
     /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Move the names of directories, and of all directories below them, to this MDT, or over these
@@ -61,7 +82,7 @@ pub(super) struct Args {
         long = "mdt-index",
         value_name = "MDT[,MDT]",
         value_parser = listed,
-        conflicts_with_all = ["end", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "copy", "yaml"]
+        conflicts_with_all = ["end", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "auto_stripe", "copy", "yaml"]
     )]
     mdts: Option<Mdts>,
     /// With -m: over this many MDTs, the named one and those behind it; -1: all. -c is the same.
@@ -87,7 +108,7 @@ pub(super) struct Args {
     #[arg(short = 'd', long, requires = "mdts")]
     directory: bool,
     /// Files to move; with -m, directories.
-    #[arg(required = true)]
+    #[arg(required_unless_present_any = ["files_from", "null"])]
     paths: Vec<PathBuf>,
 }
 
@@ -100,21 +121,65 @@ fn listed(text: &str) -> Result<Mdts, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    let paths = paths(args)?;
     if let Some(mdts) = &args.mdts {
         let wrong = |text| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
         let goal = goal(args, mdts).map_err(wrong)?;
-        return names::run(&args.paths, &goal, args.directory, args.verbose);
+        return names::run(&paths, &goal, args.directory, args.verbose);
     }
     let Args { parts, copy, yaml, .. } = args;
     let wish = Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?;
     let (mut first, progress) = (First::default(), Progress::new(COMMAND, Unit::Bytes));
-    for path in &args.paths {
-        if let Err(failed) = migrate(path, &wish, args, &progress) {
+    for path in &paths {
+        let done = if args.auto_stripe {
+            fitting(path, parts).and_then(|wish| migrate(path, &wish, args, &progress))
+        } else {
+            migrate(path, &wish, args, &progress)
+        };
+        if let Err(failed) = done {
             progress.erase();
             first.note(&failed);
         }
     }
     first.end()
+}
+
+/// The paths that are named, and those that are listed.
+fn paths(args: &Args) -> Result<Vec<PathBuf>, Failed> {
+    let mut paths = args.paths.clone();
+    if args.files_from.is_none() && !(args.null && paths.is_empty()) {
+        return Ok(paths);
+    }
+    let end = if args.null { 0 } else { b'\n' };
+    let list = args.files_from.as_ref().filter(|path| path.as_os_str() != "-");
+    let read = match list {
+        Some(path) => File::open(path).and_then(|mut list| names_in(&mut list, end)),
+        None => names_in(&mut io::stdin().lock(), end),
+    };
+    let shown = list.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string());
+    paths.extend(read.map_err(|error| Failed::io(&error, COMMAND, &shown))?);
+    Ok(paths)
+}
+
+/// The names in a list, of which each has this byte behind it.
+fn names_in(list: &mut dyn Read, end: u8) -> io::Result<Vec<PathBuf>> {
+    let mut bytes = Vec::new();
+    list.read_to_end(&mut bytes)?;
+    let names = bytes.split(|byte| *byte == end).filter(|name| !name.is_empty());
+    Ok(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+}
+
+/// A layout whose stripes fit the size of the file.
+fn fitting(path: &Path, parts: &Parts) -> Result<Wish, Failed> {
+    let found = std::fs::metadata(path);
+    let found = found.map_err(|error| Failed::io(&error, COMMAND, &path.display().to_string()))?;
+    Wish::of(&parts.with_count(stripes_for(found.len())), None, None, COMMAND)
+}
+
+/// Stripes of a file with so many bytes, as Lustre counts them.
+fn stripes_for(bytes: u64) -> i32 {
+    let count = (bytes >> 30).isqrt() + 1;
+    i32::try_from(count.min(layout::STRIPE_COUNT_MAX.into())).unwrap_or(1)
 }
 
 fn goal(args: &Args, Mdts(mdts): &Mdts) -> Result<Goal, String> {
@@ -213,6 +278,33 @@ mod tests {
         let args = check("migrate -n -E 1m -c 1 -E -1 -c 4 f g").expect("fits");
         assert!(args.non_block && args.paths.len() == 2);
         for wrong in ["migrate -b -n f", "migrate -c 2 --copy g f", "migrate -c 2"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn files_can_be_listed() {
+        let names = |text: &str, end| names_in(&mut text.as_bytes(), end).expect("read");
+        assert_eq!(names("a\n\nb c\n", b'\n'), [PathBuf::from("a"), PathBuf::from("b c")]);
+        assert_eq!(names("a\nb\0c", 0), [PathBuf::from("a\nb"), PathBuf::from("c")]);
+        for line in ["migrate -0 -c 2", "migrate --files-from - -c 2", "migrate -D -0 f"] {
+            assert!(check(line).is_ok(), "{line}");
+        }
+        let list = std::env::temp_dir().join(format!("nacre-migrate-list-{}", std::process::id()));
+        std::fs::write(&list, "a\nb\n").expect("written");
+        let args = check(&format!("migrate --files-from {} c", list.display())).expect("fits");
+        assert_eq!(paths(&args), Ok(["c", "a", "b"].map(PathBuf::from).to_vec()));
+        std::fs::remove_file(&list).expect("removed");
+        assert!(paths(&args).is_err(), "the list is gone");
+    }
+
+    #[test]
+    fn stripes_can_follow_the_size() {
+        let gib = |count: u64| stripes_for(count << 30);
+        assert_eq!([stripes_for(5), gib(1), gib(4), gib(99)], [1, 2, 3, 10]);
+        assert_eq!(stripes_for(u64::MAX), 2_000);
+        assert!(check("migrate -A -S 1M -p flash f").is_ok());
+        for wrong in ["migrate -A -c 2 f", "migrate -A -m 1 d", "migrate -A --copy g f"] {
             assert!(check(wrong).is_err(), "{wrong}");
         }
     }

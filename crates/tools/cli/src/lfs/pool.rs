@@ -78,7 +78,7 @@ fn unknown(known: &Pools, pool: &str, command: &str) -> Failed {
 /// asked for by number are in it.
 pub(super) fn check(path: &Path, template: &layout::Template, named: &str) -> Result<(), Failed> {
     const COMMAND: &str = "lfs setstripe";
-    if template.pool_name().is_empty() {
+    if template.pool_name().is_empty() || template.ignores_pool() {
         return Ok(());
     }
     let mount = mountpoint::of(Some(path), COMMAND)?;

@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[command(flatten)]
     parts: Parts,
     /// Remove the default of a directory.
-    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension"])]
+    #[arg(short = 'd', long, conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension"])]
     delete: bool,
     /// Add the components to files that end before the end of the file.
     #[arg(long, visible_alias = "comp-add", requires = "end")]
@@ -39,39 +39,43 @@ pub(super) struct Args {
     #[arg(
         long,
         visible_alias = "comp-del",
-        conflicts_with_all = ["component_add", "end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
+        group = "component_change",
+        conflicts_with_all = ["component_add", "end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
     )]
     component_del: bool,
+    /// Set or clear flags of a component (not yet: they are about mirrors).
+    #[arg(
+        long,
+        alias = "comp-set",
+        group = "component_change",
+        hide = true,
+        conflicts_with_all = ["component_add", "end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete"]
+    )]
+    component_set: bool,
     /// The component that goes first.
     #[arg(
         short = 'I',
         long,
         visible_alias = "comp-id",
         value_name = "ID",
-        requires = "component_del"
+        requires = "component_change"
     )]
     component_id: Option<u32>,
     /// ^init: the first component without objects goes first.
-    #[arg(
-        long,
-        visible_alias = "comp-flags",
-        value_name = "FLAGS",
-        requires = "component_del",
-        conflicts_with = "component_id"
-    )]
+    #[arg(long, visible_alias = "comp-flags", value_name = "FLAGS", requires = "component_change")]
     component_flags: Option<String>,
     /// Take the layout of this file or directory.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del"]
     )]
     copy: Option<PathBuf>,
     /// Take the layout that `lfs getstripe -y` printed into this file.
     #[arg(
         long,
         value_name = "FILE",
-        conflicts_with_all = ["end", "count", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
+        conflicts_with_all = ["end", "count", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "delete", "component_add", "component_del", "copy"]
     )]
     yaml: Option<PathBuf>,
     /// Files to create, files without a layout, or directories to give a default.
@@ -80,6 +84,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
+    if args.component_set {
+        return Err(change::no_flags(args.component_flags.as_deref()));
+    }
     let Args { parts, copy, yaml, .. } = args;
     let wish = Wish {
         deletes: args.delete,
@@ -279,6 +286,28 @@ mod tests {
         };
         let named = osts_named(&[of(-1, &[]), of(2, &[]), of(1, &[1, 2, 7])]);
         assert_eq!(named, BTreeSet::from([1, 2, 7]));
+    }
+
+    #[test]
+    fn components_are_named_where_they_change() {
+        let parsed = |line: &str| parse::<Args>(line.split_whitespace());
+        for line in [
+            "setstripe --component-set -I 1 --component-flags=^prefer f",
+            "setstripe --comp-set --comp-flags prefer f",
+            "setstripe --component-del -I 2 f",
+        ] {
+            assert!(parsed(line).is_ok(), "{line}");
+        }
+        for line in [
+            "setstripe -I 1 f",
+            "setstripe --component-set --component-del -I 1 f",
+            "setstripe --component-set -c 1 f",
+        ] {
+            assert!(parsed(line).is_err(), "{line}");
+        }
+        let args = parsed("setstripe --component-set -I 1 --comp-flags prefer f").expect("fits");
+        let failed = run(&args).expect_err("it is about mirrors");
+        assert_eq!(i32::from(failed.status), Errno::EOPNOTSUPP.raw());
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use layout::Template;
 use placement::Space;
+use wire::body::CreateReq;
 
 use super::*;
 
@@ -111,6 +111,32 @@ fn a_pool_without_osts_is_passed_over() {
     set_layout(&mut world.rig, world.dir, &only).expect("a default");
     let made = world.rig.create(world.dir, "nowhere", S_IFREG | 0o644, Some(O_RDWR));
     assert_eq!(made.err(), Some(Errno::ENOSPC), "nothing follows it");
+}
+
+#[test]
+fn components_that_name_no_pool_go_to_that_of_the_directory() {
+    let mut world = pooled(&progressive());
+    let pool = layout::pool::padded("disk").expect("a name");
+    let disk = lov::encode_dir(&Template { pool, ..Template::default() });
+    let body = SetxattrReq { fid: world.dir.into(), ..SetxattrReq::default() };
+    world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &disk]).expect("a default");
+    let made = |world: &mut World, name: &str, template: CompositeTemplate| {
+        let asked = Asked::Composite(template).encode();
+        let body =
+            CreateReq { parent: world.dir.into(), mode: S_IFREG | 0o644, ..CreateReq::default() };
+        let bufs: [&[u8]; 3] = [name.as_bytes(), b"", &asked];
+        let made: AttrRep = world.rig.call(Opcode::MdtCreate, &body, &bufs).expect("made").body();
+        world.file = made.attr.fid();
+        shown(world)
+    };
+    assert_eq!(made(&mut world, "open", progressive()), "1@disk 8 eof");
+    world.intend(9 * MIB).expect("the owner may");
+    assert_eq!(shown(&mut world), "1@disk 8@disk eof@disk");
+    assert_eq!(made(&mut world, "named", spilling()), "64@flash 1024 eof");
+    let none = Template { pool: layout::pool::IGNORE, ..Template::default() };
+    let mut template = progressive();
+    template.components[0].wanted = Wanted::Striped(none);
+    assert_eq!(made(&mut world, "none", template), "1@ 8 eof");
 }
 
 #[test]

@@ -206,7 +206,8 @@ mod tests {
         }
         let layout = LovComposite::of_file(&made, Fid::new(0x2_0000_0401, 7));
         let layout = Some(LovAny::Composite(layout));
-        Shown { path: "/mnt/testfs/g".into(), is_dir: false, layout, fid: None }
+        let fallback = Default::default();
+        Shown { path: "/mnt/testfs/g".into(), is_dir: false, layout, fallback, fid: None }
     }
 
     fn dir() -> Shown {

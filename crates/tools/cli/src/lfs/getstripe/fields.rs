@@ -1,6 +1,7 @@
 //! Single fields of a layout. For a plain layout the component fields have the values of one
 //! component that covers everything.
 
+use layout::lov::Lov;
 use layout::lov::composite::{LovComposite, LovEntry};
 
 use super::components;
@@ -56,9 +57,31 @@ pub(super) struct Fields {
     pub(super) component_flags: bool,
 }
 
-/// The stripe size and count of a file system on which no others were set.
-const SIZE_DEFAULT: u32 = 1 << 20;
-const COUNT_DEFAULT: i32 = 1;
+/// What a directory's default gets where it leaves something open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fallback {
+    count: i32,
+    size: u32,
+    offset: i32,
+}
+
+impl Default for Fallback {
+    /// Of a file system on which nothing else was set.
+    fn default() -> Fallback {
+        let count = i32::from(layout::STRIPE_COUNT_DEFAULT);
+        Fallback { count, size: layout::STRIPE_SIZE_DEFAULT, offset: -1 }
+    }
+}
+
+impl From<&Lov> for Fallback {
+    fn from(lov: &Lov) -> Fallback {
+        Fallback { count: lov.count(), size: lov.stripe_size, offset: ost_or_any(lov.generation) }
+    }
+}
+
+fn ost_or_any(index: u16) -> i32 {
+    if index == u16::MAX { -1 } else { i32::from(index) }
+}
 
 /// Values of a layout as they are printed.
 pub(super) struct Values {
@@ -73,30 +96,21 @@ pub(super) struct Values {
 /// Of a file, or of a directory's default; `raw` leaves zeros where the file system's default
 /// stands in.
 pub(super) fn values(shown: &Shown, raw: bool) -> Values {
-    let any = |index: u16| if index == u16::MAX { -1 } else { i32::from(index) };
+    let open = Fallback { count: 0, size: 0, offset: -1 };
+    let fallback = if raw { open } else { shown.fallback };
     let Some(lov) = shown.lov() else {
-        let (count, size) = if raw { (0, 0) } else { (COUNT_DEFAULT, SIZE_DEFAULT) };
-        return Values {
-            count,
-            size,
-            pattern: "raid0".into(),
-            generation: 0,
-            offset: -1,
-            pool: String::new(),
-        };
+        let Fallback { count, size, offset } = fallback;
+        let (pattern, pool) = ("raid0".into(), String::new());
+        return Values { count, size, pattern, generation: 0, offset, pool };
     };
-    let or_default = |count: i32| if count == 0 && !raw { COUNT_DEFAULT } else { count };
+    let or_default = |count: i32| if count == 0 { fallback.count } else { count };
     Values {
         count: if shown.is_dir { or_default(lov.count()) } else { lov.count() },
-        size: if shown.is_dir && lov.stripe_size == 0 && !raw {
-            SIZE_DEFAULT
-        } else {
-            lov.stripe_size
-        },
+        size: if shown.is_dir && lov.stripe_size == 0 { fallback.size } else { lov.stripe_size },
         pattern: lov.pattern_name(),
         generation: if shown.is_dir { 0 } else { lov.generation },
         offset: if shown.is_dir {
-            any(lov.generation)
+            ost_or_any(lov.generation)
         } else {
             lov.stripes.first().map_or(-1, |stripe| stripe.ost.cast_signed())
         },

@@ -201,13 +201,15 @@ mod tests {
             path: "/mnt/testfs/f".into(),
             is_dir: false,
             layout: Some(LovAny::Plain(lov(pool))),
+            fallback: Default::default(),
             fid: None,
         }
     }
 
     fn dir(lov: Option<Lov>) -> Shown {
         let layout = lov.map(LovAny::Plain);
-        Shown { path: "d".into(), is_dir: true, layout, fid: None }
+        let fallback = Default::default();
+        Shown { path: "d".into(), is_dir: true, layout, fallback, fid: None }
     }
 
     #[test]
@@ -270,6 +272,11 @@ lmm_pool:          disk
         let line =
             "d\nstripe_count:  1 stripe_size:   1048576 pattern:       raid0 stripe_offset: -1\n\n";
         assert_eq!(check("-d", dir(None)), line);
+        let set = Lov { stripe_count: 4, stripe_size: 2 << 20, generation: 3, ..lov("") };
+        let set = Shown { fallback: (&set).into(), ..dir(None) };
+        let line =
+            "d\nstripe_count:  4 stripe_size:   2097152 pattern:       raid0 stripe_offset: 3\n\n";
+        assert_eq!(check("-D", set), line, "the file system has another default");
         let raw = "d\nstripe_count:  0 stripe_size:   0 pattern:       raid0 stripe_offset: -1\n\n";
         assert_eq!(check("-R", dir(None)), raw);
         let all = Lov {

@@ -6,11 +6,15 @@ use layout::lov::composite::LovComposite;
 use layout::lov::{Lov, LovAny};
 use types::Fid;
 
+use super::fields::Fallback;
+
 /// One path's answer.
 pub(super) struct Shown {
     pub(super) path: PathBuf,
     pub(super) is_dir: bool,
     pub(super) layout: Option<LovAny>,
+    /// For what a directory's default leaves open.
+    pub(super) fallback: Fallback,
     /// If somebody wants to know.
     pub(super) fid: Option<Fid>,
 }
@@ -37,6 +41,7 @@ impl Shown {
             path: self.path.clone(),
             is_dir: self.is_dir,
             layout: Some(LovAny::Plain(lov)),
+            fallback: self.fallback,
             fid: self.fid,
         }
     }

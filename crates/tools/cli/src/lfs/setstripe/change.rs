@@ -11,6 +11,27 @@ use crate::{Failed, lov};
 const ADD: &str = "lustre.lov.add";
 const DELETE: &str = "lustre.lov.del";
 
+/// Flags of components that Lustre's users may set. All are about mirrors.
+const FLAGS_OF_MIRRORS: [&str; 5] = ["prefer", "prefrd", "prefwr", "nosync", "stale"];
+
+/// Why flags of a component are not set.
+pub(super) fn no_flags(flags: Option<&str>) -> Failed {
+    let name = |flag: &str| flag.strip_prefix('^').unwrap_or(flag).to_owned();
+    let flags: Vec<String> = flags.unwrap_or_default().split(',').map(name).collect();
+    let (errno, why) = match flags.iter().find(|flag| !FLAGS_OF_MIRRORS.contains(&flag.as_str())) {
+        Some(flag) => {
+            let known = FLAGS_OF_MIRRORS.join(", ");
+            (Errno::EINVAL, format!("bad component flags '{flag}': expected [^]FLAG of {known}"))
+        }
+        None => {
+            let why =
+                "flags of components are about mirrors (not supported: one copy of each object)";
+            (Errno::EOPNOTSUPP, why.to_owned())
+        }
+    };
+    Failed::new(errno.raw(), format!("error: {COMMAND}: {why}"))
+}
+
 /// Adds the components of `value` behind those that the file has.
 pub(super) fn add(path: &Path, value: &[u8]) -> Result<(), Failed> {
     put(path, ADD, value, "cannot add components to")
@@ -37,7 +58,8 @@ fn only(
 ) -> Result<LovComposite, String> {
     let mut entries = layout.entries.iter();
     let found = match (id, flags) {
-        (Some(id), _) => entries.find(|entry| entry.id == id),
+        (Some(_), Some(_)) => return Err("say -I ID or ^init, not both".to_owned()),
+        (Some(id), None) => entries.find(|entry| entry.id == id),
         (None, Some("^init")) => entries.find(|entry| !entry.is_instantiated()),
         (None, Some(other)) => return Err(format!("bad flags '{other}': ^init")),
         (None, None) => return Err("say which component: -I ID".to_owned()),
@@ -104,8 +126,23 @@ mod tests {
             Ok::<_, String>(only.entries.iter().map(|entry| entry.id).collect::<Vec<_>>())
         };
         assert_eq!((ids(Some(1), None), ids(None, Some("^init"))), (Ok(vec![1]), Ok(vec![2])));
-        for (id, flags) in [(Some(3), None), (None, Some("init")), (None, None)] {
+        for (id, flags) in
+            [(Some(3), None), (None, Some("init")), (None, None), (Some(1), Some("^init"))]
+        {
             assert!(ids(id, flags).is_err(), "{id:?} {flags:?}");
+        }
+    }
+
+    #[test]
+    fn flags_of_components_are_refused_by_name() {
+        for (flags, part) in [
+            (Some("prefer"), "flags of components are about mirrors"),
+            (Some("^prefrd,nosync"), "flags of components are about mirrors"),
+            (Some("prefer,init"), "bad component flags 'init'"),
+            (None, "bad component flags ''"),
+        ] {
+            let text = no_flags(flags).text;
+            assert!(text.contains(part), "{flags:?}: {text}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{pools, size};
 
 /// Smallest unit of a stripe size, and of a component's end, as in Lustre.
 const STRIPE_SIZE_UNIT: u64 = 64 << 10;
-/// Ends below are KiB, as in Lustre.
+/// Bare ends and stripe sizes below are KiB, as in Lustre.
 const KIB_BELOW: u64 = 4_096;
 
 /// Options that say where bytes go; with `-E` each component has its own.
@@ -34,8 +34,16 @@ struct Options {
         allow_negative_numbers = true
     )]
     count: Vec<i32>,
-    /// Bytes of a stripe, a multiple of 64k; 0 default.
-    #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = size::parse)]
+    /// Stripes, several on an OST where OSTs are too few; -1 to -32: that many on every OST.
+    #[arg(
+        short = 'C',
+        long = "overstripe-count",
+        value_name = "COUNT",
+        allow_negative_numbers = true
+    )]
+    overstripes: Vec<i32>,
+    /// Bytes of a stripe, a multiple of 64k; a bare number below 4096 is KiB; 0 default.
+    #[arg(short = 'S', long = "stripe-size", visible_alias = "size", value_name = "SIZE", value_parser = bytes_or_kib)]
     size: Vec<u64>,
     /// OST of the first stripe: -1 any.
     #[arg(
@@ -46,10 +54,10 @@ struct Options {
         allow_negative_numbers = true
     )]
     index: Vec<i32>,
-    /// Pool of OSTs, POOL or FSNAME.POOL; `none`: of no pool.
+    /// Pool of OSTs, POOL or FSNAME.POOL; none: no pool, inherit: the directory's.
     #[arg(short = 'p', long, value_name = "POOL")]
     pool: Vec<String>,
-    /// OSTs of the stripes, in order: 0,2,5-7.
+    /// OSTs of the stripes, in order: 0,2,5-7. An OST may be listed several times.
     #[arg(
         short = 'o',
         long = "ost-list",
@@ -74,6 +82,7 @@ struct Options {
 enum Word {
     End(String),
     Count(i32),
+    Overstripes(i32),
     Size(u64),
     Index(i32),
     Pool(String),
@@ -106,6 +115,7 @@ impl FromArgMatches for Parts {
         };
         take("end", options.end.into_iter().map(Word::End).collect());
         take("count", options.count.into_iter().map(Word::Count).collect());
+        take("overstripes", options.overstripes.into_iter().map(Word::Overstripes).collect());
         take("size", options.size.into_iter().map(Word::Size).collect());
         take("index", options.index.into_iter().map(Word::Index).collect());
         take("pool", options.pool.into_iter().map(Word::Pool).collect());
@@ -130,6 +140,7 @@ impl FromArgMatches for Parts {
 struct Said {
     end: Option<u64>,
     count: Option<i32>,
+    overstriped: bool,
     size: Option<u64>,
     index: Option<i32>,
     pool: Option<String>,
@@ -150,6 +161,11 @@ impl Parts {
     pub(in crate::lfs) fn count(&self) -> Option<i32> {
         let of = |word: &Word| if let Word::Count(count) = word { Some(*count) } else { None };
         self.0.iter().rev().find_map(of)
+    }
+
+    /// The same with another number of stripes.
+    pub(in crate::lfs) fn with_count(&self, count: i32) -> Parts {
+        Parts(self.0.iter().cloned().chain([Word::Count(count)]).collect())
     }
 
     /// What is asked for, and its stripings with the pools as they were named; else what is wrong.
@@ -205,7 +221,8 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
     let said = all.last_mut().expect("there is one at least");
     match word {
         Word::End(text) => said.end = Some(end_of(text)?),
-        Word::Count(count) => said.count = Some(*count),
+        Word::Count(count) => (said.count, said.overstriped) = (Some(*count), false),
+        Word::Overstripes(count) => (said.count, said.overstriped) = (Some(*count), *count != 0),
         Word::Size(size) => said.size = Some(*size),
         Word::Index(index) => said.index = Some(*index),
         Word::Pool(pool) => said.pool = Some(pool.clone()),
@@ -228,15 +245,19 @@ fn note(all: &mut Vec<Said>, word: &Word) -> Result<(), String> {
     Ok(())
 }
 
-/// First byte behind a component: `-1` and `eof` are the end of the file, a bare number below 4096
-/// is KiB.
+/// A size; a bare number below 4096 is KiB.
+fn bytes_or_kib(text: &str) -> Result<u64, String> {
+    let bytes = size::parse(text)?;
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    Ok(if is_bare && bytes < KIB_BELOW { bytes << 10 } else { bytes })
+}
+
+/// First byte behind a component: `-1` and `eof` are the end of the file.
 fn end_of(text: &str) -> Result<u64, String> {
     if matches!(text.to_ascii_lowercase().as_str(), "-1" | "eof") {
         return Ok(END_OF_FILE);
     }
-    let bytes = size::parse(text).map_err(|why| format!("bad component end: {why}"))?;
-    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
-    let bytes = if is_bare && bytes < KIB_BELOW { bytes << 10 } else { bytes };
+    let bytes = bytes_or_kib(text).map_err(|why| format!("bad component end: {why}"))?;
     if bytes == 0 || !bytes.is_multiple_of(STRIPE_SIZE_UNIT) {
         return Err(format!("bad component end '{text}', must be a multiple of 64k"));
     }
@@ -249,7 +270,13 @@ impl Said {
         if self.is_at_mdt {
             return Said::default();
         }
-        Said { count: self.count, size: self.size, pool: self.pool.clone(), ..Said::default() }
+        Said {
+            count: self.count,
+            overstriped: self.overstriped,
+            size: self.size,
+            pool: self.pool.clone(),
+            ..Said::default()
+        }
     }
 
     fn check_mdt(&self) -> Result<(), String> {
@@ -281,11 +308,7 @@ impl Said {
         let osts = self.osts.as_deref().map_or(Ok(Vec::new()), list::parse)?;
         let listed = i32::try_from(osts.len()).unwrap_or(i32::MAX);
         let count = self.count.unwrap_or(listed);
-        if !(-1..=2000).contains(&count) {
-            return Err(format!(
-                "bad stripe count {count}: expected -1 (all), 0 (default) to 2000"
-            ));
-        }
+        check_count(count, self.overstriped)?;
         if listed > 0 && count != listed {
             return Err(format!("stripe count {count} does not fit the list of {listed} OSTs"));
         }
@@ -298,19 +321,36 @@ impl Said {
         }
         let named = self.pool.clone().unwrap_or_default();
         let pool = padded(&named)?;
-        let template = Template { stripe_size, stripe_count: count, start, pool, osts };
+        let overstriped = self.overstriped && osts.is_empty(); // a list says it by itself
+        let template =
+            Template { stripe_size, stripe_count: count, overstriped, start, pool, osts };
         Ok(Named { template, pool: named })
     }
 }
 
-/// The pool as a layout has it. `none` and `ignore` are no pool, and what is not said comes from
-/// the directory.
+fn check_count(count: i32, overstriped: bool) -> Result<(), String> {
+    let least = if overstriped { -i32::from(layout::OVERSTRIPES_MAX) } else { -1 };
+    if (least..=i32::from(layout::STRIPE_COUNT_MAX)).contains(&count) {
+        return Ok(());
+    }
+    Err(if overstriped {
+        format!(
+            "bad overstripe count {count}: expected -32 to -1 (on every OST), 0 (default) to 2000"
+        )
+    } else {
+        format!("bad stripe count {count}: expected -1 (all), 0 (default) to 2000")
+    })
+}
+
+/// The pool as a request has it. `none` and `ignore` are no pool, whatever the directory says;
+/// `inherit` is the directory's.
 fn padded(named: &str) -> Result<[u8; layout::POOL_BYTES], String> {
     let (_, name) = pools::parse(named);
-    if matches!(name, "" | "none" | "ignore" | "inherit") {
-        return Ok([0; layout::POOL_BYTES]);
+    match name {
+        "" | "inherit" => Ok([0; layout::POOL_BYTES]),
+        "none" | "ignore" => Ok(layout::pool::IGNORE),
+        _ => layout::pool::padded(name).map_err(|error| format!("bad pool '{named}': {error}")),
     }
-    layout::pool::padded(name).map_err(|error| format!("bad pool '{named}': {error}"))
 }
 
 #[cfg(test)]
@@ -367,12 +407,31 @@ mod tests {
         let all = plain("-c -1 -S 4M -i 2 -p none d");
         assert_eq!(
             (all.stripe_count, all.stripe_size, all.start, all.pool),
-            (-1, 4 << 20, 2, [0; 16])
+            (-1, 4 << 20, 2, layout::pool::IGNORE)
         );
+        assert_eq!(plain("-p ignore d").pool, layout::pool::IGNORE);
+        assert_eq!(plain("-p inherit d").pool, [0; 16]);
         let pooled = plain("-p testfs.flash d");
         assert_eq!((pooled.pool_name().as_str(), plain("-p flash d")), ("flash", pooled.clone()));
         let listed = plain("-o 3,0-1 f");
         assert_eq!((listed.osts, listed.stripe_count, listed.start), (vec![3, 0, 1], 3, 3));
+        let twice = plain("-o 1,1 f");
+        assert_eq!((twice.osts, twice.stripe_count, twice.overstriped), (vec![1, 1], 2, false));
+        for (line, want) in [
+            ("-C 8 f", (8, true)),
+            ("-C -2 f", (-2, true)),
+            ("--overstripe-count=-32 f", (-32, true)),
+            ("-C 8 -c 2 f", (2, false)),
+            ("-c 2 -C 8 f", (8, true)),
+            ("-C 0 f", (0, false)),
+            ("-C 2 -o 1,1 f", (2, false)),
+        ] {
+            let Template { stripe_count, overstriped, .. } = plain(line);
+            assert_eq!((stripe_count, overstriped), want, "{line}");
+        }
+        let sizes = ["-S 64 f", "-S 4032 f", "-S 65536 f", "-S 0 f"];
+        let bytes = sizes.map(|line| plain(line).stripe_size);
+        assert_eq!(bytes, [64 << 10, 4032 << 10, 64 << 10, 0], "small numbers are KiB");
         let default = plain("--stripe-count=2 f g");
         assert_eq!((default.stripe_count, default.stripe_size, default.start), (2, 0, -1));
     }
@@ -393,6 +452,10 @@ mod tests {
             ),
             ("-E 1M -L mdt -E eof -c 4 d", "1024:mdt eof:4x0@"),
             ("-c 2 -E 1g -E EOF -c -1 f", "1048576:2x0@ eof:-1x0@"),
+            (
+                "-E 1g -p a -E 2g -p none -E -1 -p inherit f",
+                "1048576:0x0@a 2097152:0x0@ignore eof:0x0@",
+            ),
             ("-E 64 f", "64:0x0@"),
             (
                 "-E 128m -S 1M -c 2 -p a -E 1G -E -1 -c 8 f",
@@ -412,10 +475,14 @@ mod tests {
     #[test]
     fn a_wrong_option_is_named() {
         for (line, part) in [
-            ("-S 1000 f", "bad stripe size 1000"),
+            ("-S 1000 f", "bad stripe size 1024000"),
+            ("-S 5000 f", "bad stripe size 5000"),
             ("-c -2 f", "bad stripe count -2"),
+            ("-C -33 f", "bad overstripe count -33"),
+            ("-C 2001 f", "bad overstripe count 2001"),
+            ("-E 64K -L mdt -C 2 f", "Option 'stripe-count' can't be specified with"),
+            ("-C 3 -o 1,2 f", "list of 2 OSTs"),
             ("-c 3 -o 1,2 f", "list of 2 OSTs"),
-            ("-o 1,1 f", "twice"),
             ("-o 2-1 f", "bad OST list"),
             ("-S 4G f", "4 GiB"),
             ("-i 70000 f", "bad stripe offset"),

@@ -54,7 +54,10 @@ impl Part {
                     value.parse().map_err(|_| format!("'{value}' is neither bytes nor EOF"))?;
                 self.end = Some(end);
             }
-            "lmm_pattern" => self.is_at_mdt = value == "mdt",
+            "lmm_pattern" => {
+                self.is_at_mdt = value == "mdt";
+                self.template.overstriped = value.split(',').any(|one| one == "overstriped");
+            }
             "lmm_stripe_count" => self.template.stripe_count = small()?,
             "lmm_stripe_size" => {
                 let size = number()?;
@@ -66,6 +69,7 @@ impl Part {
                 self.extension = Some(size);
             }
             "lmm_stripe_offset" => self.template.start = small()?,
+            "lmm_pool" if value == "ignore" => self.template.pool = layout::pool::IGNORE,
             "lmm_pool" => {
                 self.template.pool =
                     layout::pool::padded(value).map_err(|error| error.to_string())?;
@@ -134,6 +138,11 @@ mod tests {
         assert_eq!(parse(text), Ok(Asked::Composite(want)));
         let plain = "lmm_stripe_count:  2\nlmm_stripe_size:   1048576\nlmm_pool: disk\n";
         assert_eq!(parse(plain), Ok(Asked::Plain(disk.clone())));
+        let over = Template { stripe_count: -2, overstriped: true, ..Template::default() };
+        let text = "lmm_stripe_count: -2\nlmm_pattern: raid0,overstriped\n";
+        assert_eq!(parse(text), Ok(Asked::Plain(over)));
+        let none = Template { pool: layout::pool::IGNORE, ..Template::default() };
+        assert_eq!(parse("lmm_stripe_count: 0\nlmm_pool: ignore\n"), Ok(Asked::Plain(none)));
         let extended = "- lcme_id: 1
 lcme_flags: init
 lcme_extent.e_end: 67108864
