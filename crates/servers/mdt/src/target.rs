@@ -228,6 +228,12 @@ impl Mdt {
         }
     }
 
+    /// Which clients' changes wait for which clients' grants, a line each.
+    #[must_use]
+    pub fn grants_waiting_on(&self) -> Vec<String> {
+        self.recalls.waiting_on()
+    }
+
     /// Gives this kind of grants from now on. Before the first that is called back, the store says
     /// so: after a restart nobody else knows what clients hold.
     pub(crate) fn set_grants(&self, mode: Mode) {

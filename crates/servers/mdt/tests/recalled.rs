@@ -253,6 +253,20 @@ fn a_session_has_a_lease_again_after_a_change_has_ended_the_last_one() {
 }
 
 #[test]
+fn the_mdt_says_which_client_waits_for_which() {
+    let world = World::new(3);
+    let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
+    let never: OnCallback =
+        Rc::new(|_| Box::pin(std::future::pending::<Result<CallbackAnswer, Errno>>()));
+    world.holder.mdt.on_callback(never);
+    world.chmod_at(world.sim.now(), file);
+    world.sim.run_for(Span::millis(2_500));
+    assert_eq!(world.mdt.grants_waiting_on(), [format!("c3 waits for c2 for 2 s: {file}")]);
+    world.sim.run_for(Span::secs(30));
+    assert!(world.mdt.grants_waiting_on().is_empty(), "it was executed");
+}
+
+#[test]
 fn requests_about_a_file_overtake_while_another_client_waits_for_its_lock() {
     let world = World::new(3);
     let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
