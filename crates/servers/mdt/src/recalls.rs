@@ -70,26 +70,27 @@ pub(crate) struct Changing {
     pub(crate) id: ChangeId,
     /// When it began to wait for the first time.
     since: Cell<Option<Instant>>,
-    /// The log says that it waits.
-    is_logged: Cell<bool>,
+    /// The log and its client know that it waits.
+    is_told: Cell<bool>,
 }
 
 impl Changing {
-    /// Completes when nothing is in its way any more; it is to be tried again then.
-    pub(crate) async fn ready(&self) {
+    /// Completes when nothing is in its way any more; it is to be tried again then. `say` hears the
+    /// names of the clients that it waits for, if that lasts.
+    pub(crate) async fn ready(&self, say: impl Fn(&str)) {
         let since = self.since.get().unwrap_or(self.recalls.env.now());
         self.since.set(Some(since));
         let (ready, mut is_ready) = oneshot::channel();
         let before = self.recalls.parked.borrow_mut().insert(self.id, Parked { ready, since });
         assert!(before.is_none(), "a change waits once");
         self.recalls.drive(); // it may be ready by now
-        if !self.is_logged.get() {
-            let log_at = since + shown::LOG_AFTER;
-            if self.recalls.env.timeout_at(log_at, &mut is_ready).await.is_some() {
+        if !self.is_told.get() {
+            let tell_at = since + shown::TELL_AFTER;
+            if self.recalls.env.timeout_at(tell_at, &mut is_ready).await.is_some() {
                 return;
             }
-            self.is_logged.set(true);
-            self.recalls.log_wait(self.id, since);
+            self.is_told.set(true);
+            self.recalls.tell_wait(self.id, since, say);
         }
         let _over = is_ready.await;
     }
@@ -123,7 +124,7 @@ impl Recalls {
     pub(crate) fn change(self: &Rc<Self>) -> Changing {
         self.last_change.set(self.last_change.get() + 1);
         let id = ChangeId(self.last_change.get());
-        Changing { recalls: self.clone(), id, since: Cell::default(), is_logged: Cell::default() }
+        Changing { recalls: self.clone(), id, since: Cell::default(), is_told: Cell::default() }
     }
 
     /// When a session was heard of last, if it lasts.

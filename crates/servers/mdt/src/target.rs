@@ -380,7 +380,8 @@ impl Mdt {
                     planted::reached("mdt: a change waited for what was called back");
                     self.recalls.waits.set(self.recalls.waits.get() + 1);
                     incoming.park();
-                    changing.expect("what only reads waits for nobody").ready().await;
+                    let changing = changing.expect("what only reads waits for nobody");
+                    changing.ready(|names| incoming.say_awaited(names)).await;
                 }
                 Attempted::Unfenced => {
                     planted::reached("mdt: a file waited for the fence of a lost client");

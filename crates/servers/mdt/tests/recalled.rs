@@ -293,8 +293,10 @@ fn the_mdt_says_which_client_waits_for_which() {
     world.chmod_at(world.sim.now(), file);
     world.sim.run_for(Span::millis(2_500));
     assert_eq!(world.mdt.grants_waiting_on(), [format!("c3 waits for c2 for 2 s: {file}")]);
+    assert_eq!(world.other.mdt.held_up_by().as_deref(), Some("MDT0000 (waits for c2)"));
     world.sim.run_for(Span::secs(30));
     assert!(world.mdt.grants_waiting_on().is_empty(), "it was executed");
+    assert_eq!(world.other.mdt.held_up_by(), None);
 }
 
 #[test]
