@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mounted::posix::{getxattr, setxattr};
-use mounted::{Up, count};
+use mounted::{Stopped, Up, count, daemon_of};
 
 /// A directory each, since what two clients were after is not believed for a while.
 const ROUNDS: (usize, usize) = (25, 400);
@@ -321,5 +321,32 @@ fn taking_over_files_waits_for_one_lease_not_for_each() {
     std::thread::sleep(Duration::from_millis(60));
     fs::metadata(up.at("e")).expect("it is there");
     assert_eq!(number(&up, "leases_held"), 0, "leases are switched off");
+    up.stop();
+}
+
+/// A lease and a tenth of it, for which a change waits where a mount is frozen; and what a busy
+/// machine adds.
+const FROZEN_MAX: Duration = Duration::from_secs(11 + 5);
+
+#[test]
+fn a_frozen_mount_delays_a_chmod_and_an_unlink_by_its_lease() {
+    let mut up = Up::new("frozen-mount");
+    let second = up.second_mount(57);
+    let daemon = daemon_of(&second);
+    for case in CASES.iter().filter(|case| ["chmod", "unlink"].contains(&case.name)) {
+        let (here, there) = (up.at(case.name), second.join(case.name));
+        fs::create_dir(&here).expect("a directory");
+        fs::write(here.join("f"), b"4 by").expect("a file");
+        look(&there);
+        let frozen = Stopped::new(daemon);
+        let begun = Instant::now();
+        (case.change)(&here).unwrap_or_else(|error| panic!("{}: {error}", case.name));
+        let took = begun.elapsed();
+        drop(frozen);
+        eprintln!("{}: {took:?}", case.name);
+        assert!(took < FROZEN_MAX, "{} took {took:?}", case.name);
+        assert!((case.check)(&there), "{}: the mount that was frozen sees it", case.name);
+    }
+    assert!(number(&up, "grants_expelled") > 0, "the changes waited for the frozen mount");
     up.stop();
 }

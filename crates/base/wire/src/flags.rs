@@ -62,7 +62,8 @@ flags! {
 
     /// Flags of a reply.
     ReplyFlags: u32 {
-        /// Not the answer yet: extend the deadline to `lease_ms` from now.
+        /// Not the answer yet: extend the deadline to `lease_ms` from now. Buffer 0 may name the
+        /// clients that the request waits for.
         EARLY = 1,
         /// The server does not know the session: reconnect (and learn whether you were evicted).
         NO_SESSION = 2,

@@ -182,6 +182,14 @@ impl Client {
         all.iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
     }
 
+    /// Other clients for which calls wait now, and where: "MDT0000 (waits for c7)". They do not give
+    /// up what they cache.
+    #[must_use]
+    pub fn held_up_by(&self) -> Vec<String> {
+        let all = self.0.all_targets();
+        all.iter().filter_map(|id| self.0.remote(*id).held_up_by()).collect()
+    }
+
     /// The OSTs, by index, as the MGS lists them.
     #[must_use]
     pub fn osts(&self) -> Vec<TargetState> {

@@ -88,7 +88,7 @@ pub use error::{Error, Result};
 pub use file::File;
 pub use grants::{Kernel, Lease, Lru};
 pub use lost::Heard;
-pub use namespace::{Listing, Looked, Objects};
+pub use namespace::{Behind, Listing, Looked, Objects};
 pub use resting::OpenCacheStats;
 pub use statahead::StataheadStats;
 pub use unconfirmed::Unconfirmed;

@@ -101,8 +101,11 @@ pub const LOCK_POLL_MAX: Span = Span::millis(320);
 /// frame.
 pub const GLIMPSE_BATCH_MAX: usize = 1_024;
 
-/// Files of one getattr of many, as MDTs bound it. The reply holds those that fit.
-pub const GETATTRS_MAX: usize = 1_024;
+/// Files of one getattr of many by FIDs, as MDTs bound it. The reply holds those that fit.
+pub const GETATTRS_MAX: usize = wire::grants::VECTOR_MAX;
+
+/// Files of one getattr of many by names, each of up to 256 bytes.
+pub const GETATTRS_NAMES_MAX: usize = 1_024;
 
 /// Such requests that one call keeps in flight.
 pub const GETATTRS_IN_FLIGHT: usize = 8;
@@ -122,7 +125,7 @@ pub const AGL_IN_FLIGHT: u32 = 4;
 pub const TELL_WAIT: Span = Span::millis(300);
 
 /// And at most of all. Lustre: 2,048; here one request.
-pub const STATAHEAD_MAX: u32 = GETATTRS_MAX as u32;
+pub const STATAHEAD_MAX: u32 = GETATTRS_NAMES_MAX as u32;
 
 /// Metadata requests that one batch call keeps in flight: half of what a connection takes.
 pub const BATCH_RPCS_MAX: usize = 32;

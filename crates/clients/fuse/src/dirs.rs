@@ -2,11 +2,19 @@
 //!
 //! A handle keeps the last page that it fetched, because the kernel requests less at a time than
 //! one round trip should bring. A read from the start fetches a new page.
+//!
+//! With attributes, the client keeps what it has fetched, under grants. While the kernel reads, the
+//! handle asks for the next page ([`Ahead`]).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use client::{Ctx, DirPage, Heard, Listing};
+use env::{Env, Task};
+use tokio::sync::Notify;
 use types::Fid;
+
+use crate::limits::AHEAD_MAX;
 
 /// An open directory.
 pub(crate) struct Dir {
@@ -18,12 +26,85 @@ pub(crate) struct Dir {
     pub(crate) listing: Listing,
     /// Lost work in it that its owner was told.
     pub(crate) heard: Heard,
+    /// The cookie behind which the kernel reads next, if it reads on.
+    pub(crate) next: Cell<u64>,
+    pub(crate) ahead: RefCell<Option<Ahead>>,
 }
 
 impl Dir {
     /// Opened, nothing read yet.
     pub(crate) fn new(fid: Fid, opener: Ctx, heard: Heard) -> Dir {
-        Dir { fid, opener, page: RefCell::new(None), listing: Listing::new(fid), heard }
+        let listing = Listing::new(fid);
+        let (page, next, ahead) = (RefCell::default(), Cell::new(0), RefCell::default());
+        Dir { fid, opener, page, listing, heard, next, ahead }
+    }
+}
+
+/// A page that is on its way before the kernel needs it. Dropping this gives it up.
+pub(crate) struct Ahead {
+    task: Task,
+    coming: Rc<Coming>,
+}
+
+#[derive(Default)]
+struct Coming {
+    is_over: Cell<bool>,
+    came: Notify,
+}
+
+impl Ahead {
+    /// `asking` ends when the page is there.
+    pub(crate) fn begin(
+        env: &Env,
+        slot: Slot,
+        asking: impl Future<Output = ()> + 'static,
+    ) -> Ahead {
+        let coming = Rc::<Coming>::default();
+        let to_tell = coming.clone();
+        let task = env.spawn("directory ahead", async move {
+            asking.await;
+            drop(slot);
+            to_tell.is_over.set(true);
+            to_tell.came.notify_waiters();
+        });
+        Ahead { task, coming }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.coming.is_over.get()
+    }
+
+    pub(crate) async fn over(&self) {
+        let came = self.coming.came.notified();
+        if !self.is_over() {
+            came.await;
+        }
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// One of the requests that a mount may have under way before a kernel needs their answers.
+pub(crate) struct Slot(Rc<Cell<u32>>);
+
+impl Slot {
+    /// Nothing if all are taken. `taken` counts them.
+    pub(crate) fn take(taken: &Rc<Cell<u32>>) -> Option<Slot> {
+        if taken.get() >= AHEAD_MAX {
+            return None;
+        }
+        taken.set(taken.get() + 1);
+        Some(Slot(taken.clone()))
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
     }
 }
 
@@ -49,8 +130,37 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use client::{Attr, Dirent};
+    use env::LocalFuture;
+    use env_sim::{Sim, SimConfig};
+    use types::Span;
 
     use super::*;
+
+    #[test]
+    fn pages_that_are_asked_ahead_are_bounded() {
+        let taken = Rc::<Cell<u32>>::default();
+        let mut slots: Vec<_> = (0..AHEAD_MAX).map(|_| Slot::take(&taken)).collect();
+        assert!(slots.iter().all(Option::is_some) && Slot::take(&taken).is_none());
+        slots.pop();
+        assert!(Slot::take(&taken).is_some(), "a place that is free again");
+    }
+
+    #[test]
+    fn a_page_that_is_given_up_is_not_waited_for_and_frees_its_place() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("client", "10.0.0.1@tcp".parse().expect("a NID"));
+        let taken = Rc::<Cell<u32>>::default();
+        let begin = |asking: LocalFuture<'static, ()>| {
+            Ahead::begin(&node.env(), Slot::take(&taken).expect("one is free"), asking)
+        };
+        let came = begin(Box::pin(std::future::ready(())));
+        let never = begin(Box::pin(std::future::pending()));
+        sim.run_for(Span::millis(1));
+        assert_eq!((came.is_over(), never.is_over(), taken.get()), (true, false, 1));
+        drop(never);
+        sim.run_for(Span::millis(1));
+        assert_eq!(taken.get(), 0);
+    }
 
     fn page(after: u64, cookies: &[u64], at_end: bool) -> Page {
         let mut bytes = Vec::new();

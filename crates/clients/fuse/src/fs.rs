@@ -29,6 +29,8 @@ pub(crate) struct Fs {
     pub(crate) pages: Rc<RefCell<Pages>>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
+    /// Pages of directories that are asked for before the kernel needs them.
+    pub(crate) ahead: Rc<Cell<u32>>,
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
     /// owner did it last: a close of any other need not ask the server.
     pub(crate) locked: RefCell<BTreeMap<(Fid, u64), u64>>,
@@ -88,6 +90,7 @@ impl Fs {
             pages: Rc::default(),
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
+            ahead: Rc::default(),
             locked: RefCell::default(),
             appends: Rc::new(Appends::new(env, info.max_write, fusedev::write_length)),
             sent_back: RefCell::default(),

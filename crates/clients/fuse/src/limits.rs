@@ -74,6 +74,21 @@ pub(crate) const CALLERS_MAX: usize = 1_024;
 /// trips.
 pub(crate) const DIR_PAGE_BYTES: u32 = 1 << 20;
 
+/// A directory's next page is asked for once fewer entries than this are left for the kernel: the
+/// half of a page.
+pub(crate) const AHEAD_ENTRIES: usize = 512;
+
+/// And only if at most one in so many entries of the last page came without a grant. The client
+/// asks again for a page with more of them.
+pub(crate) const AHEAD_BARE_SHARE: usize = 8;
+
+/// Such requests of a mount under way, one for each open directory. They leave most places to
+/// requests for which a caller waits.
+pub(crate) const AHEAD_MAX: u32 = 16;
+
+/// Bytes that an entry with attributes takes at least, as the kernel counts them.
+pub(crate) const ENTRY_BYTES_LEAST: usize = 152;
+
 /// How often a caller that got a signal, yet goes on waiting, is looked at again for one that kills
 /// it. The kernel tells only of the first.
 pub(crate) const KILL_POLL: Span = Span::millis(100);

@@ -71,6 +71,9 @@ pub const ATTEMPT_MAX: Span = Span::secs(30);
 /// believed so far.
 pub const EARLY_LEASE_MAX: Span = Span::secs(600);
 
+/// Bytes of what an early reply says of the clients that a request waits for.
+pub const AWAITED_BYTES_MAX: usize = 256;
+
 /// Pings of an idle client in one lease: three may be lost.
 pub const HEARTBEATS_IN_LEASE: u64 = 4;
 

@@ -306,6 +306,36 @@ fn a_floor_that_rises_is_told_once_with_whatever_reply_it_comes() {
 }
 
 #[test]
+fn an_early_reply_says_for_whom_a_request_waits() {
+    let mut world = World::new();
+    world.submit(1, Keep::No);
+    let xid = world.sent().expect("it is sent").header.xid;
+    let reply = |world: &World, flags: ReplyFlags, said: &[&'static [u8]]| {
+        let mut reply = Box::new(Reply::default());
+        (reply.header.xid, reply.header.flags) = (xid, flags);
+        reply.header.instance = world.import.instance().0;
+        reply.bufs = said.iter().copied().map(bytes::Bytes::from_static).collect();
+        reply
+    };
+    const LONG: &[u8] = &[b'c'; 1_000];
+    let cut = "c".repeat(256);
+    let cases: [(&[&'static [u8]], Option<&str>); 4] = [
+        (&[], None),
+        (&[b"c7,\n c8"], Some("c7, c8")),
+        (&[], Some("c7, c8")),
+        (&[LONG], Some(&cut)),
+    ];
+    for (said, heard) in cases {
+        let early = reply(&world, ReplyFlags::EARLY, said);
+        world.import.handle_reply(early, NOW).expect("a correct server");
+        assert_eq!(world.import.awaits(), heard);
+    }
+    let answer = reply(&world, ReplyFlags::empty(), &[]);
+    world.import.handle_reply(answer, NOW).expect("a correct server");
+    assert_eq!(world.import.awaits(), None, "it is answered");
+}
+
+#[test]
 fn changes_are_unconfirmed_until_a_commit_is_told() {
     let mut world = World::new();
     [10, 11].into_iter().for_each(|transno| world.change(transno));

@@ -263,6 +263,13 @@ impl Remote {
         Some(format!("{} ({doing} for {secs} s)", self.target))
     }
 
+    /// For which other clients a caller waits while the target is in service, as it has said.
+    pub fn held_up_by(&self) -> Option<String> {
+        let import = self.import.borrow();
+        let awaited = import.awaits().filter(|_| import.state() == State::Full)?;
+        Some(format!("{} (waits for {awaited})", self.target))
+    }
+
     /// A request as its import takes it.
     pub(crate) fn prepare(&self, mut call: Call) -> (Submit<BulkState, Waiter>, Awaited<Outcome>) {
         let (waiter, outcome) = Waiter::new(&mut call);

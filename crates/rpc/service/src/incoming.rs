@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
+use ptlrpc::limits::AWAITED_BYTES_MAX;
 use types::{Creds, Errno, Instant, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
@@ -167,6 +168,13 @@ impl Incoming {
             let header = &self.request.header;
             self.session.send_early(&self.flight, header.xid, header.opcode);
         }
+    }
+
+    /// Tells the client for which other clients this request waits, by their names.
+    pub fn say_awaited(&self, names: &str) {
+        let names: String = names.chars().take(AWAITED_BYTES_MAX).collect();
+        let (header, bufs) = (&self.request.header, vec![Bytes::from(names)]);
+        self.session.send_early_with(&self.flight, header.xid, header.opcode, bufs);
     }
 
     /// This request now waits for another one, mostly for a moment: its slot is free, and the

@@ -309,8 +309,19 @@ impl Session {
 
     /// Tells the client of a request under way to wait longer.
     pub(crate) fn send_early(&self, flight: &InFlight, xid: u64, opcode: u16) {
+        self.send_early_with(flight, xid, opcode, Vec::new());
+    }
+
+    /// The same; `bufs` may say for whom the request waits.
+    pub(crate) fn send_early_with(
+        &self,
+        flight: &InFlight,
+        xid: u64,
+        opcode: u16,
+        bufs: Vec<Bytes>,
+    ) {
         planted::reached("service: an early reply was sent");
-        let mut reply = Reply::default();
+        let mut reply = Reply { bufs, ..Reply::default() };
         reply.header.version = wire::VERSION;
         (reply.header.xid, reply.header.opcode) = (xid, opcode);
         reply.header.flags = ReplyFlags::EARLY;

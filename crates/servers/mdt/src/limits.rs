@@ -22,8 +22,9 @@ pub(crate) const CLOSES_CHANGES_MAX: usize = 1_024;
 /// Bytes of one readdir reply.
 pub(crate) const READDIR_BYTES_MAX: usize = 1 << 20;
 
-/// Files of one getattr of many: as many as one readdir lists, so that it takes about as long.
-pub(crate) const GETATTRS_MAX: usize = READDIR_ENTRIES_MAX;
+/// Files of one getattr of many: as many as one vector asks a writer for. Records in memory take
+/// less than half of [`LONG_ANSWER_MAX`], which ends the answer.
+pub(crate) const GETATTRS_MAX: usize = wire::grants::VECTOR_MAX;
 
 /// Bytes of the answer, but for one file.
 pub(crate) const GETATTRS_BYTES_MAX: usize = READDIR_BYTES_MAX;

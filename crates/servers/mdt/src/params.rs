@@ -76,6 +76,7 @@ impl Mdt {
                 Ok(())
             },
         );
+        leaves.read("grants_waiting_on", |mdt| mdt.grants_waiting_on().join("\n"));
         leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());
         leaves.set(

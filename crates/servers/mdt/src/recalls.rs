@@ -13,6 +13,8 @@
 //! honours nothing of it either. If a client is evicted whose lease lasts, the next instance waits
 //! for that lease, although it does not know the client.
 
+mod shown;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -41,7 +43,7 @@ pub(crate) struct Recalls {
     engine: Rc<Engine>,
     exports: Rc<Exports>,
     /// Changes that wait.
-    parked: RefCell<BTreeMap<ChangeId, oneshot::Sender<()>>>,
+    parked: RefCell<BTreeMap<ChangeId, Parked>>,
     last_change: Cell<u64>,
     /// When the timer that is set goes off.
     armed: Cell<Option<Instant>>,
@@ -55,20 +57,42 @@ pub(crate) struct Recalls {
     pub(crate) expelled: Cell<u64>,
 }
 
+/// A change that waits.
+struct Parked {
+    ready: oneshot::Sender<()>,
+    /// When it began to wait.
+    since: Instant,
+}
+
 /// A change until it is executed or given up.
 pub(crate) struct Changing {
     recalls: Rc<Recalls>,
     pub(crate) id: ChangeId,
+    /// When it began to wait for the first time.
+    since: Cell<Option<Instant>>,
+    /// The log and its client know that it waits.
+    is_told: Cell<bool>,
 }
 
 impl Changing {
-    /// Completes when nothing is in its way any more; it is to be tried again then.
-    pub(crate) async fn ready(&self) {
-        let (tell, told) = oneshot::channel();
-        let before = self.recalls.parked.borrow_mut().insert(self.id, tell);
+    /// Completes when nothing is in its way any more; it is to be tried again then. `say` hears the
+    /// names of the clients that it waits for, if that lasts.
+    pub(crate) async fn ready(&self, say: impl Fn(&str)) {
+        let since = self.since.get().unwrap_or(self.recalls.env.now());
+        self.since.set(Some(since));
+        let (ready, mut is_ready) = oneshot::channel();
+        let before = self.recalls.parked.borrow_mut().insert(self.id, Parked { ready, since });
         assert!(before.is_none(), "a change waits once");
         self.recalls.drive(); // it may be ready by now
-        let _over = told.await;
+        if !self.is_told.get() {
+            let tell_at = since + shown::TELL_AFTER;
+            if self.recalls.env.timeout_at(tell_at, &mut is_ready).await.is_some() {
+                return;
+            }
+            self.is_told.set(true);
+            self.recalls.tell_wait(self.id, since, say);
+        }
+        let _over = is_ready.await;
     }
 }
 
@@ -99,7 +123,8 @@ impl Recalls {
     /// A change begins.
     pub(crate) fn change(self: &Rc<Self>) -> Changing {
         self.last_change.set(self.last_change.get() + 1);
-        Changing { recalls: self.clone(), id: ChangeId(self.last_change.get()) }
+        let id = ChangeId(self.last_change.get());
+        Changing { recalls: self.clone(), id, since: Cell::default(), is_told: Cell::default() }
     }
 
     /// When a session was heard of last, if it lasts.
@@ -311,8 +336,8 @@ impl Recalls {
     fn perform(self: &Rc<Self>, output: Output) {
         match output {
             Output::Ready(change) => {
-                if let Some(ready) = self.parked.borrow_mut().remove(&change) {
-                    let _gone = ready.send(());
+                if let Some(parked) = self.parked.borrow_mut().remove(&change) {
+                    let _gone = parked.ready.send(());
                 }
             }
             Output::Record(session) => self.record(session),

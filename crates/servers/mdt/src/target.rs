@@ -228,6 +228,12 @@ impl Mdt {
         }
     }
 
+    /// Which clients' changes wait for which clients' grants, a line each.
+    #[must_use]
+    pub fn grants_waiting_on(&self) -> Vec<String> {
+        self.recalls.waiting_on()
+    }
+
     /// Gives this kind of grants from now on. Before the first that is called back, the store says
     /// so: after a restart nobody else knows what clients hold.
     pub(crate) fn set_grants(&self, mode: Mode) {
@@ -374,7 +380,8 @@ impl Mdt {
                     planted::reached("mdt: a change waited for what was called back");
                     self.recalls.waits.set(self.recalls.waits.get() + 1);
                     incoming.park();
-                    changing.expect("what only reads waits for nobody").ready().await;
+                    let changing = changing.expect("what only reads waits for nobody");
+                    changing.ready(|names| incoming.say_awaited(names)).await;
                 }
                 Attempted::Unfenced => {
                     planted::reached("mdt: a file waited for the fence of a lost client");

@@ -126,10 +126,7 @@ impl World {
 
     /// The other client changes the mode of a file, at a time.
     fn chmod_at(&self, at: Instant, file: Fid) {
-        let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
-        let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
-        let mut call = Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]);
-        call.modifies = true;
+        let call = chmodding(file);
         let (env, mdt) = (self.other.node.env(), self.other.mdt.clone());
         self.other.node.env().spawn("chmod", async move {
             env.sleep_until(at).await;
@@ -164,6 +161,24 @@ fn creating(dir: Fid, name: &str, mode: u32) -> Call {
     let (parent, mode) = (dir.into(), mode | 0o755);
     let body = CreateReq { parent, mode, ..CreateReq::default() };
     change(Opcode::MdtCreate, encode_body(&body), name)
+}
+
+fn chmodding(file: Fid) -> Call {
+    let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    let mut call = Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]);
+    call.modifies = true;
+    call
+}
+
+fn unlinking(dir: Fid, name: &str) -> Call {
+    let body = UnlinkReq { parent: dir.into(), ..UnlinkReq::default() };
+    change(Opcode::MdtUnlink, encode_body(&body), name)
+}
+
+/// A client that gives nothing up.
+fn never() -> OnCallback {
+    Rc::new(|_| Box::pin(std::future::pending::<Result<CallbackAnswer, Errno>>()))
 }
 
 fn looking_up(dir: Fid, name: &'static str) -> Call {
@@ -219,8 +234,7 @@ fn requests_in_a_directory_overtake_while_a_name_there_is_called_back() {
     assert!((4..ASKED).contains(&left.get()), "{} are held back", left.get());
 
     let begun = world.sim.now();
-    let body = UnlinkReq { parent: dir.into(), ..UnlinkReq::default() };
-    world.call(&world.other, change(Opcode::MdtUnlink, encode_body(&body), "wanted"));
+    world.call(&world.other, unlinking(dir, "wanted"));
     let took = world.sim.now() - begun;
     assert!(took < AT_ONCE, "the change waited for {took:?}");
     assert_eq!((left.get(), elsewhere.get()), (0, 1), "a request elsewhere waits its turn");
@@ -234,9 +248,7 @@ fn a_session_has_a_lease_again_after_a_change_has_ended_the_last_one() {
     for seed in 0..5 {
         let world = World::new(seed);
         let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
-        let never: OnCallback =
-            Rc::new(|_| Box::pin(std::future::pending::<Result<CallbackAnswer, Errno>>()));
-        world.holder.mdt.on_callback(never);
+        world.holder.mdt.on_callback(never());
         world.holder.node.pause(Span::secs(14));
         world.sim.run_for(Span::secs(1));
         let ends = world.heard() + LEASE;
@@ -250,6 +262,41 @@ fn a_session_has_a_lease_again_after_a_change_has_ended_the_last_one() {
         world.sim.run_for(Span::secs(30)); // the holder is back
         assert!(world.holder.mdt.is_leased(), "seed {seed}: its appends would wait for ever");
     }
+}
+
+#[test]
+fn a_frozen_client_delays_a_change_by_11_s_and_a_live_one_by_16_s() {
+    for is_frozen in [true, false] {
+        for unlinks in [true, false] {
+            let world = World::new(3);
+            let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
+            world.holder.mdt.on_callback(never());
+            if is_frozen {
+                world.holder.node.freeze();
+            }
+            let call = if unlinks { unlinking(Fid::ROOT, "file") } else { chmodding(file) };
+            let begun = world.sim.now();
+            world.call(&world.other, call);
+            let took = (world.sim.now() - begun).as_secs_f64();
+            let bound = if is_frozen { 11.0 } else { 16.0 };
+            let range = bound - 4.0..bound + 0.1;
+            assert!(range.contains(&took), "frozen: {is_frozen}, unlink: {unlinks}: {took} s");
+        }
+    }
+}
+
+#[test]
+fn the_mdt_says_which_client_waits_for_which() {
+    let world = World::new(3);
+    let file = world.make(&world.holder, Fid::ROOT, "file", S_IFREG);
+    world.holder.mdt.on_callback(never());
+    world.chmod_at(world.sim.now(), file);
+    world.sim.run_for(Span::millis(2_500));
+    assert_eq!(world.mdt.grants_waiting_on(), [format!("c3 waits for c2 for 2 s: {file}")]);
+    assert_eq!(world.other.mdt.held_up_by().as_deref(), Some("MDT0000 (waits for c2)"));
+    world.sim.run_for(Span::secs(30));
+    assert!(world.mdt.grants_waiting_on().is_empty(), "it was executed");
+    assert_eq!(world.other.mdt.held_up_by(), None);
 }
 
 #[test]

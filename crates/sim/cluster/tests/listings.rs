@@ -1,6 +1,8 @@
 //! Listings that are repeated: the requests that a kernel sends for them, and the messages that its
 //! client sends.
 
+use std::collections::BTreeSet;
+
 use client::{Client, Ctx};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::{NodeHandle, Rng};
@@ -8,6 +10,7 @@ use fusedev::InitInfo;
 use fusedev::abi::cap;
 use kernel::{Kernel, Traits, Version, Who};
 use types::{Errno, Fid, Span};
+use wire::Opcode;
 
 const FILES: u32 = 60;
 /// Of the calls of `ls` for the names: the directory's path, its pages and their end.
@@ -18,6 +21,7 @@ struct World {
     cluster: Cluster,
     maker: (NodeHandle, Client),
     node: NodeHandle,
+    mount: Client,
     kernel: Kernel,
     dir: Fid,
 }
@@ -35,6 +39,10 @@ struct Shown {
 
 impl World {
     fn new() -> World {
+        World::with_files(FILES)
+    }
+
+    fn with_files(files: u32) -> World {
         let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
         let cluster = Cluster::new(1, &scenario);
         cluster.boot();
@@ -51,14 +59,15 @@ impl World {
             max_write: 1 << 20,
             max_readahead: 0,
         };
-        let env = node.env();
+        let (env, mount) = (node.env(), client.clone());
         let handler = |notifier| fuse::handler(&env, client, info, notifier, fuse::Bugs::default());
         let traits = Traits { tick: Span::millis(4), late_max: Span::ZERO, plus: true, version };
         let kernel = Kernel::new(&env, handler, traits, Rng::new(1));
         let own = maker.1.clone();
-        let dir = cluster.sim.block_on(&maker.0, async move { fill(&own).await.expect("room") });
+        let filled = async move { fill(&own, files).await.expect("room") };
+        let dir = cluster.sim.block_on(&maker.0, filled);
         cluster.sim.run_for(Span::secs(2));
-        World { cluster, maker, node, kernel, dir }
+        World { cluster, maker, node, mount, kernel, dir }
     }
 
     fn ls(&self) -> Shown {
@@ -72,10 +81,10 @@ impl World {
     }
 }
 
-async fn fill(client: &Client) -> client::Result<Fid> {
+async fn fill(client: &Client, files: u32) -> client::Result<Fid> {
     let me = Ctx::root();
     let dir = client.mkdir(&me, Fid::ROOT, b"dir", 0o755).await?.fid();
-    for file in 0..FILES {
+    for file in 0..files {
         let name = format!("file{file}");
         let (_, file) = client.create(&me, dir, name.as_bytes(), 0o644, 0, None).await?;
         file.close().await?;
@@ -135,4 +144,24 @@ fn a_repeated_listing_has_the_names_that_any_client_made_and_none_that_went() {
     let gone = async move { own.unlink(&Ctx::root(), dir, b"file8").await };
     world.cluster.sim.block_on(node, gone).expect("it was there");
     assert_eq!([names(), names()], [FILES; 2]);
+}
+
+#[test]
+fn a_cold_listing_asks_for_whole_pages_ahead_of_the_kernel() {
+    const MANY: u32 = 600;
+    let world = World::with_files(MANY);
+    let pages = |world: &World| world.mount.requests().get(&Opcode::MdtReaddir).copied();
+    let before = pages(&world).unwrap_or(0);
+    let kernel = world.kernel.clone();
+    let list = async move {
+        let dir = kernel.path(Who::root(1), "dir").await?;
+        kernel.list(Who::root(1), &dir).await
+    };
+    let done = world.cluster.sim.block_on_for(&world.node, Span::secs(10), list);
+    let listed = done.expect("it ends").expect("it is done");
+    let names: BTreeSet<_> = listed.concat().into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), MANY as usize);
+    let asked = pages(&world).unwrap_or(0) - before;
+    let of_kernel = listed.len() as u64;
+    assert!(of_kernel > 20 && asked <= 5, "{asked} requests for {of_kernel} pages of the kernel");
 }

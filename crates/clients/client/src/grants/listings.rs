@@ -191,6 +191,17 @@ impl Known {
         listing.is_some_and(|listing| self.cache.holds_names(dir, listing.set, now))
     }
 
+    /// The last cookie of a listing, and how many entries it has behind `cookie`. Nothing if all
+    /// names of the directory are known, or if none are kept.
+    fn behind(&self, dir: Fid, cookie: u64, now: Instant) -> Option<(u64, usize)> {
+        if !self.is_listed(dir, now) {
+            return None;
+        }
+        let listing = self.listings.dirs.get(&dir)?;
+        let goes_on = !listing.is_whole && cookie <= listing.last();
+        goes_on.then(|| (listing.last(), listing.entries.len() - listing.behind(cookie)))
+    }
+
     /// A page behind `after` is about to be asked for.
     pub(super) fn reading(&mut self, dir: Fid, after: u64, now: Instant) -> Option<Reading> {
         if !self.is_listed(dir, now) {
@@ -295,6 +306,13 @@ impl Grants {
         self.shared.kernel()?;
         let now = self.env.now();
         self.known().page(dir, (after, bytes_max as usize), is_open, now)
+    }
+
+    /// The last cookie of a listing that is not whole, and how many entries it has behind `cookie`.
+    pub(crate) fn listed_behind(&self, dir: Fid, cookie: u64) -> Option<(u64, usize)> {
+        self.shared.kernel()?;
+        let now = self.env.now();
+        self.known().behind(dir, cookie, now)
     }
 
     /// A page behind `after` is about to be asked for, which [`Grants::read`] is to keep.

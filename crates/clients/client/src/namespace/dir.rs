@@ -14,6 +14,16 @@ use crate::client::{Client, mdt_of};
 use crate::grants::Gift;
 use crate::{Ctx, DirPage, Error, Lease, Result, limits};
 
+/// What this client keeps of a directory behind a reader's place, up to where more names may
+/// follow.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind {
+    place: Fid,
+    after: u64,
+    /// Entries that are kept.
+    pub entries: usize,
+}
+
 /// A page of one place.
 struct Found {
     page: DirPage,
@@ -79,6 +89,30 @@ impl Client {
         bytes_max: u32,
     ) -> Result<(DirPage, Lease)> {
         self.read_dir(ctx, listing, (cookie, bytes_max), true).await
+    }
+
+    /// What is kept of the directory behind `cookie` for [`Client::readdir_leased`]. Nothing if
+    /// nothing is to be asked ahead: no names are kept, or all are.
+    #[must_use]
+    pub fn listed_behind(&self, listing: &Listing, cookie: u64) -> Option<Behind> {
+        if self.0.is_moving(listing.dir()) {
+            return None;
+        }
+        let (number, inside) = match listing.is_spread() {
+            true => cookie::inside(cookie),
+            false => (0, cookie),
+        };
+        let place = listing.place(number)?;
+        let (after, entries) = self.0.grants.of(place).listed_behind(place, inside)?;
+        Some(Behind { place, after, entries })
+    }
+
+    /// Asks for the page that follows, before a reader needs it. [`Client::readdir_leased`] returns
+    /// it while it is granted. What fails is left to the reader.
+    pub async fn read_ahead(&self, ctx: &Ctx, behind: Behind, bytes_max: u32) {
+        if let Err(error) = self.list_leased(ctx, behind.place, behind.after, bytes_max).await {
+            tracing::debug!(dir = %behind.place, %error, "a page does not come ahead");
+        }
     }
 
     async fn read_dir(

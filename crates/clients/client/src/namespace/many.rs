@@ -1,7 +1,7 @@
 //! getattr of many files at once.
 //!
 //! ```text
-//!  files --by MDT--> one request for up to 1,024 of them --> attributes, sizes, grants
+//!  files --by MDT--> one request for up to 4,096 of them --> attributes, sizes, grants
 //!  dirty ones --by OST--> one request for up to 1,024 objects --> their sizes
 //! ```
 //! A reply holds the first files that fit, and the client asks for the others again. A file that is
@@ -362,10 +362,12 @@ impl<'a> Named<'a> {
 
     /// Those of one request, from the first that is not told.
     fn rest(self, from: usize) -> Named<'a> {
-        let end = self.len().min(from + limits::GETATTRS_MAX);
+        let end = |most: usize| self.len().min(from + most);
         match self {
-            Named::Fids(fids) => Named::Fids(&fids[from..end]),
-            Named::Names(holder, names) => Named::Names(holder, &names[from..end]),
+            Named::Fids(fids) => Named::Fids(&fids[from..end(limits::GETATTRS_MAX)]),
+            Named::Names(holder, names) => {
+                Named::Names(holder, &names[from..end(limits::GETATTRS_NAMES_MAX)])
+            }
         }
     }
 
@@ -386,5 +388,20 @@ impl<'a> Named<'a> {
                 names.iter().flat_map(|name| name.iter().copied().chain([0])).collect()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_is_about_as_many_files_as_one_question_to_a_writer() {
+        let fids = vec![Fid::ROOT; 5_000];
+        let named = Named::Fids(&fids);
+        assert_eq!((named.rest(0).len(), named.rest(4_096).len()), (4_096, 904));
+        let names = vec![b"name".to_vec(); 1_500];
+        let named = Named::Names(Fid::ROOT, &names);
+        assert_eq!((named.rest(0).len(), named.rest(1_024).len()), (1_024, 476));
     }
 }

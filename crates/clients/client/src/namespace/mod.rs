@@ -17,6 +17,7 @@ pub(crate) mod shards;
 pub(crate) mod striped;
 
 pub(crate) use attr::AttrChange;
+pub use dir::Behind;
 pub(crate) use dir::split_nul;
 pub use listing::Listing;
 pub use separate::{Looked, Objects};

@@ -8,6 +8,10 @@
 //! included (`readdirplus`) only under a lease that the client gives with the page. Attributes
 //! without a lease are useless because they may change at once. The kernel looks up an entry
 //! without attributes by its name, unless it still has the entry ([`crate::fresh`]).
+//!
+//! While the kernel reads a page with attributes, the next one is asked for. The client keeps that
+//! page, and answers the kernel from it only while its grants hold. So a page that came early is
+//! never older than one that is asked for now.
 
 use std::rc::Rc;
 
@@ -16,10 +20,10 @@ use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
 use types::{Errno, Fid};
 
-use crate::dirs::{Dir, Page};
+use crate::dirs::{Ahead, Dir, Page, Slot};
 use crate::error::errno;
 use crate::fs::Fs;
-use crate::limits::DIR_PAGE_BYTES;
+use crate::limits::{AHEAD_BARE_SHARE, AHEAD_ENTRIES, DIR_PAGE_BYTES, ENTRY_BYTES_LEAST};
 use crate::news;
 
 /// Offset behind "..": what the cookies are raised by.
@@ -64,9 +68,12 @@ impl Fs {
         }
         let mut out = DirBuf::new(args.size);
         if plus {
+            self.await_ahead(&dir, cookie, args.size).await;
             let (page, lease) = self.fetch_leased(&ctx, &dir.listing, cookie, args.size).await?;
             let told = Telling { lease, thread: header.pid, dir: header.nodeid };
-            self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
+            let reached = self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
+            dir.next.set(reached.saturating_sub(DOTS));
+            self.ask_ahead(&dir, &page);
             return Ok(Body::Dir(out));
         }
         let kept = dir.page.borrow_mut().take().filter(|_| args.offset != 0);
@@ -77,6 +84,40 @@ impl Fs {
         self.fill(&mut out, dir.fid, &page, args.offset, None);
         *dir.page.borrow_mut() = Some(page);
         Ok(Body::Dir(out))
+    }
+
+    /// A page that is on its way is waited for if the kernel needs it now. It is given up if the
+    /// kernel reads elsewhere, or if a change of a name has ended the listing.
+    async fn await_ahead(&self, dir: &Dir, cookie: u64, bytes: u32) {
+        let Some(ahead) = dir.ahead.borrow_mut().take() else { return };
+        if cookie != dir.next.get() {
+            return;
+        }
+        // without a listing, what comes is not kept
+        let Some(behind) = self.client.listed_behind(&dir.listing, cookie) else { return };
+        if behind.entries > bytes as usize / ENTRY_BYTES_LEAST {
+            *dir.ahead.borrow_mut() = Some(ahead);
+            return;
+        }
+        ahead.over().await;
+    }
+
+    /// Asks for the next page, if the kernel is about to need it.
+    fn ask_ahead(&self, dir: &Dir, page: &Page) {
+        if dir.ahead.borrow().as_ref().is_some_and(|ahead| !ahead.is_over()) {
+            return;
+        }
+        let entries = &page.page.entries;
+        let bare = entries.iter().filter(|entry| !entry.leased).count();
+        if bare * AHEAD_BARE_SHARE > entries.len() {
+            return;
+        }
+        let behind = self.client.listed_behind(&dir.listing, dir.next.get());
+        let Some(behind) = behind.filter(|behind| behind.entries < AHEAD_ENTRIES) else { return };
+        let Some(slot) = Slot::take(&self.ahead) else { return };
+        let (client, ctx) = (self.client.clone(), dir.opener.clone());
+        let asking = async move { client.read_ahead(&ctx, behind, DIR_PAGE_BYTES).await };
+        *dir.ahead.borrow_mut() = Some(Ahead::begin(&self.env, slot, asking));
     }
 
     async fn fetch(&self, ctx: &Ctx, dir: &Listing, after: u64) -> Result<Page, Errno> {
@@ -103,29 +144,40 @@ impl Fs {
     }
 
     /// Entries from `offset` on, as many as fit; with attributes where there is a lease, and a
-    /// thread that hears them.
-    fn fill(&self, out: &mut DirBuf, dir: Fid, page: &Page, offset: u64, leased: Option<Telling>) {
-        let plus = leased.is_some();
+    /// thread that hears them. Returns the offset behind the last of them.
+    fn fill(
+        &self,
+        out: &mut DirBuf,
+        dir: Fid,
+        page: &Page,
+        offset: u64,
+        leased: Option<Telling>,
+    ) -> u64 {
+        let (plus, mut reached) = (leased.is_some(), offset);
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
         for (at, name, fid) in [(0, &b"."[..], dir), (1, b"..", up)] {
             if offset <= at
                 && !push(out, plus.then(Default::default), (self.ino)(fid), at + 1, DT_DIR, name)
             {
-                return;
+                return reached;
             }
+            reached = reached.max(at + 1);
         }
         let start = page.position(offset.saturating_sub(DOTS)).unwrap_or(page.page.entries.len());
         for entry in &page.page.entries[start..] {
             // The kernel counts a reference for what it is told, so it is counted only once it is
             // sure to fit.
             if !out.fits(plus, entry.name.len()) {
-                return;
+                return reached;
             }
             let told = leased.map(|to| self.tell(entry, to));
             let (ino, kind) = ((self.ino)(entry.attr.fid()), entry.attr.file_type() >> 12);
-            let pushed = push(out, told, ino, entry.cookie.saturating_add(DOTS), kind, &entry.name);
+            let at = entry.cookie.saturating_add(DOTS);
+            let pushed = push(out, told, ino, at, kind, &entry.name);
             assert!(pushed, "an entry that fits is taken");
+            reached = at;
         }
+        reached
     }
 }
 

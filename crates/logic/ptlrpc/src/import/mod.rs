@@ -101,6 +101,8 @@ struct Out<B, W> {
     urgent: bool,
     kind: Kind,
     phase: Phase,
+    /// For whom it waits, as the target has said.
+    awaits: Option<Box<str>>,
 }
 
 impl<B, W> Out<B, W> {
@@ -344,6 +346,13 @@ impl<B: Default, W> Import<B, W> {
         self.out.values().filter(|out| out.kind == Kind::User).count()
     }
 
+    /// For which other clients an unanswered request waits, as the target has said. Of several such
+    /// requests one counts.
+    #[must_use]
+    pub fn awaits(&self) -> Option<&str> {
+        self.out.values().find_map(|out| out.awaits.as_deref())
+    }
+
     /// Whether a target that calls this client back means the session as it stands.
     #[must_use]
     pub fn is_called_by(&self, header: &RequestHeader) -> bool {
@@ -391,6 +400,7 @@ impl<B: Default, W> Import<B, W> {
             urgent: submit.urgent,
             kind: Kind::User,
             phase: Phase::Queued,
+            awaits: None,
         });
         self.enqueue(out)
     }
@@ -428,6 +438,7 @@ impl<B: Default, W> Import<B, W> {
             urgent: false,
             kind,
             phase: Phase::Queued,
+            awaits: None,
         }))
     }
 

@@ -55,6 +55,7 @@ impl<B: Default, W> Import<B, W> {
             urgent: false,
             kind: Kind::Restate,
             phase: Phase::Queued,
+            awaits: None,
         }));
     }
 

@@ -34,6 +34,15 @@ fn is_elsewhere(reply: &Reply) -> bool {
     reply.body::<AttrRep>().disposition.contains(Disposition::REMOTE)
 }
 
+/// For which other clients a request waits, if an early reply says it.
+fn awaited(reply: &Reply) -> Option<Box<str>> {
+    let said = reply.bufs.first()?;
+    let said = said.get(..limits::AWAITED_BYTES_MAX).unwrap_or(&said[..]);
+    let text = String::from_utf8_lossy(said);
+    let text: String = text.chars().filter(|letter| !letter.is_control()).collect();
+    (!text.is_empty()).then(|| text.into())
+}
+
 impl<B: Default, W> Import<B, W> {
     /// A reply of the target, to whatever request. Late ones are harmless.
     pub fn handle_reply(
@@ -156,11 +165,14 @@ impl<B: Default, W> Import<B, W> {
             now + Span::millis(u64::from(reply.header.lease_ms)).min(limits::EARLY_LEASE_MAX);
         if let Some((_, deadline)) = self.replay_sent.get_mut(&xid) {
             *deadline = until.max(*deadline);
-        } else if let Some(Phase::Sent { deadline, place, .. }) =
-            self.out.get_mut(xid).map(|out| &mut out.phase)
+        } else if let Some(out) = self.out.get_mut(xid)
+            && let Phase::Sent { deadline, place, .. } = &mut out.phase
         {
             *deadline = until.max(*deadline);
             let left = std::mem::take(place);
+            if let Some(said) = awaited(reply) {
+                out.awaits = Some(said);
+            }
             self.leave(left);
         }
         true

@@ -92,7 +92,7 @@ impl Mdt {
                 }
                 OwnAttempt::Parked => {
                     self.recalls.waits.set(self.recalls.waits.get() + 1);
-                    changing.ready().await;
+                    changing.ready(|_names| {}).await;
                 }
                 OwnAttempt::Held if self.env.now() >= until => return Err(Errno::EAGAIN),
                 OwnAttempt::Held => {

@@ -124,7 +124,7 @@ async fn reserve(
                 if let Some(incoming) = incoming {
                     incoming.park();
                 }
-                changing.ready().await;
+                changing.ready(|_names| {}).await;
             }
             Step::Held => {
                 if let Some(incoming) = incoming {

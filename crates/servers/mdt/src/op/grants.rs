@@ -12,6 +12,7 @@ use types::{Errno, Fid};
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
 use wire::{Reply, SizeState, grants};
 
+use crate::engine::Engine;
 use crate::grants::ATTRS;
 use crate::record::Inode;
 use crate::target::Mdt;
@@ -48,7 +49,7 @@ pub(crate) fn restate<'a>(
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let (held, flags): (Vec<GrantWord>, _) = decoded(incoming)?;
     let (session, is_last) = (incoming.session.id, flags.contains(GrantsFlags::LAST));
-    let judged = judged(mdt, &held).map_err(|error| error.errno())?;
+    let judged = judged(&mdt.engine, &held).map_err(|error| error.errno())?;
     let go_on = mdt.recalls.restate(session, &held, &judged, is_last).map_err(|_misbehaved| {
         let client = incoming.session.client;
         tracing::warn!(
@@ -62,23 +63,23 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
 }
 
 /// What of each may be true, by the records of the files.
-fn judged(mdt: &Mdt, held: &[GrantWord]) -> Result<Vec<Bits>, StoreError> {
-    let view = mdt.engine.store.meta().running()?;
-    Ok(held.iter().map(|held| credible(mdt, &*view, held.fid.into())).collect())
+pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Result<Vec<Bits>, StoreError> {
+    let view = engine.store.meta().running()?;
+    Ok(held.iter().map(|held| credible(engine, &*view, held.fid.into())).collect())
 }
 
 /// What a client may hold of a file after a restart. Data that it may write the MDT knows from the
 /// replay of its open. The attributes and data of a file that is open for writing it gives no
 /// client, and of a file that is not here only its names.
-fn credible(mdt: &Mdt, view: &dyn View, fid: Fid) -> Bits {
-    if fid.mdt_index() != mdt.engine.config.index {
+fn credible(engine: &Engine, view: &dyn View, fid: Fid) -> Bits {
+    if fid.mdt_index() != engine.config.index {
         return Bits::LOOKUP;
     }
     let stored = view.get(Table::Inodes, &fid.to_key()).ok().flatten();
     let Some(inode) = stored.and_then(|stored| Inode::decode(&stored)) else {
         return Bits::empty(); // it is gone, or damaged
     };
-    let may_be_written = mdt.engine.state.borrow().opens.writers(fid) > 0
+    let may_be_written = engine.state.borrow().opens.writers(fid) > 0
         || (inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty);
     match may_be_written {
         true => Bits::LOOKUP,

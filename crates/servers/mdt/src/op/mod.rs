@@ -14,7 +14,7 @@ pub(crate) mod dirs;
 mod fid2path;
 mod getattr;
 mod getattrs;
-mod grants;
+pub(crate) mod grants;
 pub(crate) mod hurried;
 pub(crate) mod lease;
 mod link;

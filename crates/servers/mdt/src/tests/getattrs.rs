@@ -5,6 +5,7 @@ use wire::body::{
     Disposition, GetattrsFlags, GetattrsRep, GetattrsReq, ReaddirRep, ReaddirReq, ReaddirState,
     SetattrFlags, SetattrReq, WireFid,
 };
+use wire::grants::VECTOR_MAX;
 use wire::stats::{self, StatRecord};
 use wire::{Attr, Opcode, SizeState, dirent};
 use zerocopy::IntoBytes;
@@ -132,4 +133,14 @@ fn an_answer_has_the_first_files_that_fit() {
     assert_eq!(answered(2, 0), Ok(2));
     assert_eq!(answered(u32::MAX, 0), Ok(5));
     assert_eq!(answered(0, 0), Err(Errno::EINVAL));
+}
+
+#[test]
+fn a_request_is_about_as_many_files_as_one_question_to_a_writer() {
+    let mut rig = rig();
+    let known = made(&mut rig, "known", None);
+    let absent = |oid: u32| Fid { oid: 1_000_000 + oid, ..known };
+    let fids: Vec<Fid> = (0..=VECTOR_MAX as u32).map(absent).collect();
+    let found = by_fids(&mut rig, &fids, GetattrsFlags::empty());
+    assert_eq!(found.len(), VECTOR_MAX, "the others are asked for again");
 }

@@ -15,6 +15,7 @@ mod mend;
 mod model;
 mod put;
 mod recovery;
+mod restated;
 mod rig;
 mod script;
 mod som;

@@ -63,7 +63,9 @@ pub(super) fn register(params: &ParamTree, client: &Client, instance: &str, opti
     let of = client.clone();
     params.register("permanent", move || permanent::render(&of.permanent_params()));
     let of = client.clone();
-    params.register_typed(format!("{llite}.waiting_on"), move || Ok(Some(Lines(of.waiting_on()))));
+    params.register_typed(format!("{llite}.waiting_on"), move || {
+        Ok(Some(Lines([of.waiting_on(), of.held_up_by()].concat())))
+    });
     let of = client.clone();
     params.register_number(format!("{llite}.lost"), move || of.lost());
     let of = client.clone();

@@ -128,6 +128,16 @@ impl Mdt {
         self.changes.iter().filter(|(_, parked)| !parked.is_ready).map(|(change, _)| *change)
     }
 
+    /// A change that waits: which session makes it (none: the MDT itself), and of which files.
+    #[must_use]
+    pub fn waiter(&self, change: ChangeId) -> Option<(Option<HolderId>, Vec<Fid>)> {
+        let parked = self.changes.get(&change)?;
+        let mut files: Vec<_> = parked.wants.iter().map(|want| want.fid).collect();
+        files.sort_unstable();
+        files.dedup();
+        Some((parked.by, files))
+    }
+
     /// For whom a change waits.
     #[must_use]
     pub fn waiting_on(&self, change: ChangeId, now: Instant) -> Vec<HolderId> {

@@ -79,6 +79,7 @@ fn a_change_waits_until_all_others_have_acknowledged() {
     }
     assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::UPDATE)], at(1)), Begun::Parked);
     assert_eq!(mdt.waiting_on(CHANGE, at(1)), [B, C], "one's own is not in the way");
+    assert_eq!(mdt.waiter(CHANGE), Some((Some(A), vec![X])));
     let asked = outputs(&mut mdt);
     assert_eq!(asked.len(), 2, "{asked:?}");
     for (output, is_last) in asked.into_iter().zip([false, true]) {
