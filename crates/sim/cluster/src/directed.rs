@@ -27,6 +27,9 @@ mod on_open;
 mod pages;
 mod told;
 
+#[cfg(test)]
+pub(crate) use matrix::cells_of_two_deaths;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -29,7 +29,7 @@ use crate::server::CrashPoint;
 use cases::{CASES, Case};
 
 /// Seeds from 1 on that try every point once: each case with a caller that lives and one that dies.
-pub(crate) const SINGLE: u64 = 2 * CASES.len() as u64;
+const SINGLE: u64 = 2 * CASES.len() as u64;
 
 /// No operation has so many points.
 const POINTS_MAX: u64 = 100;
@@ -72,6 +72,12 @@ struct Cell {
     calls: [(Op, Slot); 2],
     /// The caller of the first one is dead.
     is_dead: bool,
+}
+
+/// Cells of a seed in which an MDT dies during the recovery too.
+#[cfg(test)]
+pub(crate) fn cells_of_two_deaths(seed: u64) -> u32 {
+    if seed.saturating_sub(1) < SINGLE { 0 } else { DOUBLES }
 }
 
 impl Stage<'_> {
@@ -233,7 +239,10 @@ impl Stage<'_> {
         let again = &self.cluster.servers[self.cluster.mdt_index(mdt)];
         again.die_at(point);
         match self.cluster.sim.run_until(AGAIN_MAX, || again.node.is_frozen()) {
-            true => self.restart(mdt),
+            true => {
+                planted::reached("sim: an MDT died during the recovery from a death in the matrix");
+                self.restart(mdt);
+            }
             false => again.spare(),
         }
         Ok(())
