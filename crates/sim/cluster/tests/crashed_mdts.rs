@@ -32,6 +32,12 @@ fn an_operation_that_only_one_mdt_remembers_reaches_all_of_them() {
     pass(&Scenario::matrix(), &[34]);
 }
 
+/// Either call begins first, and an MDT dies again during the recovery.
+#[test]
+fn an_mdt_that_dies_while_another_death_is_repaired_loses_nothing() {
+    pass(&Scenario::matrix(), &[100, 117]);
+}
+
 #[test]
 fn directories_are_removed_after_an_mdt_has_died() {
     pass(&Scenario::matrix(), &[11]);

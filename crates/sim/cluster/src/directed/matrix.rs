@@ -3,8 +3,8 @@
 //! A seed names an operation, with a rival call on the same names, and whether the caller dies with
 //! the MDT. The operation is repeated in directories of its own, again and again. Each time one MDT
 //! dies right after its k-th applied set, commit or message. k rises from 1 until the operation is
-//! over before that point; so every point is reached. Later seeds draw the points, and the same or
-//! another MDT dies once more during the recovery.
+//! over before that point; so every point is reached. Later seeds draw the points and which call
+//! begins first, and the same or another MDT dies once more during the recovery.
 //!
 //! After each time:
 //! - some order of the two calls explains all answers and the tree. The call of a caller that died
@@ -37,7 +37,7 @@ const POINTS_MAX: u64 = 100;
 const DOUBLES: u32 = 40;
 /// The first point is at most this one then, and the second one.
 const DRAWN_MAX: (u64, u64) = (16, 16);
-/// The rival begins so much later at most.
+/// The second call begins so much later at most.
 const LATER: Span = Span::millis(2);
 /// How often it is looked whether all is over.
 const LOOK: Span = Span::millis(20);
@@ -55,6 +55,8 @@ struct Death {
     point: CrashPoint,
     /// During the recovery.
     again: Option<(u32, CrashPoint)>,
+    /// The rival calls first.
+    is_rival_first: bool,
 }
 
 /// Those who call, over all cells.
@@ -110,7 +112,8 @@ impl Stage<'_> {
             for point in points {
                 let mut count = 1;
                 loop {
-                    let death = Death { mdt: *mdt, point: point(count), again: None };
+                    let (mdt, point) = (*mdt, point(count));
+                    let death = Death { mdt, point, again: None, is_rival_first: false };
                     if !self.cell(cast, (case, dies), death)? {
                         break;
                     }
@@ -136,7 +139,8 @@ impl Stage<'_> {
             (mdt, point)
         };
         let (mdt, point) = draw(DRAWN_MAX.0);
-        Death { mdt, point, again: Some(draw(DRAWN_MAX.1)) }
+        let again = Some(draw(DRAWN_MAX.1));
+        Death { mdt, point, again, is_rival_first: self.rng.chance(500_000) }
     }
 
     /// Says whether the MDT came to its point.
@@ -151,7 +155,7 @@ impl Stage<'_> {
         let (mut cell, done) = self.prepare(cast, case).map_err(&told)?;
         let victim = &self.cluster.servers[self.cluster.mdt_index(death.mdt)];
         victim.die_at(death.point);
-        self.begin(cast, &cell);
+        self.begin(cast, &cell, death.is_rival_first);
         let is_reached = self.wait(&cell, death.mdt);
         match is_reached {
             true => self.kill(cast, &mut cell, (dies, death)).map_err(&told)?,
@@ -192,10 +196,11 @@ impl Stage<'_> {
         Ok((Cell { base, before, calls, is_dead: false }, name))
     }
 
-    /// Both calls begin.
-    fn begin(&mut self, cast: &Cast, cell: &Cell) {
+    /// Both calls begin, one a little later.
+    fn begin(&mut self, cast: &Cast, cell: &Cell, is_rival_first: bool) {
         let later = self.rng.span(Span::ZERO, LATER);
-        let callers = [(&cast.subject, Span::ZERO), (&cast.rival, later)];
+        let (call, rival) = if is_rival_first { (later, Span::ZERO) } else { (Span::ZERO, later) };
+        let callers = [(&cast.subject, call), (&cast.rival, rival)];
         for ((who, later), (op, slot)) in callers.into_iter().zip(&cell.calls) {
             let (env, op, slot) = (who.0.env(), op.clone(), slot.clone());
             let mut runner = Runner::new(who.1.clone(), cell.base).placing(Placing::Named);
