@@ -40,7 +40,7 @@ const FIXED: &[(&str, u64)] = &[
     ("forest", 40),
     ("moves", 40),
     ("splits", 40),
-    ("matrix", 40), // 34 with one death in each cell, and some with two
+    ("matrix", 54), // 48 with one death in each cell, and some with two
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.

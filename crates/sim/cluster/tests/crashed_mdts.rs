@@ -32,6 +32,12 @@ fn an_operation_that_only_one_mdt_remembers_reaches_all_of_them() {
     pass(&Scenario::matrix(), &[34]);
 }
 
+/// Names of a directory move, and an open file gets its first name.
+#[test]
+fn an_mdt_that_dies_leaves_no_name_between_two_shards() {
+    pass(&Scenario::matrix(), &[35, 40]);
+}
+
 /// Either call begins first, and an MDT dies again during the recovery.
 #[test]
 fn an_mdt_that_dies_while_another_death_is_repaired_loses_nothing() {

@@ -11,6 +11,7 @@
 //!   has happened, or not;
 //! - the records of all MDTs fit together, and no operation is left undone.
 
+mod calls;
 mod cases;
 
 use std::cell::RefCell;
@@ -26,13 +27,14 @@ use super::Stage;
 use crate::fsck;
 use crate::run::{PEACE_MAX, remove_below};
 use crate::server::CrashPoint;
-use cases::{CASES, Case};
+use calls::Call;
+use cases::{CASES, Case, FIRST_CASES};
 
 /// Seeds from 1 on that try every point once: each case with a caller that lives and one that dies.
 const SINGLE: u64 = 2 * CASES.len() as u64;
 
 /// No operation has so many points.
-const POINTS_MAX: u64 = 100;
+const POINTS_MAX: u64 = 200;
 /// Cells with two deaths in one run.
 const DOUBLES: u32 = 40;
 /// The first point is at most this one then, and the second one.
@@ -71,9 +73,21 @@ struct Cast {
 struct Cell {
     base: Fid,
     before: Model,
-    calls: [(Op, Slot); 2],
+    calls: [(Call, Slot); 2],
     /// The caller of the first one is dead.
     is_dead: bool,
+}
+
+/// The case of a seed, and whether its caller dies with the MDT.
+fn case_of(seed: u64) -> (&'static Case, bool) {
+    let index = seed.saturating_sub(1);
+    let (first, all) = (FIRST_CASES as u64, CASES.len() as u64);
+    let (from, count, index) = match index {
+        index if index < 2 * first => (0, first, index),
+        index if index < SINGLE => (first, all - first, index - 2 * first),
+        index => (0, all, index - SINGLE),
+    };
+    (&CASES[(from + index % count) as usize], (index / count) % 2 == 1)
 }
 
 /// Cells of a seed in which an MDT dies during the recovery too.
@@ -84,15 +98,13 @@ pub(crate) fn cells_of_two_deaths(seed: u64) -> u32 {
 
 impl Stage<'_> {
     pub(super) fn matrix(&mut self, seed: u64) -> Result<(), String> {
-        let index = seed.saturating_sub(1);
-        let case = &CASES[(index % CASES.len() as u64) as usize];
-        let dies = (index / CASES.len() as u64) % 2 == 1;
+        let (case, dies) = case_of(seed);
         let mut cast = Cast {
             subject: self.enter("subject"),
             rival: self.enter("rival"),
             looker: self.enter("looker"),
         };
-        if index < SINGLE {
+        if seed.saturating_sub(1) < SINGLE {
             return self.every_point(&mut cast, case, dies);
         }
         for _ in 0..DOUBLES {
@@ -192,7 +204,7 @@ impl Stage<'_> {
             self.cluster.sim.run_for(Span::secs(3)); // all is durable
         }
         let before = mirror.borrow().model.clone();
-        let calls = case.calls().map(|op| (op, Slot::default()));
+        let calls = case.calls().map(|call| (call, Slot::default()));
         Ok((Cell { base, before, calls, is_dead: false }, name))
     }
 
@@ -201,13 +213,13 @@ impl Stage<'_> {
         let later = self.rng.span(Span::ZERO, LATER);
         let (call, rival) = if is_rival_first { (later, Span::ZERO) } else { (Span::ZERO, later) };
         let callers = [(&cast.subject, call), (&cast.rival, rival)];
-        for ((who, later), (op, slot)) in callers.into_iter().zip(&cell.calls) {
-            let (env, op, slot) = (who.0.env(), op.clone(), slot.clone());
-            let mut runner = Runner::new(who.1.clone(), cell.base).placing(Placing::Named);
+        for ((who, later), (call, slot)) in callers.into_iter().zip(&cell.calls) {
+            let (env, call, slot) = (who.0.env(), call.clone(), slot.clone());
+            let (client, base) = (who.1.clone(), cell.base);
             self.ops += 1;
             who.0.env().spawn("call", async move {
                 env.sleep(later).await;
-                let answer = runner.call(&op).await;
+                let answer = call.run(&env, &client, base).await;
                 *slot.borrow_mut() = Some(answer);
             });
         }
@@ -222,7 +234,7 @@ impl Stage<'_> {
                 return true;
             }
             let is_answered = cell.calls.iter().all(|(_, slot)| slot.borrow().is_some());
-            if is_answered && fsck::is_done(self.cluster) {
+            if is_answered && fsck::is_done(self.cluster) && !fsck::are_names_moving(self.cluster) {
                 return false;
             }
         }
@@ -267,9 +279,21 @@ impl Stage<'_> {
         server.boot();
     }
 
+    /// Waits until no name is left to move to another shard.
+    fn names_have_moved(&self) -> Result<(), String> {
+        let until = self.cluster.sim.now() + PEACE_MAX;
+        while fsck::are_names_moving(self.cluster) {
+            if self.cluster.sim.now() >= until {
+                return Err("names never end to move".to_owned());
+            }
+            self.cluster.sim.run_for(LOOK);
+        }
+        Ok(())
+    }
+
     /// Everything ends; what came of it is explained, and is removed.
     fn judge(&mut self, cast: &Cast, cell: Cell, name: String) -> Result<(), String> {
-        let [(op, first), (rival, second)] = &cell.calls;
+        let [(call, first), (rival, second)] = &cell.calls;
         let is_over = || {
             let is_answered = cell.is_dead || first.borrow().is_some();
             let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
@@ -279,13 +303,15 @@ impl Stage<'_> {
             let waits = [&cast.subject, &cast.rival].map(|who| who.1.waiting_on());
             return Err(format!("never ends; callers wait for {waits:?}"));
         }
+        self.names_have_moved()?;
         fsck::at_peace(self.cluster)?;
         let base = cell.base;
         let found = self
             .ask(&cast.looker, "looking", async move |client| read_summary(client, base).await)?;
         let found = found.into_iter().map(|(path, (line, _))| (path, line)).collect();
         let (first, second) = (first.borrow(), second.borrow());
-        let (one, other) = ((op, first.as_ref()), (rival, second.as_ref()));
+        let ops = (call.op(), rival.op());
+        let (one, other) = ((&ops.0, first.as_ref()), (&ops.1, second.as_ref()));
         let mut why = Vec::new();
         let is_explained = orders(one, other, cell.is_dead).iter().any(|(order, is_lost)| {
             let mut model = cell.before.clone();
@@ -303,7 +329,7 @@ impl Stage<'_> {
             };
             let (one, other) = (text(one.1), text(other.1));
             return Err(format!(
-                "{op:?} answered {one} and {rival:?} {other}, and left {found:?}; orders: {why:?}"
+                "{call:?} answered {one} and {rival:?} {other}, and left {found:?}; orders: {why:?}"
             ));
         }
         self.ask(&cast.looker, "removing", async move |client| {
@@ -340,4 +366,24 @@ fn orders<'a>(one: Called<'a>, other: Called<'a>, is_dead: bool) -> Vec<(Vec<Cal
         orders.push((vec![one], false));
     }
     orders
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn seeds_that_kill_once_try_each_case_with_both_callers() {
+        let tried: BTreeSet<_> =
+            (1..=SINGLE).map(case_of).map(|(case, dies)| (case.name, dies)).collect();
+        assert_eq!(tried.len() as u64, SINGLE);
+        for seed in 1..=2 * FIRST_CASES as u64 {
+            let index = seed as usize - 1;
+            let (case, dies) = case_of(seed);
+            assert_eq!(case.name, CASES[index % FIRST_CASES].name, "seed {seed} is as it was");
+            assert_eq!(dies, index >= FIRST_CASES);
+        }
+    }
 }
