@@ -46,6 +46,8 @@ pub enum Script {
     Pages,
     /// An MDT dies at every point of an operation of several MDTs.
     Matrix,
+    /// An MDT dies at every point, and again at every point of the recovery.
+    Pairs,
 }
 
 /// Where servers keep what they have.
@@ -387,6 +389,13 @@ impl Scenario {
         Scenario { name: "matrix", script, mdts: (3, 3), osts: 1, ..Scenario::calm() }
     }
 
+    /// The same as [`Scenario::matrix`] for every pair of points. A seed is a row of
+    /// [`crate::pair_rows`]. All rows take hours, so the scenario is not in [`Scenario::NAMES`].
+    #[must_use]
+    pub fn pairs() -> Scenario {
+        Scenario { name: "pairs", script: Some(Script::Pairs), ..Scenario::matrix() }
+    }
+
     /// Writes of a client that was given up.
     #[must_use]
     pub fn fence() -> Scenario {
@@ -426,7 +435,7 @@ impl Scenario {
         Scenario { name: "hard", hard_faults: 5, full_mdt: 0, ..Scenario::shared() }
     }
 
-    /// Names of all scenarios.
+    /// Names of all scenarios that CI runs.
     pub const NAMES: [&str; 31] = [
         "calm",
         "storm",
@@ -495,6 +504,7 @@ impl Scenario {
             "moves" => Scenario::moves(),
             "splits" => Scenario::splits(),
             "matrix" => Scenario::matrix(),
+            "pairs" => Scenario::pairs(),
             _ => return None,
         })
     }

@@ -4,7 +4,8 @@
 //! the MDT. The operation is repeated in directories of its own, again and again. Each time one MDT
 //! dies right after its k-th applied set, commit or message. k rises from 1 until the operation is
 //! over before that point; so every point is reached. Later seeds draw the points and which call
-//! begins first, and the same or another MDT dies once more during the recovery.
+//! begins first, and the same or another MDT dies once more during the recovery. The scenario
+//! `pairs` tries all pairs of points.
 //!
 //! After each time:
 //! - some order of the two calls explains all answers and the tree. The call of a caller that died
@@ -13,6 +14,9 @@
 
 mod calls;
 mod cases;
+mod pairs;
+
+pub use pairs::pair_rows;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,8 +47,21 @@ const DRAWN_MAX: (u64, u64) = (16, 16);
 const LATER: Span = Span::millis(2);
 /// How often it is looked whether all is over.
 const LOOK: Span = Span::millis(20);
-/// A second point is reached within this, or never.
+/// A second point is a message within this: later ones show that a server lives. It is a set or a
+/// commit at any time of the recovery.
 const AGAIN_MAX: Span = Span::secs(3);
+
+/// A kind of point, by its count.
+type Kind = fn(u64) -> CrashPoint;
+
+const KINDS: [Kind; 3] = [
+    |count| CrashPoint::Deed(Deed::Apply, count),
+    |count| CrashPoint::Deed(Deed::Commit, count),
+    CrashPoint::Send,
+];
+
+/// An MDT died, and one died again while that was repaired.
+pub const DIED_AGAIN: &str = "sim: an MDT died during the recovery from a death in the matrix";
 
 /// A caller, and what was answered.
 type Who = (NodeHandle, Client);
@@ -99,11 +116,7 @@ pub(crate) fn cells_of_two_deaths(seed: u64) -> u32 {
 impl Stage<'_> {
     pub(super) fn matrix(&mut self, seed: u64) -> Result<(), String> {
         let (case, dies) = case_of(seed);
-        let mut cast = Cast {
-            subject: self.enter("subject"),
-            rival: self.enter("rival"),
-            looker: self.enter("looker"),
-        };
+        let mut cast = self.cast();
         if seed.saturating_sub(1) < SINGLE {
             return self.every_point(&mut cast, case, dies);
         }
@@ -114,19 +127,22 @@ impl Stage<'_> {
         Ok(())
     }
 
+    fn cast(&mut self) -> Cast {
+        Cast {
+            subject: self.enter("subject"),
+            rival: self.enter("rival"),
+            looker: self.enter("looker"),
+        }
+    }
+
     fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
-        let points: [fn(u64) -> CrashPoint; 3] = [
-            |count| CrashPoint::Deed(Deed::Apply, count),
-            |count| CrashPoint::Deed(Deed::Commit, count),
-            CrashPoint::Send,
-        ];
         for mdt in case.mdts {
-            for point in points {
+            for point in KINDS {
                 let mut count = 1;
                 loop {
                     let (mdt, point) = (*mdt, point(count));
                     let death = Death { mdt, point, again: None, is_rival_first: false };
-                    if !self.cell(cast, (case, dies), death)? {
+                    if self.cell(cast, (case, dies), death)? == 0 {
                         break;
                     }
                     count += 1;
@@ -143,41 +159,38 @@ impl Stage<'_> {
         let mut draw = |most| {
             let count = self.rng.range(1, most);
             let mdt = *self.rng.pick(case.mdts);
-            let point = match self.rng.below(3) {
-                0 => CrashPoint::Deed(Deed::Apply, count),
-                1 => CrashPoint::Deed(Deed::Commit, count),
-                _ => CrashPoint::Send(count),
-            };
-            (mdt, point)
+            (mdt, self.rng.pick(&KINDS)(count))
         };
         let (mdt, point) = draw(DRAWN_MAX.0);
         let again = Some(draw(DRAWN_MAX.1));
         Death { mdt, point, again, is_rival_first: self.rng.chance(500_000) }
     }
 
-    /// Says whether the MDT came to its point.
+    /// Returns how many deaths there were: the point of one may not be reached.
     fn cell(
         &mut self,
         cast: &mut Cast,
         (case, dies): (&Case, bool),
         death: Death,
-    ) -> Result<bool, String> {
+    ) -> Result<u32, String> {
         let told = |what: String| format!("{}, {death:?}, caller dies: {dies}: {what}", case.name);
         self.cluster.sim.narrate(&format!("{} with {death:?}", case.name));
         let (mut cell, done) = self.prepare(cast, case).map_err(&told)?;
         let victim = &self.cluster.servers[self.cluster.mdt_index(death.mdt)];
         victim.die_at(death.point);
         self.begin(cast, &cell, death.is_rival_first);
-        let is_reached = self.wait(&cell, death.mdt);
-        match is_reached {
-            true => self.kill(cast, &mut cell, (dies, death)).map_err(&told)?,
-            false => victim.spare(),
-        }
+        let deaths = match self.wait(&cell, death.mdt) {
+            true => 1 + u32::from(self.kill(cast, &mut cell, (dies, death))),
+            false => {
+                victim.spare();
+                0
+            }
+        };
         self.judge(cast, cell, done).map_err(&told)?;
-        if dies && is_reached {
+        if dies && deaths > 0 {
             cast.subject.1 = self.cluster.mount(&cast.subject.0);
         }
-        Ok(is_reached)
+        Ok(deaths)
     }
 
     /// A directory with what the case needs; also its name.
@@ -234,35 +247,60 @@ impl Stage<'_> {
                 return true;
             }
             let is_answered = cell.calls.iter().all(|(_, slot)| slot.borrow().is_some());
-            if is_answered && fsck::is_done(self.cluster) && !fsck::are_names_moving(self.cluster) {
+            if is_answered && self.is_done() {
                 return false;
             }
         }
         false
     }
 
-    fn kill(
-        &mut self,
-        cast: &Cast,
-        cell: &mut Cell,
-        (dies, death): (bool, Death),
-    ) -> Result<(), String> {
+    /// Whether an MDT died again.
+    fn kill(&mut self, cast: &Cast, cell: &mut Cell, (dies, death): (bool, Death)) -> bool {
         if dies {
             cast.subject.0.kill();
             cell.is_dead = true;
         }
         self.restart(death.mdt);
-        let Some((mdt, point)) = death.again else { return Ok(()) };
+        let Some((mdt, point)) = death.again else { return false };
         let again = &self.cluster.servers[self.cluster.mdt_index(mdt)];
         again.die_at(point);
-        match self.cluster.sim.run_until(AGAIN_MAX, || again.node.is_frozen()) {
+        let is_reached = self.wait_again(cell, &again.node, point);
+        match is_reached {
             true => {
-                planted::reached("sim: an MDT died during the recovery from a death in the matrix");
+                planted::reached(DIED_AGAIN);
                 self.restart(mdt);
             }
             false => again.spare(),
         }
-        Ok(())
+        is_reached
+    }
+
+    /// Until the MDT has come to its second point, or the recovery is over; says which.
+    fn wait_again(&self, cell: &Cell, node: &NodeHandle, point: CrashPoint) -> bool {
+        let most = if matches!(point, CrashPoint::Send(_)) { AGAIN_MAX } else { PEACE_MAX };
+        let until = self.cluster.sim.now() + most;
+        while self.cluster.sim.now() < until {
+            if self.cluster.sim.run_until(LOOK, || node.is_frozen()) {
+                return true;
+            }
+            if self.is_over(cell) && self.is_done() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// All living callers are answered, and all MDTs serve.
+    fn is_over(&self, cell: &Cell) -> bool {
+        let [(_, first), (_, second)] = &cell.calls;
+        let is_answered = cell.is_dead || first.borrow().is_some();
+        let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
+        is_answered && second.borrow().is_some() && all_up
+    }
+
+    /// No operation of several MDTs is left undone, and no name is left to move.
+    fn is_done(&self) -> bool {
+        fsck::is_done(self.cluster) && !fsck::are_names_moving(self.cluster)
     }
 
     fn restart(&mut self, mdt: u32) {
@@ -294,12 +332,7 @@ impl Stage<'_> {
     /// Everything ends; what came of it is explained, and is removed.
     fn judge(&mut self, cast: &Cast, cell: Cell, name: String) -> Result<(), String> {
         let [(call, first), (rival, second)] = &cell.calls;
-        let is_over = || {
-            let is_answered = cell.is_dead || first.borrow().is_some();
-            let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
-            is_answered && second.borrow().is_some() && all_up
-        };
-        if !self.cluster.sim.run_until(PEACE_MAX, is_over) {
+        if !self.cluster.sim.run_until(PEACE_MAX, || self.is_over(&cell)) {
             let waits = [&cast.subject, &cast.rival].map(|who| who.1.waiting_on());
             return Err(format!("never ends; callers wait for {waits:?}"));
         }
