@@ -24,7 +24,7 @@ const MEASURE: &[(&str, &str)] = &[
 ];
 
 /// Files of tests that run over one transport, drawn from the tree; over both with `--full`.
-const DRAWN: &[&str] = &["kill", "fsx", "programs", "power"];
+const DRAWN: &[&str] = &["kill", "racer", "fsx", "programs", "power"];
 
 /// A test of these files that runs over both transports by itself.
 const OVER_BOTH: &str = "a_killed_client_harms_nobody";
@@ -228,7 +228,10 @@ fn over_transports(jobs: Vec<Job>, full: bool) -> Vec<Job> {
         (true, false) => &["classic"],
     };
     if uring {
-        eprintln!("kills, fsx, programs and power cuts run over: {}", transports.join(", "));
+        eprintln!(
+            "kills, racers, fsx, programs and power cuts run over: {}",
+            transports.join(", ")
+        );
     } else {
         eprintln!("{}", needs::NO_URING);
     }

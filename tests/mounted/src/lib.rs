@@ -18,6 +18,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 pub use figure::{Figure, figure};
@@ -126,7 +127,15 @@ pub struct Up {
     more: Vec<PathBuf>,
     log: PathBuf,
     transport: Channel,
+    /// What was killed since the last check.
+    killed: AtomicU8,
 }
+
+/// Values of what was killed, and of a file system that is damaged on purpose.
+const NOTHING: u8 = 0;
+const SERVERS: u8 = 1;
+const EVERYTHING: u8 = 2;
+const DAMAGED: u8 = 3;
 
 impl Up {
     /// A fresh file system with one MDT and four OSTs, whose servers may be killed as often as the
@@ -163,7 +172,8 @@ impl Up {
         let log = scratch.path().join("up.log");
         let offer = offer(transport);
         let child = spawn_up(&data, &mount, &log, transport, args);
-        let mut up = Up { child, scratch, mount, data, more: Vec::new(), log, transport };
+        let (more, killed) = (Vec::new(), AtomicU8::new(NOTHING));
+        let mut up = Up { child, scratch, mount, data, more, log, transport, killed };
         up.wait_mounted();
         drop(offer);
         up
@@ -285,11 +295,13 @@ impl Up {
 
     /// kill -9 of the server of `name`.
     pub fn kill_server(&self, name: &str) {
+        self.killed.fetch_max(SERVERS, Ordering::SeqCst);
         kill(self.server(name), libc::SIGKILL);
     }
 
     /// kill -9 of everything at once: up, servers, client daemons. Their mounts stay and are dead.
     pub fn kill_everything(&mut self) {
+        self.killed.fetch_max(EVERYTHING, Ordering::SeqCst);
         let mut pids: Vec<u32> = self.family();
         pids.push(self.child.id());
         pids.iter().for_each(|pid| kill(*pid, libc::SIGKILL));
@@ -311,12 +323,24 @@ impl Up {
         drop(offer);
     }
 
-    /// SIGTERM; waits for the clean end.
+    /// SIGTERM; waits for the clean end. If servers were killed before, `nacre fsck` finds nothing
+    /// wrong then. Objects that were not durable may be lost when everything died at once.
     pub fn stop(&mut self) {
         kill(self.child.id(), libc::SIGTERM);
         let status = self.wait_end();
         assert!(status.success(), "up ended with {status}:\n{}", self.log_text());
         assert!(!is_mounted(&self.mount), "up left its mount behind");
+        match self.killed.load(Ordering::SeqCst) {
+            SERVERS => self.fsck(),
+            EVERYTHING => self.fsck_but("lost-object"),
+            _ => return,
+        }
+        self.killed.store(NOTHING, Ordering::SeqCst);
+    }
+
+    /// The test damages it, or loses work of clients on purpose: [`Up::stop`] checks nothing.
+    pub fn will_be_damaged(&self) {
+        self.killed.store(DAMAGED, Ordering::SeqCst);
     }
 
     /// Checks it after [`Up::stop`]: nothing is wrong.
@@ -329,6 +353,21 @@ impl Up {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (out, said) = (text(&done.stdout), text(&done.stderr));
         assert!(done.status.success(), "nacre fsck ended with {}:\n{out}{said}", done.status);
+    }
+
+    /// The same, and findings of this rule are no failure.
+    fn fsck_but(&self, rule: &str) {
+        let mut fsck = Command::new(nacre_bin());
+        let done = fsck.args(["fsck", "--json", "--data"]).arg(&self.data).output();
+        let done = done.expect("nacre starts");
+        let out = String::from_utf8_lossy(&done.stdout);
+        let report: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|error| {
+            let said = String::from_utf8_lossy(&done.stderr);
+            panic!("nacre fsck ended with {}: {error}:\n{out}{said}", done.status)
+        });
+        let findings = report["findings"].as_array().expect("a list");
+        let is_clean = findings.iter().all(|finding| finding["rule"] == rule);
+        assert!(is_clean, "after a kill of everything: {findings:#?}");
     }
 
     /// Waits until it ends by itself.

@@ -161,7 +161,7 @@ fn appends_go_behind_what_lies_in_components_that_were_not_there() {
 
 #[test]
 fn a_server_that_dies_keeps_what_it_gave() {
-    let up = Up::new("components-kill");
+    let mut up = Up::new("components-kill");
     let here = up.mount().to_owned();
     good(&here, "setstripe -E 64K -E 1M -c 2 -E -1 -c 4 f");
     let file = open(&here.join("f"));
@@ -175,6 +175,8 @@ fn a_server_that_dies_keeps_what_it_gave() {
     file.sync_all().expect("durable");
     assert!(fs::read(here.join("f")).expect("reads") == [&want[..], &want[..]].concat());
     fs::remove_file(here.join("f")).expect("gone");
+    drop(file);
+    up.stop();
 }
 
 #[test]

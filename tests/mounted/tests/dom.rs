@@ -201,7 +201,6 @@ fn a_killed_mdt_loses_nothing_that_was_synced() {
     };
     check(&up);
     up.stop();
-    up.fsck();
     up.start_again(&[]);
     check(&up);
     assert_eq!((objects(&up, DATA).len(), on_osts(&up)), (48, 0));

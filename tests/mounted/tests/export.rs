@@ -142,6 +142,7 @@ fn a_lost_mdt_comes_back_from_its_export() {
         std::thread::sleep(std::time::Duration::from_millis(100));
     }
     let objects = lists(&up).to_string_lossy().into_owned();
+    up.will_be_damaged();
     up.kill_everything();
     let dir = up.target("MDT0000");
     fs::remove_dir_all(&dir).expect("the disk is lost");
@@ -182,6 +183,7 @@ fn a_lost_mdt_comes_back_from_its_export() {
 #[test]
 fn clients_of_before_are_evicted_and_read_what_is_there() {
     let mut up = Up::new("exportlive");
+    up.will_be_damaged();
     let export = up.data().with_extension("export").to_string_lossy().into_owned();
     let before = make(&up, "before", 4);
     printed(&nacre(&["export-meta", MDT, "-o", &export]));

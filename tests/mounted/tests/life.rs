@@ -203,6 +203,7 @@ fn a_server_that_dies_five_times_is_given_up_alone() {
 #[test]
 fn a_forgotten_ost_holds_nobody_up() {
     let mut up = Up::with(Scratch::new("life-forget"), None, &["--osts", "2"]);
+    up.will_be_damaged(); // an OST is forgotten with its objects
     for (name, ost) in [("kept", "0"), ("lost", "1")] {
         assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", ost, name]), "");
         fs::write(up.at(name), name).expect("write");

@@ -157,7 +157,6 @@ fn a_directory_is_split_and_merged_under_load_and_an_mdt_dies_meanwhile() {
     }
     fs::remove_dir_all(&dir).expect("removed");
     up.stop();
-    up.fsck();
 }
 
 fn refused(dir: &Path, line: &str, errno: i32, words: &str) {
@@ -214,7 +213,6 @@ fn a_tree_moves_to_another_mdt_under_load_and_a_second_run_has_nothing_to_do() {
     refused(&here, "lfs migrate -m 1 d", libc::EREMOTEIO, "testfs-MDT0001 gets no new directories");
     fs::remove_dir_all(&dir).expect("removed");
     up.stop();
-    up.fsck();
 }
 
 #[test]

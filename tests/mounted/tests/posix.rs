@@ -1,6 +1,6 @@
 //! The remaining calls of a local file system. Every case runs on the local file system, which
-//! defines the right result. Then it runs on a mount, on striped files, and on a mount that behaves
-//! as on Linux 6.1. All must give the same result.
+//! defines the right result. Then it runs on a mount, on striped files, in directories of another MDT
+//! and over four MDTs, and on a mount that behaves as on Linux 6.1. All must give the same result.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -100,7 +100,7 @@ fn a_mount_shows_what_a_local_file_system_shows() {
 }
 
 fn shows(transport: Channel, expected: &[Vec<String>]) {
-    let mut up = Up::over_with(transport, "posix", &["--mdts", "2"]);
+    let mut up = Up::over_with(transport, "posix", &["--mdts", "4"]);
     let bare = up.second_mount_with(23, "noreaddirplus");
     let mut roots = vec![
         ("a mount", up.at("plain")),
@@ -122,8 +122,8 @@ fn shows(transport: Channel, expected: &[Vec<String>]) {
         assert!(done.expect("lfs starts").success(), "lfs {line}");
     };
     lfs("mkdir -i 1 remote");
-    lfs("mkdir -c 2 spread");
-    lfs("setdirstripe -D -c 2 spread"); // each case's directory is striped as well
+    lfs("mkdir -c 4 spread");
+    lfs("setdirstripe -D -c 4 spread"); // each case's directory is striped as well
     for (_, root) in roots.iter().filter(|(_, root)| !root.exists()) {
         fs::create_dir(root).expect("mkdir");
     }

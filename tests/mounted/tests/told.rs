@@ -17,6 +17,7 @@ const OST: &str = "OST0001";
 fn begin(name: &str) -> (Up, PathBuf) {
     let args = ["--osts", "2", "--crashes-max", "1000", "--commit-interval-ms", "60000"];
     let mut up = Up::with(Scratch::new(name), None, &args);
+    up.will_be_damaged(); // work of the evicted client is lost
     let mount = up.second_mount(21);
     up.set("llite.*.writeback", "0"); // what is written is at the OSTs
     (up, mount)
@@ -198,6 +199,7 @@ fn a_replay_that_is_refused_is_told() {
     let mut disk = Disk::new(&scratch, &format!("data/testfs-{OST}"), 160);
     let args = ["--osts", "2", "--crashes-max", "1000", "--commit-interval-ms", "60000"];
     let mut up = Up::with(scratch, None, &args);
+    up.will_be_damaged(); // the full OST loses work
     let mount = up.second_mount(21);
     for name in ["f", "other"] {
         let path = mount.join(name).to_string_lossy().into_owned();

@@ -1,11 +1,13 @@
 //! The sessions of one target, its history counter, and its recovery.
 
+mod waits;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use env::Env;
-use ptlrpc::{Awaited, Known, Recovery, RecoveryConfig, RecoveryStatus};
+use ptlrpc::{Recovery, RecoveryConfig};
 use tokio::sync::{Notify, RwLock};
 use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
@@ -72,6 +74,8 @@ pub struct Exports {
     recovered: Cell<Instant>,
     /// How often the log was told for whom recovery waits.
     announced: Cell<u8>,
+    /// Names of other targets that recovery waits for.
+    awaited_targets: RefCell<BTreeSet<String>>,
     pub(crate) pumping: Cell<bool>,
     pub(crate) evictions: RefCell<BTreeSet<u64>>,
     /// Sessions that were evicted in this run.
@@ -172,6 +176,7 @@ impl Exports {
             recovered: Cell::default(),
             recovery: RefCell::new(recovery),
             announced: Cell::new(0),
+            awaited_targets: RefCell::default(),
             pumping: Cell::new(false),
             evictions: RefCell::default(),
             evicted: Cell::default(),
@@ -315,41 +320,6 @@ impl Exports {
     /// Whether normal requests have to wait.
     pub fn is_recovering(&self) -> bool {
         !self.open.get()
-    }
-
-    /// What `recovery_status` shows.
-    pub fn recovery_status(&self) -> RecoveryStatus {
-        let status = self.recovery.borrow().status(self.env.now());
-        RecoveryStatus { waits_for: self.awaited(), ..status }
-    }
-
-    /// How long recovery has taken so far, and for whom it waits; none before the first client has
-    /// tried to come back, and none when it is over.
-    pub fn recovery_wait(&self) -> Option<(Span, String)> {
-        let started = self.recovery.borrow().started().filter(|_| self.is_recovering())?;
-        Some((self.env.now() - started, self.awaited()))
-    }
-
-    /// For whom recovery waits and how long, for people.
-    fn awaited(&self) -> String {
-        let awaited = self.recovery.borrow().waits_for(self.env.now());
-        let names: Vec<String> =
-            awaited.iter().take(limits::AWAITED_NAMES_MAX).map(|one| self.describe(one)).collect();
-        let more = awaited.len() - names.len();
-        let rest = if more > 0 { format!(", {more} more") } else { String::new() };
-        names.join(", ") + &rest
-    }
-
-    fn describe(&self, awaited: &Awaited) -> String {
-        let name = self
-            .session_of(awaited.client)
-            .map_or_else(|| awaited.client.to_string(), |session| session.name.clone());
-        let seconds = awaited.left.as_millis().div_ceil(1_000);
-        match (awaited.present, awaited.known) {
-            (true, _) => format!("{name} ({seconds} s, is replaying)"),
-            (false, Known::Silent) => format!("{name} ({seconds} s, was silent before)"),
-            (false, _) => format!("{name} ({seconds} s)"),
-        }
     }
 
     /// Says in the log for whom recovery waits: when it begins, and when whoever lives should be

@@ -76,6 +76,13 @@ pub fn left(images: &[Image]) -> Vec<String> {
     together::left(images)
 }
 
+/// Whether names of a directory are still to move to other shards.
+#[must_use]
+pub fn are_names_moving(images: &[Image]) -> bool {
+    let mut stripes = images.iter().flat_map(|image| image.stripes.values());
+    stripes.any(|stripes| stripes.leaving.is_some())
+}
+
 /// Every name: its file, its directory and the name.
 pub fn names(images: &[Image]) -> impl Iterator<Item = (Fid, Fid, Vec<u8>)> {
     let entries = images.iter().flat_map(|image| &image.entries);

@@ -27,6 +27,10 @@ mod on_open;
 mod pages;
 mod told;
 
+#[cfg(test)]
+pub(crate) use matrix::cells_of_two_deaths;
+pub use matrix::{DIED_AGAIN, pair_rows};
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -78,6 +82,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Kept => stage.kept(),
         Script::Pages => stage.pages(),
         Script::Matrix => stage.matrix(seed),
+        Script::Pairs => stage.pairs(seed),
     };
     Report {
         seed,

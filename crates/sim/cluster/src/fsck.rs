@@ -40,6 +40,11 @@ pub(crate) fn is_done(cluster: &Cluster) -> bool {
     images(cluster).is_some_and(|images| fsck::left(&images).is_empty())
 }
 
+/// Whether names of a directory are still to move to other shards.
+pub(crate) fn are_names_moving(cluster: &Cluster) -> bool {
+    images(cluster).is_some_and(|images| fsck::are_names_moving(&images))
+}
+
 /// Nothing is under way: records fit together, and no operation is left undone.
 ///
 /// # Panics

@@ -61,6 +61,7 @@ mod suite;
 mod totals;
 mod user;
 
+pub use directed::{DIED_AGAIN, pair_rows};
 pub use fixture::Cluster;
 pub use marks::MARKS;
 pub use planted::{PLANTED, Planted, SEEDS_MAX};

@@ -88,6 +88,7 @@ pub const MARKS: &[&str] = &[
     "sim: a hostile client was let in",
     "sim: a hostile client's link was closed",
     "sim: a target was as slow as a disk",
+    crate::DIED_AGAIN,
     "sim: an fsync told of lost work",
     "sim: names of a directory began to move",
     "sim: requests moved to heads of another scope",

@@ -47,6 +47,8 @@ pub enum Script {
     Pages,
     /// An MDT dies at every point of an operation of several MDTs.
     Matrix,
+    /// An MDT dies at every point, and again at every point of the recovery.
+    Pairs,
 }
 
 /// Where servers keep what they have.
@@ -392,6 +394,13 @@ impl Scenario {
         Scenario { name: "matrix", script, mdts: (3, 3), osts: 1, ..Scenario::calm() }
     }
 
+    /// The same as [`Scenario::matrix`] for every pair of points. A seed is a row of
+    /// [`crate::pair_rows`]. All rows take hours, so the scenario is not in [`Scenario::NAMES`].
+    #[must_use]
+    pub fn pairs() -> Scenario {
+        Scenario { name: "pairs", script: Some(Script::Pairs), ..Scenario::matrix() }
+    }
+
     /// Writes of a client that was given up.
     #[must_use]
     pub fn fence() -> Scenario {
@@ -431,7 +440,7 @@ impl Scenario {
         Scenario { name: "hard", hard_faults: 5, full_mdt: 0, ..Scenario::shared() }
     }
 
-    /// Names of all scenarios.
+    /// Names of all scenarios that CI runs.
     pub const NAMES: [&str; 31] = [
         "calm",
         "storm",
@@ -500,6 +509,7 @@ impl Scenario {
             "moves" => Scenario::moves(),
             "splits" => Scenario::splits(),
             "matrix" => Scenario::matrix(),
+            "pairs" => Scenario::pairs(),
             _ => return None,
         })
     }

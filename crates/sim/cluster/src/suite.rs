@@ -40,20 +40,26 @@ const FIXED: &[(&str, u64)] = &[
     ("forest", 40),
     ("moves", 40),
     ("splits", 40),
-    ("matrix", 34),
+    ("matrix", 54), // 48 with one death in each cell, and some with two
 ];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.
 const DRAWN_BITS: u32 = 32;
 
-/// The fixed seeds of every scenario, and `drawn` ones of [`Scenario::storm`].
+/// One of so many drawn seeds also runs in [`Scenario::matrix`]: 100 are 1,000 cells of two deaths.
+const MATRIX_ONE_OF: usize = 4;
+
+/// The fixed seeds of every scenario, and `drawn` ones of [`Scenario::storm`]. Some of these also
+/// run in [`Scenario::matrix`].
 #[must_use]
 pub fn suite(drawn: &[u64]) -> Vec<(u64, Scenario)> {
     let fixed = FIXED.iter().flat_map(|(name, count)| {
         let scenario = Scenario::by_name(name).expect("the scenarios of the suite exist");
         (1..=*count).map(move |seed| (seed, scenario))
     });
-    fixed.chain(drawn.iter().map(|seed| (*seed, Scenario::storm()))).collect()
+    let storms = drawn.iter().map(|seed| (*seed, Scenario::storm()));
+    let matrices = drawn.iter().step_by(MATRIX_ONE_OF).map(|seed| (*seed, Scenario::matrix()));
+    fixed.chain(storms).chain(matrices).collect()
 }
 
 /// `count` seeds that depend on `text` alone: the same text gives the same seeds.
@@ -118,6 +124,7 @@ impl Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::directed::cells_of_two_deaths;
 
     #[test]
     fn the_slices_of_a_range_are_the_range() {
@@ -145,6 +152,19 @@ mod tests {
         assert_eq!(one[..10], draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 10));
         let other = draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4905", 100);
         assert!(one.iter().all(|seed| *seed < 1 << DRAWN_BITS && !other.contains(seed)));
+    }
+
+    #[test]
+    fn a_hundred_drawn_seeds_kill_twice_in_a_thousand_cells() {
+        let count = |seeds: &[u64]| {
+            let runs = suite(seeds).into_iter();
+            runs.filter(|(seed, run)| run.name == "matrix" && cells_of_two_deaths(*seed) > 0)
+                .count()
+        };
+        let drawn = draw_seeds("4b825dc642cb6eb9a060e54bf8d69288fbee4904", 100);
+        let seeds = count(&drawn) - count(&[]);
+        assert_eq!(seeds as u32 * cells_of_two_deaths(drawn[0]), 1_000);
+        assert!(count(&[]) > 0, "the fixed ones reach every rare branch without drawn ones");
     }
 
     #[test]

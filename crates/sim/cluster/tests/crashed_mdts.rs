@@ -32,6 +32,26 @@ fn an_operation_that_only_one_mdt_remembers_reaches_all_of_them() {
     pass(&Scenario::matrix(), &[34]);
 }
 
+/// Names of a directory move, and an open file gets its first name.
+#[test]
+fn an_mdt_that_dies_leaves_no_name_between_two_shards() {
+    pass(&Scenario::matrix(), &[35, 40]);
+}
+
+/// Either call begins first, and an MDT dies again during the recovery.
+#[test]
+fn an_mdt_that_dies_while_another_death_is_repaired_loses_nothing() {
+    pass(&Scenario::matrix(), &[100, 117]);
+}
+
+/// One row of all pairs: a mkdir, where both deaths are right after applied sets of MDT 0.
+#[test]
+fn an_mdt_dies_at_every_pair_of_points_of_a_row() {
+    let report = run(0, &Scenario::pairs());
+    assert_eq!(report.failure, None);
+    assert!(report.marks.contains_key(cluster::DIED_AGAIN), "it died twice: {report}");
+}
+
 #[test]
 fn directories_are_removed_after_an_mdt_has_died() {
     pass(&Scenario::matrix(), &[11]);

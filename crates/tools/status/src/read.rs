@@ -15,7 +15,7 @@ pub struct Recovery {
     pub connected: u64,
     /// Clients that it knows from before.
     pub known: u64,
-    /// The missing clients, with the time that each has left.
+    /// The missing clients, with the time that each has left, or other MDTs.
     pub waiting_for: String,
 }
 

@@ -42,7 +42,7 @@ pub struct RecoveryStatus {
     pub queued: usize,
     /// The change that would be executed next.
     pub next: Transno,
-    /// The clients for which it waits, in words; empty where there are none.
+    /// The clients or other targets for which it waits, in words; empty where there are none.
     pub waits_for: String,
 }
 

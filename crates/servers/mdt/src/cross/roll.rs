@@ -55,7 +55,11 @@ impl Mdt {
             let (tell, told) = oneshot::channel();
             let (mdt, endpoint) = (self.clone(), endpoint.clone());
             self.env.spawn("mdt_roll", async move {
-                let _gone = tell.send(mdt.roll_with(&endpoint, peer, round).await);
+                let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
+                mdt.exports.awaits_target(&name, true);
+                let is_answered = mdt.roll_with(&endpoint, peer, round).await;
+                mdt.exports.awaits_target(&name, false);
+                let _gone = tell.send(is_answered);
             });
             asking.push((peer, told));
         }

@@ -1,5 +1,7 @@
 //! Operations of which a part comes late: links break amid them, and MDTs return when others serve.
 
+use service::Target as _;
+
 use super::*;
 
 /// A directory is made on another MDT, which is cut off so many microseconds after the call. Its
@@ -94,6 +96,31 @@ fn a_recovering_coordinator_asks_the_others_before_it_says_that_nothing_happened
         assert!(!has_moved || *found.borrow() == Some(Ok(())), "step {step}: {found:?}");
     }
     assert!(met > 0, "the operation happens in some of these runs");
+}
+
+#[test]
+fn a_recovering_mdt_names_the_one_that_it_waits_for() {
+    let world = World::new(33);
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.settle();
+    let status = || {
+        let running = world.servers[0].running.borrow();
+        let (mdt, _) = running.as_ref().expect("it runs");
+        mdt.exports().recovery_status().to_string()
+    };
+    world.kill(0);
+    world.kill(1);
+    world.boot(0);
+    world.sim.run_for(Span::secs(30));
+    let shown = status();
+    assert!(shown.starts_with("status: RECOVERING\n"), "{shown}");
+    assert!(shown.ends_with("waiting_for: testfs-MDT0001\n"), "{shown}");
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    let shown = status();
+    assert!(shown.starts_with("status: COMPLETE\n"), "{shown}");
+    assert!(!shown.contains("waiting_for"), "{shown}");
+    world.check();
 }
 
 /// A coordinator has lost an operation and serves, because the MDT that has it stays away for

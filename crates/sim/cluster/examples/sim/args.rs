@@ -12,6 +12,7 @@ Examples:
   sim --scenario kills --seeds 1..201     many, over all cores
   sim --suite --drawn 100 --from HASH     what CI runs
   sim --slice 3/20 --seeds 0..10000       a twentieth of them, over all scenarios, recorded
+  sim --scenario matrix --pairs 0..500    each pair of deaths in 500 rows; all rows take hours
   sim --seed 17 --shrink                  what a failing seed needs to fail
   sim --bugs                              each planted bug must be found
   sim --bug mdt.skip_reply_record --seeds 1..40
@@ -47,7 +48,8 @@ pub(crate) struct Args {
     /// Run the fixed seeds of every scenario; together they must reach every rare branch.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug"])]
     pub(crate) suite: bool,
-    /// With --suite: run so many more seeds of storm, drawn from the text of --from.
+    /// With --suite: run so many more seeds of storm, drawn from the text of --from, and a quarter
+    /// of them also in matrix.
     #[arg(long, value_name = "COUNT", requires_all = ["suite", "from"], default_value_t = 0)]
     pub(crate) drawn: u32,
     /// The K-th of N equal parts of --seeds, whose seeds go through all scenarios in turn. Only
@@ -55,6 +57,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "K/N", requires = "seeds")]
     #[arg(conflicts_with_all = ["scenario", "bug", "suite", "bugs"])]
     pub(crate) slice: Option<Slice>,
+    /// An MDT dies at every point of every operation of several MDTs, and again at every point of
+    /// the recovery. Rows A to B - 1 of all of these; all rows without any.
+    #[arg(long, value_name = "A..B", num_args = 0..=1, value_parser = rows)]
+    #[arg(conflicts_with_all = ["seed", "seeds", "bug", "bugs", "names", "suite", "slice"])]
+    pub(crate) pairs: Option<Option<Range<u64>>>,
     /// Text from which seeds are drawn; CI gives the hash of the tree that is checked.
     #[arg(long, value_name = "TEXT")]
     pub(crate) from: Option<String>,
@@ -127,6 +134,11 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     let ends = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
     ends.filter(|range: &Range<u64>| !range.is_empty())
         .ok_or_else(|| "a range is A..B, with A below B".to_owned())
+}
+
+fn rows(text: &str) -> Result<Range<u64>, String> {
+    let (rows, all) = (range(text)?, cluster::pair_rows());
+    if rows.end <= all { Ok(rows) } else { Err(format!("there are rows 0 to {}", all - 1)) }
 }
 
 fn scenario(name: &str) -> Result<Scenario, String> {

@@ -4,6 +4,7 @@ mod args;
 mod attempt;
 mod bugs;
 mod cores;
+mod pairs;
 mod seeds;
 mod slice;
 mod smaller;
@@ -40,6 +41,9 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
     }
     if args.bugs {
         return bugs::try_all(args.jobs());
+    }
+    if let Some(rows) = &args.pairs {
+        return pairs::run(rows.clone(), args);
     }
     if args.shrink {
         return smaller::find(args.seeds().start, &args.scenario(), args.limit());

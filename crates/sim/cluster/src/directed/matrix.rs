@@ -3,15 +3,20 @@
 //! A seed names an operation, with a rival call on the same names, and whether the caller dies with
 //! the MDT. The operation is repeated in directories of its own, again and again. Each time one MDT
 //! dies right after its k-th applied set, commit or message. k rises from 1 until the operation is
-//! over before that point; so every point is reached. Later seeds draw the points, and the same or
-//! another MDT dies once more during the recovery.
+//! over before that point; so every point is reached. Later seeds draw the points and which call
+//! begins first, and the same or another MDT dies once more during the recovery. The scenario
+//! `pairs` tries all pairs of points.
 //!
 //! After each time:
 //! - some order of the two calls explains all answers and the tree. The call of a caller that died
 //!   has happened, or not;
 //! - the records of all MDTs fit together, and no operation is left undone.
 
+mod calls;
 mod cases;
+mod pairs;
+
+pub use pairs::pair_rows;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,23 +31,37 @@ use super::Stage;
 use crate::fsck;
 use crate::run::{PEACE_MAX, remove_below};
 use crate::server::CrashPoint;
-use cases::{CASES, Case};
+use calls::Call;
+use cases::{CASES, Case, FIRST_CASES};
 
 /// Seeds from 1 on that try every point once: each case with a caller that lives and one that dies.
-pub(crate) const SINGLE: u64 = 2 * CASES.len() as u64;
+const SINGLE: u64 = 2 * CASES.len() as u64;
 
 /// No operation has so many points.
-const POINTS_MAX: u64 = 100;
+const POINTS_MAX: u64 = 200;
 /// Cells with two deaths in one run.
 const DOUBLES: u32 = 40;
 /// The first point is at most this one then, and the second one.
 const DRAWN_MAX: (u64, u64) = (16, 16);
-/// The rival begins so much later at most.
+/// The second call begins so much later at most.
 const LATER: Span = Span::millis(2);
 /// How often it is looked whether all is over.
 const LOOK: Span = Span::millis(20);
-/// A second point is reached within this, or never.
+/// A second point is a message within this: later ones show that a server lives. It is a set or a
+/// commit at any time of the recovery.
 const AGAIN_MAX: Span = Span::secs(3);
+
+/// A kind of point, by its count.
+type Kind = fn(u64) -> CrashPoint;
+
+const KINDS: [Kind; 3] = [
+    |count| CrashPoint::Deed(Deed::Apply, count),
+    |count| CrashPoint::Deed(Deed::Commit, count),
+    CrashPoint::Send,
+];
+
+/// An MDT died, and one died again while that was repaired.
+pub const DIED_AGAIN: &str = "sim: an MDT died during the recovery from a death in the matrix";
 
 /// A caller, and what was answered.
 type Who = (NodeHandle, Client);
@@ -55,6 +74,8 @@ struct Death {
     point: CrashPoint,
     /// During the recovery.
     again: Option<(u32, CrashPoint)>,
+    /// The rival calls first.
+    is_rival_first: bool,
 }
 
 /// Those who call, over all cells.
@@ -69,22 +90,34 @@ struct Cast {
 struct Cell {
     base: Fid,
     before: Model,
-    calls: [(Op, Slot); 2],
+    calls: [(Call, Slot); 2],
     /// The caller of the first one is dead.
     is_dead: bool,
 }
 
+/// The case of a seed, and whether its caller dies with the MDT.
+fn case_of(seed: u64) -> (&'static Case, bool) {
+    let index = seed.saturating_sub(1);
+    let (first, all) = (FIRST_CASES as u64, CASES.len() as u64);
+    let (from, count, index) = match index {
+        index if index < 2 * first => (0, first, index),
+        index if index < SINGLE => (first, all - first, index - 2 * first),
+        index => (0, all, index - SINGLE),
+    };
+    (&CASES[(from + index % count) as usize], (index / count) % 2 == 1)
+}
+
+/// Cells of a seed in which an MDT dies during the recovery too.
+#[cfg(test)]
+pub(crate) fn cells_of_two_deaths(seed: u64) -> u32 {
+    if seed.saturating_sub(1) < SINGLE { 0 } else { DOUBLES }
+}
+
 impl Stage<'_> {
     pub(super) fn matrix(&mut self, seed: u64) -> Result<(), String> {
-        let index = seed.saturating_sub(1);
-        let case = &CASES[(index % CASES.len() as u64) as usize];
-        let dies = (index / CASES.len() as u64) % 2 == 1;
-        let mut cast = Cast {
-            subject: self.enter("subject"),
-            rival: self.enter("rival"),
-            looker: self.enter("looker"),
-        };
-        if index < SINGLE {
+        let (case, dies) = case_of(seed);
+        let mut cast = self.cast();
+        if seed.saturating_sub(1) < SINGLE {
             return self.every_point(&mut cast, case, dies);
         }
         for _ in 0..DOUBLES {
@@ -94,18 +127,22 @@ impl Stage<'_> {
         Ok(())
     }
 
+    fn cast(&mut self) -> Cast {
+        Cast {
+            subject: self.enter("subject"),
+            rival: self.enter("rival"),
+            looker: self.enter("looker"),
+        }
+    }
+
     fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
-        let points: [fn(u64) -> CrashPoint; 3] = [
-            |count| CrashPoint::Deed(Deed::Apply, count),
-            |count| CrashPoint::Deed(Deed::Commit, count),
-            CrashPoint::Send,
-        ];
         for mdt in case.mdts {
-            for point in points {
+            for point in KINDS {
                 let mut count = 1;
                 loop {
-                    let death = Death { mdt: *mdt, point: point(count), again: None };
-                    if !self.cell(cast, (case, dies), death)? {
+                    let (mdt, point) = (*mdt, point(count));
+                    let death = Death { mdt, point, again: None, is_rival_first: false };
+                    if self.cell(cast, (case, dies), death)? == 0 {
                         break;
                     }
                     count += 1;
@@ -122,40 +159,38 @@ impl Stage<'_> {
         let mut draw = |most| {
             let count = self.rng.range(1, most);
             let mdt = *self.rng.pick(case.mdts);
-            let point = match self.rng.below(3) {
-                0 => CrashPoint::Deed(Deed::Apply, count),
-                1 => CrashPoint::Deed(Deed::Commit, count),
-                _ => CrashPoint::Send(count),
-            };
-            (mdt, point)
+            (mdt, self.rng.pick(&KINDS)(count))
         };
         let (mdt, point) = draw(DRAWN_MAX.0);
-        Death { mdt, point, again: Some(draw(DRAWN_MAX.1)) }
+        let again = Some(draw(DRAWN_MAX.1));
+        Death { mdt, point, again, is_rival_first: self.rng.chance(500_000) }
     }
 
-    /// Says whether the MDT came to its point.
+    /// Returns how many deaths there were: the point of one may not be reached.
     fn cell(
         &mut self,
         cast: &mut Cast,
         (case, dies): (&Case, bool),
         death: Death,
-    ) -> Result<bool, String> {
+    ) -> Result<u32, String> {
         let told = |what: String| format!("{}, {death:?}, caller dies: {dies}: {what}", case.name);
         self.cluster.sim.narrate(&format!("{} with {death:?}", case.name));
         let (mut cell, done) = self.prepare(cast, case).map_err(&told)?;
         let victim = &self.cluster.servers[self.cluster.mdt_index(death.mdt)];
         victim.die_at(death.point);
-        self.begin(cast, &cell);
-        let is_reached = self.wait(&cell, death.mdt);
-        match is_reached {
-            true => self.kill(cast, &mut cell, (dies, death)).map_err(&told)?,
-            false => victim.spare(),
-        }
+        self.begin(cast, &cell, death.is_rival_first);
+        let deaths = match self.wait(&cell, death.mdt) {
+            true => 1 + u32::from(self.kill(cast, &mut cell, (dies, death))),
+            false => {
+                victim.spare();
+                0
+            }
+        };
         self.judge(cast, cell, done).map_err(&told)?;
-        if dies && is_reached {
+        if dies && deaths > 0 {
             cast.subject.1 = self.cluster.mount(&cast.subject.0);
         }
-        Ok(is_reached)
+        Ok(deaths)
     }
 
     /// A directory with what the case needs; also its name.
@@ -182,21 +217,22 @@ impl Stage<'_> {
             self.cluster.sim.run_for(Span::secs(3)); // all is durable
         }
         let before = mirror.borrow().model.clone();
-        let calls = case.calls().map(|op| (op, Slot::default()));
+        let calls = case.calls().map(|call| (call, Slot::default()));
         Ok((Cell { base, before, calls, is_dead: false }, name))
     }
 
-    /// Both calls begin.
-    fn begin(&mut self, cast: &Cast, cell: &Cell) {
+    /// Both calls begin, one a little later.
+    fn begin(&mut self, cast: &Cast, cell: &Cell, is_rival_first: bool) {
         let later = self.rng.span(Span::ZERO, LATER);
-        let callers = [(&cast.subject, Span::ZERO), (&cast.rival, later)];
-        for ((who, later), (op, slot)) in callers.into_iter().zip(&cell.calls) {
-            let (env, op, slot) = (who.0.env(), op.clone(), slot.clone());
-            let mut runner = Runner::new(who.1.clone(), cell.base).placing(Placing::Named);
+        let (call, rival) = if is_rival_first { (later, Span::ZERO) } else { (Span::ZERO, later) };
+        let callers = [(&cast.subject, call), (&cast.rival, rival)];
+        for ((who, later), (call, slot)) in callers.into_iter().zip(&cell.calls) {
+            let (env, call, slot) = (who.0.env(), call.clone(), slot.clone());
+            let (client, base) = (who.1.clone(), cell.base);
             self.ops += 1;
             who.0.env().spawn("call", async move {
                 env.sleep(later).await;
-                let answer = runner.call(&op).await;
+                let answer = call.run(&env, &client, base).await;
                 *slot.borrow_mut() = Some(answer);
             });
         }
@@ -211,32 +247,60 @@ impl Stage<'_> {
                 return true;
             }
             let is_answered = cell.calls.iter().all(|(_, slot)| slot.borrow().is_some());
-            if is_answered && fsck::is_done(self.cluster) {
+            if is_answered && self.is_done() {
                 return false;
             }
         }
         false
     }
 
-    fn kill(
-        &mut self,
-        cast: &Cast,
-        cell: &mut Cell,
-        (dies, death): (bool, Death),
-    ) -> Result<(), String> {
+    /// Whether an MDT died again.
+    fn kill(&mut self, cast: &Cast, cell: &mut Cell, (dies, death): (bool, Death)) -> bool {
         if dies {
             cast.subject.0.kill();
             cell.is_dead = true;
         }
         self.restart(death.mdt);
-        let Some((mdt, point)) = death.again else { return Ok(()) };
+        let Some((mdt, point)) = death.again else { return false };
         let again = &self.cluster.servers[self.cluster.mdt_index(mdt)];
         again.die_at(point);
-        match self.cluster.sim.run_until(AGAIN_MAX, || again.node.is_frozen()) {
-            true => self.restart(mdt),
+        let is_reached = self.wait_again(cell, &again.node, point);
+        match is_reached {
+            true => {
+                planted::reached(DIED_AGAIN);
+                self.restart(mdt);
+            }
             false => again.spare(),
         }
-        Ok(())
+        is_reached
+    }
+
+    /// Until the MDT has come to its second point, or the recovery is over; says which.
+    fn wait_again(&self, cell: &Cell, node: &NodeHandle, point: CrashPoint) -> bool {
+        let most = if matches!(point, CrashPoint::Send(_)) { AGAIN_MAX } else { PEACE_MAX };
+        let until = self.cluster.sim.now() + most;
+        while self.cluster.sim.now() < until {
+            if self.cluster.sim.run_until(LOOK, || node.is_frozen()) {
+                return true;
+            }
+            if self.is_over(cell) && self.is_done() {
+                return false;
+            }
+        }
+        false
+    }
+
+    /// All living callers are answered, and all MDTs serve.
+    fn is_over(&self, cell: &Cell) -> bool {
+        let [(_, first), (_, second)] = &cell.calls;
+        let is_answered = cell.is_dead || first.borrow().is_some();
+        let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
+        is_answered && second.borrow().is_some() && all_up
+    }
+
+    /// No operation of several MDTs is left undone, and no name is left to move.
+    fn is_done(&self) -> bool {
+        fsck::is_done(self.cluster) && !fsck::are_names_moving(self.cluster)
     }
 
     fn restart(&mut self, mdt: u32) {
@@ -253,25 +317,34 @@ impl Stage<'_> {
         server.boot();
     }
 
+    /// Waits until no name is left to move to another shard.
+    fn names_have_moved(&self) -> Result<(), String> {
+        let until = self.cluster.sim.now() + PEACE_MAX;
+        while fsck::are_names_moving(self.cluster) {
+            if self.cluster.sim.now() >= until {
+                return Err("names never end to move".to_owned());
+            }
+            self.cluster.sim.run_for(LOOK);
+        }
+        Ok(())
+    }
+
     /// Everything ends; what came of it is explained, and is removed.
     fn judge(&mut self, cast: &Cast, cell: Cell, name: String) -> Result<(), String> {
-        let [(op, first), (rival, second)] = &cell.calls;
-        let is_over = || {
-            let is_answered = cell.is_dead || first.borrow().is_some();
-            let all_up = self.cluster.mdts().all(crate::server::Server::has_recovered);
-            is_answered && second.borrow().is_some() && all_up
-        };
-        if !self.cluster.sim.run_until(PEACE_MAX, is_over) {
+        let [(call, first), (rival, second)] = &cell.calls;
+        if !self.cluster.sim.run_until(PEACE_MAX, || self.is_over(&cell)) {
             let waits = [&cast.subject, &cast.rival].map(|who| who.1.waiting_on());
             return Err(format!("never ends; callers wait for {waits:?}"));
         }
+        self.names_have_moved()?;
         fsck::at_peace(self.cluster)?;
         let base = cell.base;
         let found = self
             .ask(&cast.looker, "looking", async move |client| read_summary(client, base).await)?;
         let found = found.into_iter().map(|(path, (line, _))| (path, line)).collect();
         let (first, second) = (first.borrow(), second.borrow());
-        let (one, other) = ((op, first.as_ref()), (rival, second.as_ref()));
+        let ops = (call.op(), rival.op());
+        let (one, other) = ((&ops.0, first.as_ref()), (&ops.1, second.as_ref()));
         let mut why = Vec::new();
         let is_explained = orders(one, other, cell.is_dead).iter().any(|(order, is_lost)| {
             let mut model = cell.before.clone();
@@ -289,7 +362,7 @@ impl Stage<'_> {
             };
             let (one, other) = (text(one.1), text(other.1));
             return Err(format!(
-                "{op:?} answered {one} and {rival:?} {other}, and left {found:?}; orders: {why:?}"
+                "{call:?} answered {one} and {rival:?} {other}, and left {found:?}; orders: {why:?}"
             ));
         }
         self.ask(&cast.looker, "removing", async move |client| {
@@ -326,4 +399,24 @@ fn orders<'a>(one: Called<'a>, other: Called<'a>, is_dead: bool) -> Vec<(Vec<Cal
         orders.push((vec![one], false));
     }
     orders
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn seeds_that_kill_once_try_each_case_with_both_callers() {
+        let tried: BTreeSet<_> =
+            (1..=SINGLE).map(case_of).map(|(case, dies)| (case.name, dies)).collect();
+        assert_eq!(tried.len() as u64, SINGLE);
+        for seed in 1..=2 * FIRST_CASES as u64 {
+            let index = seed as usize - 1;
+            let (case, dies) = case_of(seed);
+            assert_eq!(case.name, CASES[index % FIRST_CASES].name, "seed {seed} is as it was");
+            assert_eq!(dies, index >= FIRST_CASES);
+        }
+    }
 }
