@@ -15,18 +15,25 @@ use crate::scale::Scale;
 pub(crate) struct Bed {
     up: Up,
     disk: Disk,
+    older: Option<PathBuf>,
 }
 
 impl Bed {
-    pub(crate) fn make(scale: Scale) -> Result<Bed> {
+    /// `older` is another binary to compare with, where there is one.
+    pub(crate) fn make(scale: Scale, older: Option<PathBuf>) -> Result<Bed> {
         let disk = Disk::make(scale.disk_gib)?;
         fs::create_dir_all(disk.dir().join("ext4"))?;
         let up = Up::with(Scratch::new("bench"), Some(disk.dir().join("nacre")), &[]);
-        Ok(Bed { up, disk })
+        Ok(Bed { up, disk, older })
     }
 
     pub(crate) fn up(&self) -> &Up {
         &self.up
+    }
+
+    /// The binary of an older commit.
+    pub(crate) fn older(&self) -> Option<&Path> {
+        self.older.as_deref()
     }
 
     /// A directory on the mount.
@@ -47,20 +54,25 @@ impl Bed {
 
 /// Runs a benchmark of the binary under test; it prints one JSON value.
 pub(crate) fn nacre<T: DeserializeOwned>(args: &[&str]) -> Result<T> {
-    let text = nacre_text(args)?;
+    nacre_of(&nacre_bin(), args)
+}
+
+/// The same with a binary of choice.
+pub(crate) fn nacre_of<T: DeserializeOwned>(binary: &Path, args: &[&str]) -> Result<T> {
+    let text = text_of(binary, args)?;
     serde_json::from_str(&text).with_context(|| format!("nacre {}: {text}", args.join(" ")))
 }
 
 /// The same, where it prints one JSON value per line.
 pub(crate) fn nacre_lines<T: DeserializeOwned>(args: &[&str]) -> Result<Vec<T>> {
-    let text = nacre_text(args)?;
+    let text = text_of(&nacre_bin(), args)?;
     let line = |line: &str| serde_json::from_str(line).with_context(|| line.to_owned());
     text.lines().filter(|text| !text.is_empty()).map(line).collect()
 }
 
-fn nacre_text(args: &[&str]) -> Result<String> {
-    eprintln!("+ nacre {}", args.join(" "));
-    let output = Command::new(nacre_bin()).args(args).stderr(Stdio::inherit()).output()?;
+fn text_of(binary: &Path, args: &[&str]) -> Result<String> {
+    eprintln!("+ {} {}", binary.display(), args.join(" "));
+    let output = Command::new(binary).args(args).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "nacre {} ended with {}", args.join(" "), output.status);
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -19,6 +19,7 @@ mod scale;
 mod store;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -52,6 +53,10 @@ struct Args {
     /// With --publish: the commit that was measured, where it is an older one. Measures nothing.
     #[arg(long, requires = "publish", value_name = "COMMIT")]
     of: Option<String>,
+    /// The `nacre` of an older commit, built as a release: part `before` measures it in turns with
+    /// this one. Without it that part is left out.
+    #[arg(long, value_name = "BINARY")]
+    against: Option<PathBuf>,
     /// Name the parts.
     #[arg(long)]
     list: bool,
@@ -64,6 +69,9 @@ fn main() -> Result<()> {
     if args.list {
         parts.iter().for_each(|part| println!("{:<14} {}", part.name, part.about));
         return Ok(());
+    }
+    if parts.is_empty() {
+        return Ok(()); // why is said
     }
     if let Some(commit) = &args.of {
         return publish_of(commit, &parts);
@@ -104,10 +112,22 @@ fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
     if let Some(unknown) = args.only.iter().find(|name| plan::find(name).is_none()) {
         bail!("no part is called '{unknown}'; --list names them");
     }
+    let can_run = |part: &&Part| {
+        let can_run = part.name != plan::BEFORE || args.against.is_some() || has_no_run(args);
+        if !can_run {
+            eprintln!("== {}: left out, because --against names no older binary", part.name);
+        }
+        can_run
+    };
     let is_wanted = |part: &&Part| {
         if args.only.is_empty() { part.quick || !scale.is_quick() } else { part.is_in(&args.only) }
     };
-    Ok(plan::PARTS.iter().filter(is_wanted).collect())
+    Ok(plan::PARTS.iter().filter(is_wanted).filter(can_run).collect())
+}
+
+/// Whether nothing is measured.
+fn has_no_run(args: &Args) -> bool {
+    args.list || args.of.is_some()
 }
 
 /// Runs the parts that have no result yet. A part that fails is told at the end; the others run.
@@ -127,7 +147,11 @@ fn measure(
         return Ok(());
     }
     machine.warn_of_load();
-    let bed = Bed::make(scale)?;
+    let older = args
+        .against
+        .as_ref()
+        .map(|path| path.canonicalize().with_context(|| format!("--against {}", path.display())));
+    let bed = Bed::make(scale, older.transpose()?)?;
     let (mut failed, count) = (Vec::new(), open.len());
     for (index, part) in open.into_iter().enumerate() {
         eprintln!("== {} of {count}: {}: {}", index + 1, part.name, part.about);

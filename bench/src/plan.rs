@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair, processes,
-    programs, rpc, scheduler, tests, warm, wide,
+    before, data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair,
+    processes, programs, rpc, scheduler, tests, warm, wide,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -24,6 +24,9 @@ impl Part {
         names.iter().any(|name| name == self.name)
     }
 }
+
+/// Needs an older binary. A run without one leaves it out.
+pub(crate) const BEFORE: &str = "before";
 
 /// In the order in which they run: what wants an empty file system comes first.
 pub(crate) const PARTS: &[Part] = &[
@@ -165,6 +168,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "others beside 2,000 half-open connections, slow readers and garbage",
         quick: false,
         run: neighbours::siege,
+    },
+    Part {
+        name: BEFORE,
+        about: "mdtest, IOR and lnet of this commit beside an older one (--against)",
+        quick: false,
+        run: before::older,
     },
 ];
 

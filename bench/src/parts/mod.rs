@@ -1,5 +1,6 @@
 //! The benchmarks, one file per subject. Each function is one part of a run.
 
+pub(crate) mod before;
 pub(crate) mod data;
 pub(crate) mod dom;
 mod figures;

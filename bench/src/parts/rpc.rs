@@ -9,22 +9,22 @@ use crate::scale::Scale;
 
 /// Output of `nacre bench lnet --json`.
 #[derive(Deserialize)]
-struct Output {
-    cases: Vec<Case>,
+pub(super) struct Output {
+    pub(super) cases: Vec<Case>,
 }
 
 #[derive(Deserialize)]
-struct Case {
-    case: String,
-    unit: String,
-    sides: Vec<Side>,
+pub(super) struct Case {
+    pub(super) case: String,
+    pub(super) unit: String,
+    pub(super) sides: Vec<Side>,
 }
 
 #[derive(Deserialize)]
-struct Side {
-    side: String,
-    rates: Vec<f64>,
-    cpu_us: f64,
+pub(super) struct Side {
+    pub(super) side: String,
+    pub(super) rates: Vec<f64>,
+    pub(super) cpu_us: f64,
 }
 
 pub(crate) fn lnet(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {

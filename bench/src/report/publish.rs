@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::charts::{self, Drawn};
 use super::markdown;
 use crate::machine::Machine;
-use crate::plan::PARTS;
+use crate::plan::{BEFORE, PARTS};
 use crate::row::PartResult;
 use crate::store::root;
 
@@ -26,12 +26,12 @@ const RESULTS: &str = "docs/results";
 /// Of the text of documents.
 const LINE_MAX: usize = 100;
 
-/// Writes tables and plots; refuses a run that lacks a part.
+/// Writes tables and plots; refuses a run that lacks a part that needs no older binary.
 pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
     let missing: Vec<&str> = PARTS
         .iter()
         .map(|part| part.name)
-        .filter(|name| !results.iter().any(|result| result.part == *name))
+        .filter(|name| *name != BEFORE && !results.iter().any(|result| result.part == *name))
         .collect();
     if !missing.is_empty() {
         bail!("not measured at this commit: {}", missing.join(", "));

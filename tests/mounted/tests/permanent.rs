@@ -109,6 +109,36 @@ fn a_permanent_parameter_holds_everywhere_and_over_restarts() {
 }
 
 #[test]
+fn a_file_system_is_mounted_with_the_slowest_values_that_are_permanent() {
+    const DEVICE: &str = "flash,sync_us=990000";
+    const RULE: &str = "start all nid={*@tcp} rate=1";
+    let mut up = Up::new("permanent-slow");
+    for too_slow in [
+        format!("mdt.*.device={DEVICE},write_us=20000"),
+        format!("mds.*.*.nrs_tbf_rule={RULE} total=1"),
+    ] {
+        let output = lctl(&["set_param", "-P", &too_slow]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("mounts would wait"), "{too_slow}: {stderr}");
+    }
+    good(&[
+        "set_param",
+        "-P",
+        &format!("mdt.*.device={DEVICE}"),
+        "mds.MDS.mdt.nrs_policies=tbf nid",
+        &format!("mds.MDS.mdt.nrs_tbf_rule={RULE}"),
+    ]);
+    wait_for("mdt.testfs-MDT0000.device", DEVICE);
+    up.kill_everything();
+    up.start_again(&["--crashes-max", "1000"]);
+    wait_for("mdt.testfs-MDT0000.device", DEVICE);
+    let second = up.second_mount(31);
+    fs::write(second.join("f"), "x").expect("written");
+    good(&["set_param", "mdt.*.device=off", "mds.MDS.mdt.nrs_policies=fifo now"]);
+    up.stop();
+}
+
+#[test]
 fn an_ost_that_is_taken_out_of_use_gets_no_new_files() {
     let mut up = Up::new("inactive");
     assert_eq!(good(&["conf_param", "testfs-OST0002.osc.active=0"]), "");

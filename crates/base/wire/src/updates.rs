@@ -288,17 +288,24 @@ impl Record {
         self.parts.iter().find(|part| part.mdt == mdt)
     }
 
-    /// Whether each name that it enters, moves or removes can be one. Nothing of another record is
+    /// Whether each name that it enters, moves or removes can be one, and each name of an
+    /// attribute. The key of its reply is no longer than a name. Nothing of another record is
     /// executed.
     #[must_use]
     pub fn has_good_names(&self) -> bool {
         let is_good = |name: &[u8]| (1..=types::NAME_BYTES_MAX).contains(&name.len());
-        self.parts.iter().flat_map(|part| &part.updates).all(|update| match update {
-            Update::Enter { at, .. } | Update::Leave { at, .. } | Update::Repoint { at, .. } => {
-                is_good(&at.name)
-            }
-            _ => true,
-        })
+        let are_good = |xattrs: &[(Vec<u8>, Vec<u8>)]| xattrs.iter().all(|(name, _)| is_good(name));
+        let mut updates = self.parts.iter().flat_map(|part| &part.updates);
+        let is_key_short = self.reply.0.len() <= types::NAME_BYTES_MAX;
+        is_key_short
+            && updates.all(|update| match update {
+                Update::Enter { at, .. }
+                | Update::Leave { at, .. }
+                | Update::Repoint { at, .. } => is_good(&at.name),
+                Update::Make(made) => are_good(&made.xattrs),
+                Update::Own(own) => are_good(&own.xattrs),
+                _ => true,
+            })
     }
 
     /// MDTs that take part, but for `mdt`.
@@ -468,6 +475,15 @@ mod tests {
             let updates = vec![Update::Enter { at, child: Fid::new(9, 1), file_type: 0o40_000 }];
             let record = Record { parts: vec![Part { mdt: 0, updates }], ..record.clone() };
             assert!(!record.has_good_names(), "{len} bytes");
+            let made = Made {
+                fid: dir,
+                inode: Vec::new(),
+                layout: Vec::new(),
+                xattrs: vec![(vec![b'n'; len], vec![1])],
+                at: None,
+            };
+            let parts = vec![Part { mdt: 0, updates: vec![Update::Make(made)] }];
+            assert!(!Record { parts, ..record.clone() }.has_good_names(), "{len} bytes");
         }
         assert_eq!(id.instance(), 5);
     }

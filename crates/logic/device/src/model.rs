@@ -2,6 +2,8 @@
 
 use types::Span;
 
+use crate::queue::time_for;
+
 /// Bytes that one second moves at most: as much as any memory does.
 const MIBPS_MAX: u64 = 1 << 20;
 /// Requests that a device works on at once, at most (NVMe has queues of 65,536).
@@ -161,6 +163,22 @@ impl Model {
         self.seek_max > Span::ZERO
     }
 
+    /// How long a page takes at most on an idle device: to read, or to write and make durable.
+    #[must_use]
+    pub fn slowest(&self) -> Span {
+        const PAGE: u64 = 4_096;
+        let of = |latency: Span, mibps: u64, iops: u64| {
+            // the request before may just have begun
+            let begins = if self.has_arm() { Span::ZERO } else { time_for(1, iops) };
+            begins.0 + latency.0 + time_for(PAGE, mibps << 20).0
+        };
+        let arm =
+            if self.has_arm() { self.seek_min.max(self.seek_max).0 + self.turn.0 / 2 } else { 0 };
+        let read = of(self.read_latency, self.read_mibps, self.read_iops);
+        let write = of(self.write_latency, self.write_mibps, self.write_iops);
+        Span(arm + read.max(write + self.sync_latency.0))
+    }
+
     /// Reads a description: `off` (`None`), `flash` or `disk`, and behind it or alone what differs,
     /// `NAME=VALUE`, separated by commas or lines. `#` begins a comment.
     pub fn parse(text: &str) -> Result<Option<Model>, BadModel> {
@@ -242,6 +260,18 @@ mod tests {
         assert_eq!(Model::parse(" off "), Ok(None));
         let rate = Model { read_mibps: 5, write_mibps: 6, ..Model::free() };
         assert_eq!(Model::parse("read_mibps=5,write_mibps=6"), Ok(Some(rate)));
+    }
+
+    #[test]
+    fn the_slowest_page_is_read_or_written_and_synced() {
+        assert_eq!(Model::free().slowest(), Span::ZERO);
+        let read = Model { read_latency: Span::secs(1), ..Model::free() };
+        assert_eq!(read.slowest(), Span::secs(1));
+        let durable = Model { write_latency: Span::millis(3), ..Model::free() };
+        let durable = Model { sync_latency: Span::millis(4), write_iops: 100, ..durable };
+        assert_eq!(durable.slowest(), Span::millis(17));
+        let arm = Model { seek_max: Span::millis(16), turn: Span::millis(8), ..durable };
+        assert_eq!(arm.slowest(), Span::millis(27), "it has no bound of writes");
     }
 
     #[test]

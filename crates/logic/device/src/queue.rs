@@ -87,7 +87,7 @@ pub struct Device {
 }
 
 /// Nanoseconds for `count` at `rate` in a second, rounded up; none without a rate.
-fn time_for(count: u64, rate: u64) -> Span {
+pub(crate) fn time_for(count: u64, rate: u64) -> Span {
     if rate == 0 {
         return Span::ZERO;
     }

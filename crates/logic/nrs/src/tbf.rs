@@ -33,6 +33,7 @@ mod fields;
 mod grammar;
 mod rules;
 mod selection;
+mod speed;
 mod stale;
 #[cfg(test)]
 mod tests;
@@ -49,10 +50,12 @@ use bucket::Pace;
 use buckets::{BucketRef, Buckets, Owner, Shared};
 use classes::{Class, Classes};
 use fields::{FieldSet, Key};
-use grammar::{Command, Rate, Scope};
+use grammar::{Rate, Scope};
 use rules::Rules;
 use selection::Selection;
 use stale::Stale;
+
+pub use speed::{TbfSpeed, parse_tbf_rule};
 
 use crate::limits::ATTACH_STEP;
 use crate::{
@@ -671,20 +674,6 @@ impl<R: Request> Policy<R> for Tbf {
             queue.seq(id)
         )
     }
-}
-
-/// Reads a value of `nrs_tbf_rule`. If it names a rate: how long a request without data waits
-/// behind another one. Whether its rules and fields exist is for a running policy to say.
-///
-/// # Errors
-/// EINVAL and the word that is wrong.
-pub fn parse_tbf_rule(value: &str) -> Result<Option<Span>, Refusal> {
-    let (_, command) = crate::command::split_words(value);
-    let rate = match grammar::parse(command)? {
-        Command::Start { settings, .. } | Command::Change { settings, .. } => settings.rate,
-        Command::Stop { .. } => None,
-    };
-    Ok(rate.map(|rate| Pace::new(rate, DEPTH_DEFAULT, false, Span::ZERO).interval()))
 }
 
 /// Reads a rule command and prints what it understood: what a fuzzer can hold on to.

@@ -8,7 +8,7 @@
 //!
 //! The lock is taken once for each message and once for each write that finishes messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use env::{Credits, share_of_cpt};
 use types::{CptIndex, Instant, Nid};
 
 use crate::executor::now;
-use crate::limits::PEERS_MAX;
+use crate::limits::{KNOWN_MAX, PEERS_MAX};
 use crate::links;
 
 /// Settings of an interface, with the names and defaults of Lustre's `ksocklnd`.
@@ -70,6 +70,8 @@ struct State {
     nid: Option<Nid>,
     started: Instant,
     links: usize,
+    /// Peers of an earlier run of this node.
+    expected: BTreeSet<Nid>,
 }
 
 struct Known {
@@ -133,6 +135,7 @@ impl Lnet {
             nid: None,
             started: now(),
             links: 0,
+            expected: BTreeSet::new(),
         });
         Lnet(Arc::new(Inner { settings, state }))
     }
@@ -149,6 +152,22 @@ impl Lnet {
     /// The interface's address, as the first listener or connector has it.
     pub(crate) fn known_as(&self, nid: Nid) {
         self.state().nid.get_or_insert(nid);
+    }
+
+    /// These peers came to an earlier run of this node. Strangers that connect and say nothing do
+    /// not keep them out. At most [`KNOWN_MAX`] are remembered.
+    pub fn expect(&self, peers: impl Iterator<Item = Nid>) {
+        let mut state = self.state();
+        for peer in peers.filter(|peer| *peer != Nid::default()) {
+            if state.expected.len() < KNOWN_MAX {
+                state.expected.insert(peer);
+            }
+        }
+    }
+
+    /// Whether `peer` came to an earlier run of this node.
+    pub(crate) fn is_expected(&self, peer: Nid) -> bool {
+        self.state().expected.contains(&peer)
     }
 
     /// One more link to `peer`, which takes `credits` messages in a row.
@@ -314,6 +333,17 @@ impl Lnet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_bounded_number_of_peers_is_expected_after_a_restart() {
+        let lnet = Lnet::default();
+        let at = |last: usize| Nid::tcp(std::net::Ipv4Addr::from(0x0a00_0000 + last as u32));
+        lnet.expect([Nid::default(), at(1)].into_iter());
+        assert!(lnet.is_expected(at(1)) && !lnet.is_expected(at(2)));
+        assert!(!lnet.is_expected(Nid::default()), "a record without an address");
+        lnet.expect((0..2 * KNOWN_MAX).map(at));
+        assert_eq!(lnet.state().expected.len(), KNOWN_MAX);
+    }
 
     #[test]
     fn peers_and_nis_read_as_lustres() {

@@ -116,7 +116,8 @@ impl Node {
         if exports.is_recovering() && req.is_server == 0 {
             return; // asks again, and is told to wait
         }
-        let record = exports.fresh(client, client_name(request), req.is_server != 0);
+        let mut record = exports.fresh(client, client_name(request), req.is_server != 0);
+        record.nid = peer.nid;
         if let Err(errno) = Rc::clone(&served.target).remember_client(record.clone()).await {
             peer.reply(&Reply::error(&request.header, errno));
             return;

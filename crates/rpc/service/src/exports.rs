@@ -459,7 +459,7 @@ impl Exports {
     pub(crate) fn fresh(&self, client: ClientId, name: String, is_server: bool) -> ClientRecord {
         self.sessions_made.set(self.sessions_made.get() + 1);
         let session = (self.shared.instance.0 << 32) | self.sessions_made.get();
-        ClientRecord { client, session, name, is_server, silent: false, silent_secs: 0 }
+        ClientRecord::new(client, session, name, is_server)
     }
 
     pub(crate) fn decide(
@@ -674,9 +674,8 @@ mod tests {
 
     #[test]
     fn a_link_that_broke_before_its_connect_was_handled_holds_up_no_recovery() {
-        let (client, name, silent) = (ClientId(7), String::new(), false);
-        let record =
-            ClientRecord { client, session: 3, name, is_server: true, silent, silent_secs: 0 };
+        let client = ClientId(7);
+        let record = ClientRecord::new(client, 3, String::new(), true);
         check_after_restart(vec![record], move |exports, from| {
             let (peer, now) = (from(1), exports.env.now());
             peer.tx.close();

@@ -28,6 +28,8 @@ pub struct ClientRecord {
     pub silent: bool,
     /// For how many seconds it had been, at least.
     pub silent_secs: u8,
+    /// Where it came from when this was written; the default where that is not known.
+    pub nid: Nid,
 }
 
 /// Bits of a record's flags.
@@ -61,6 +63,12 @@ pub(crate) fn printable(name: &str) -> String {
 }
 
 impl ClientRecord {
+    /// Of a client that is not silent, from an address that is not known.
+    pub(crate) fn new(client: ClientId, session: u64, name: String, is_server: bool) -> Self {
+        let (silent, silent_secs, nid) = (false, 0, Nid::default());
+        ClientRecord { client, session, name, is_server, silent, silent_secs, nid }
+    }
+
     /// Key in `Table::Clients`: the client id, 16 bytes big-endian.
     #[must_use]
     pub fn key(&self) -> Vec<u8> {
@@ -68,10 +76,11 @@ impl ClientRecord {
     }
 
     /// Value: session (u64), flags (u32, 1 = server, 2 = silent, seconds of that in the second
-    /// byte), length of the name (u32), the name; little-endian.
+    /// byte), length of the name (u32), the name, NID (u64); little-endian. Older programs take no
+    /// notice of the NID.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(16 + self.name.len());
+        let mut value = Vec::with_capacity(24 + self.name.len());
         value.extend_from_slice(&self.session.to_le_bytes());
         assert!(self.silent || self.silent_secs == 0, "who is heard of is not silent for a time");
         let secs = u32::from(self.silent_secs) << SILENT_SECS_SHIFT;
@@ -80,6 +89,7 @@ impl ClientRecord {
         value.extend_from_slice(&flags.to_le_bytes());
         value.extend_from_slice(&(self.name.len() as u32).to_le_bytes());
         value.extend_from_slice(self.name.as_bytes());
+        value.extend_from_slice(&self.nid.0.to_le_bytes());
         value
     }
 
@@ -90,10 +100,12 @@ impl ClientRecord {
         let session = u64::from_le_bytes(value.get(..8)?.try_into().ok()?);
         let flags = u32::from_le_bytes(value.get(8..12)?.try_into().ok()?);
         let len = u32::from_le_bytes(value.get(12..16)?.try_into().ok()?) as usize;
-        let name = String::from_utf8_lossy(value.get(16..16usize.checked_add(len)?)?).into_owned();
+        let (name, rest) = value.get(16..)?.split_at_checked(len)?;
+        let name = String::from_utf8_lossy(name).into_owned();
+        let nid = rest.first_chunk().map_or(Nid::default(), |nid| Nid(u64::from_le_bytes(*nid)));
         let (is_server, silent) = (flags & SERVER != 0, flags & SILENT != 0);
         let silent_secs = if silent { (flags >> SILENT_SECS_SHIFT) as u8 } else { 0 };
-        Some(ClientRecord { client, session, name, is_server, silent, silent_secs })
+        Some(ClientRecord { client, session, name, is_server, silent, silent_secs, nid })
     }
 }
 
@@ -144,6 +156,8 @@ pub struct Session {
     pub(crate) noted: Cell<Silence>,
     /// For how long it was silent before this run of the target, as its record said.
     silent_before: Span,
+    /// Where it was when its record was written first.
+    recorded_at: Nid,
     pub(crate) shared: Rc<Shared>,
     /// Callbacks to its client.
     pub(crate) lane: RefCell<Lane<Caller>>,
@@ -173,6 +187,7 @@ impl Session {
             disconnected_since: Cell::new(None),
             noted: Cell::new(Silence { is_silent: record.silent, secs: record.silent_secs }),
             silent_before: Span::secs(u64::from(record.silent_secs)),
+            recorded_at: record.nid,
             shared: Rc::clone(shared),
             lane: RefCell::default(),
         })
@@ -210,8 +225,14 @@ impl Session {
         self.floor.set(floor);
     }
 
-    /// Where it last came from, for people. Its record does not say that, so a client that is known
-    /// from before a restart has no address until it comes back.
+    /// Where it was as its record says; the default where that is not known.
+    #[must_use]
+    pub fn recorded_at(&self) -> Nid {
+        self.recorded_at
+    }
+
+    /// Where it last came from, for people. Its record may have an earlier address, so a client
+    /// that is known from before a restart has no address until it comes back.
     #[must_use]
     pub fn address(&self) -> String {
         match self.nid.get() {
@@ -244,6 +265,10 @@ impl Session {
             is_server: self.is_server,
             silent: silence.is_silent,
             silent_secs: silence.secs,
+            nid: match self.nid.get() {
+                nid if nid == Nid::default() => self.recorded_at,
+                nid => nid,
+            },
         }
     }
 
@@ -375,6 +400,7 @@ mod tests {
             is_server: true,
             silent: false,
             silent_secs: 0,
+            nid: "10.0.0.7@tcp".parse().expect("a NID"),
         };
         for (is_server, silent, flags) in
             [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
@@ -387,7 +413,10 @@ mod tests {
         assert_eq!(lasting.encode()[8..12], [3, 11, 0, 0]);
         assert_eq!(ClientRecord::decode(&lasting.key(), &lasting.encode()), Some(lasting));
         let (key, value) = (record.key(), record.encode());
-        assert!((0..value.len()).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));
+        let older = value.len() - 8;
+        assert!((0..older).all(|len| ClientRecord::decode(&key, &value[..len]).is_none()));
+        let read = ClientRecord::decode(&key, &value[..older]);
+        assert_eq!(read, Some(ClientRecord { nid: Nid::default(), ..record.clone() }), "without");
         assert_eq!(ClientRecord::decode(&key[1..], &value), None);
     }
 }

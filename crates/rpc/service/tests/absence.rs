@@ -174,6 +174,8 @@ fn a_client_that_came_back_is_not_called_silent_after_a_crash() {
     world.sim.run_for(Span::secs(3));
     world.toy().commit();
     assert!(world.disk.clients()[0].silent, "its link went");
+    let address = world.toy().exports.sessions()[0].address();
+    assert_eq!(world.disk.clients()[0].nid.to_string(), address, "a restart knows it");
     world.sim.heal_all();
     let is_back = || idle.remote(TARGET).is_connected();
     assert!(world.sim.run_until(Span::secs(20), is_back));

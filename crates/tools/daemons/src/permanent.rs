@@ -60,14 +60,14 @@ impl Permanent {
         let key = (name.to_owned(), leaf.to_owned());
         let taken = self.taken.borrow().get(&key).cloned().unwrap_or_default();
         if taken.values == values {
-            return self.try_again(params, &key, &taken.refused).await;
+            return self.try_again(params, &key, &taken).await;
         }
         let is_rule = rules::is_rule(leaf);
         let steps = if is_rule { rules::steps(&taken.values, values) } else { values.to_vec() };
         let is_left = |command: &String| values.contains(command) && !steps.contains(command);
         let mut refused: Vec<String> = taken.refused.into_iter().filter(is_left).collect();
         for step in steps {
-            let Err(errno) = self.set(params, leaf, &step).await else { continue };
+            let Err(errno) = self.set(params, leaf, &step, values).await else { continue };
             if !is_rule || [Errno::ENODEV, Errno::EAGAIN].contains(&errno) {
                 // its policy does not run: all of it is done when it does
                 self.taken.borrow_mut().remove(&key);
@@ -85,17 +85,23 @@ impl Permanent {
 
     /// Refused commands are tried without the others, which hold. If one of them is taken now, all
     /// are done anew at the next poll: their order is that of the ranks.
-    async fn try_again(&self, params: &ParamTree, key: &(String, String), refused: &[String]) {
-        for command in refused {
-            if self.set(params, &key.1, command).await.is_ok() {
+    async fn try_again(&self, params: &ParamTree, key: &(String, String), taken: &Taken) {
+        for command in &taken.refused {
+            if self.set(params, &key.1, command, &taken.values).await.is_ok() {
                 self.taken.borrow_mut().remove(key);
             }
         }
     }
 
-    /// Sets one value; why it is refused is told.
-    async fn set(&self, params: &ParamTree, leaf: &str, value: &str) -> Result<(), Errno> {
-        if let Some(why) = fit::hinders(leaf, value) {
+    /// Sets one value of those that are kept; why it is refused is told.
+    async fn set(
+        &self,
+        params: &ParamTree,
+        leaf: &str,
+        value: &str,
+        kept: &[String],
+    ) -> Result<(), Errno> {
+        if let Some(why) = fit::hinders(leaf, value, kept) {
             self.tell(format!("{leaf}={value}: {why}"));
             return Err(Errno::EINVAL);
         }

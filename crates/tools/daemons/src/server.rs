@@ -570,6 +570,8 @@ impl Starting<'_> {
             let believe = move |nid| peers.has_server_at(nid);
             body.target().exports().believe_servers(believe);
         }
+        let known = body.target().exports().sessions();
+        self.options.machine.lnet.expect(known.iter().map(|session| session.recorded_at()));
         self.node.add_target(body.target());
         if let Some(files) = &store.files {
             let node = Rc::downgrade(self.node);

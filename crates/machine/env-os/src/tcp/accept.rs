@@ -124,8 +124,13 @@ struct Seat {
 }
 
 impl Pending {
-    fn new(stream: TcpStream, source: Ipv4Addr, seats: &Rc<RefCell<Seats>>) -> Option<Pending> {
-        let is_free = seats.borrow_mut().take(source);
+    fn new(
+        stream: TcpStream,
+        source: Ipv4Addr,
+        seats: &Rc<RefCell<Seats>>,
+        came_before: impl FnOnce() -> bool,
+    ) -> Option<Pending> {
+        let is_free = seats.borrow_mut().take(source, came_before);
         is_free.then(|| Pending { stream, seat: Seat { seats: Rc::clone(seats), source } })
     }
 }
@@ -168,7 +173,7 @@ fn newcomer(acceptor: &Rc<Acceptor>, stream: TcpStream, peer: SocketAddr) {
     if !acceptor.has_place(source) {
         return;
     }
-    let Some(pending) = Pending::new(stream, source, &acceptor.seats) else { return };
+    let Some(pending) = acceptor.seat(stream, source) else { return };
     spawn(welcome(Rc::clone(acceptor), pending, peer));
 }
 
@@ -233,6 +238,12 @@ impl Acceptor {
         let Some(left_out) = self.complaints.borrow_mut().admit(now()) else { return };
         let left_out = (left_out > 0).then_some(left_out);
         tracing::warn!(at = %self.addr, %source, %error, left_out, "connection refused");
+    }
+
+    /// Counts a connection as half open, if there is a place for one more.
+    fn seat(&self, stream: TcpStream, source: Ipv4Addr) -> Option<Pending> {
+        let peer = Nid::new(self.addr.nid.net(), source);
+        Pending::new(stream, source, &self.seats, || self.config.lnet.is_expected(peer))
     }
 
     /// Whether a peer at `source` may have one more link.

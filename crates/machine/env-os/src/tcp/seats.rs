@@ -2,8 +2,9 @@
 //!
 //! Invariants
 //! - Strangers have `HALF_OPEN_MAX` together, one address no more than `HALF_OPEN_OF_ADDRESS_MAX`.
-//! - An address from which a whole link came before finds `HALF_OPEN_RESERVE` more, which strangers
-//!   cannot take. So strangers that connect and say nothing keep no known peer out.
+//! - An address from which a whole link came before, in this run or an earlier one, finds
+//!   `HALF_OPEN_RESERVE` more, which strangers cannot take. So strangers that connect and say
+//!   nothing keep no known peer out.
 //! - At most `KNOWN_MAX` addresses are known; the one that came longest ago is forgotten.
 //!
 //! Pure: the acceptor asks before it takes a connection, and reports when the connection is over.
@@ -25,15 +26,13 @@ pub(super) struct Seats {
 }
 
 impl Seats {
-    /// Takes a seat for a connection from `source`; says whether there was one.
-    pub(super) fn take(&mut self, source: Ipv4Addr) -> bool {
+    /// Takes a seat for a connection from `source`; says whether there was one. `came_before` says
+    /// whether it came to an earlier run.
+    pub(super) fn take(&mut self, source: Ipv4Addr, came_before: impl FnOnce() -> bool) -> bool {
         let of_source = self.taken.get(&source).copied().unwrap_or(0);
-        let all = HALF_OPEN_MAX
-            + if self.total >= HALF_OPEN_MAX && self.known.contains(&source) {
-                HALF_OPEN_RESERVE
-            } else {
-                0
-            };
+        let is_full = self.total >= HALF_OPEN_MAX;
+        let has_reserve = is_full && (self.known.contains(&source) || came_before());
+        let all = HALF_OPEN_MAX + if has_reserve { HALF_OPEN_RESERVE } else { 0 };
         if of_source >= HALF_OPEN_OF_ADDRESS_MAX || self.total >= all {
             return false;
         }
@@ -86,38 +85,48 @@ mod tests {
         let (known, newcomer) = (at(1_000_000), at(1_000_001));
         seats.know(known);
         let strangers =
-            (0..10 * HALF_OPEN_MAX).filter(|stranger| seats.take(at(*stranger))).count();
+            (0..10 * HALF_OPEN_MAX).filter(|stranger| seats.take(at(*stranger), || false)).count();
         assert_eq!(strangers, HALF_OPEN_MAX);
-        assert!(!seats.take(newcomer));
+        assert!(!seats.take(newcomer, || false));
         for _ in 0..HALF_OPEN_RESERVE {
-            assert!(seats.take(known));
+            assert!(seats.take(known, || false));
         }
-        assert!(!seats.take(known), "the reserve is bounded too");
+        assert!(!seats.take(known, || false), "the reserve is bounded too");
         seats.leave(known);
-        assert!(!seats.take(newcomer) && seats.take(known));
+        assert!(!seats.take(newcomer, || false) && seats.take(known, || false));
         (0..HALF_OPEN_RESERVE).for_each(|_| seats.leave(known));
         (0..HALF_OPEN_MAX).for_each(|stranger| seats.leave(at(stranger)));
-        assert!(seats.take(newcomer) && seats.total == 1 && seats.taken.len() == 1);
+        assert!(seats.take(newcomer, || false) && seats.total == 1 && seats.taken.len() == 1);
+    }
+
+    #[test]
+    fn strangers_keep_no_peer_of_an_earlier_run_out() {
+        let mut seats = Seats::default();
+        let taken = (0..10 * HALF_OPEN_MAX).filter(|stranger| seats.take(at(*stranger), || false));
+        assert_eq!(taken.count(), HALF_OPEN_MAX);
+        let earlier = at(1_000_000);
+        assert!(!seats.take(earlier, || false) && seats.take(earlier, || true));
     }
 
     #[test]
     fn one_address_takes_half_of_the_places_at_most() {
         let mut seats = Seats::default();
-        let taken = (0..2 * HALF_OPEN_MAX).filter(|_| seats.take(at(7))).count();
+        let taken = (0..2 * HALF_OPEN_MAX).filter(|_| seats.take(at(7), || false)).count();
         assert_eq!(taken, HALF_OPEN_OF_ADDRESS_MAX);
-        assert!(seats.take(at(8)));
+        assert!(seats.take(at(8), || false));
     }
 
     #[test]
     fn seats_are_plenty_until_three_quarters_are_taken() {
         let mut seats = Seats::default();
         for _ in 0..HALF_OPEN_OF_ADDRESS_PLENTY {
-            assert!(seats.take(at(7)) && seats.are_plenty(at(7)));
+            assert!(seats.take(at(7), || false) && seats.are_plenty(at(7)));
         }
-        assert!(seats.take(at(7)) && !seats.are_plenty(at(7)) && seats.are_plenty(at(8)));
-        let others = (100..).take_while(|other| seats.take(at(*other)) && seats.are_plenty(at(8)));
+        assert!(seats.take(at(7), || false) && !seats.are_plenty(at(7)) && seats.are_plenty(at(8)));
+        let others =
+            (100..).take_while(|other| seats.take(at(*other), || false) && seats.are_plenty(at(8)));
         assert_eq!(others.count() + HALF_OPEN_OF_ADDRESS_PLENTY + 1, HALF_OPEN_PLENTY);
-        assert!(seats.take(at(8)), "there are some left");
+        assert!(seats.take(at(8), || false), "there are some left");
     }
 
     #[test]

@@ -7,12 +7,13 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
+use layout::dir::Stripes;
 use ldlm::grants::{Bits, ChangeId, Want as WantedBits};
 use osd::{StoreError, Table, View};
 use service::Incoming;
 use target::{Decided, OpError};
 use tokio::sync::Notify;
-use types::{Errno, Fid, Instance, TargetId};
+use types::{Errno, Fid, Instance, MDTS_MAX, TargetId};
 use wire::body::{StatfsState, SyncRep};
 use wire::updates::{
     self, Done, Fact, Key, Named, OpId, Own, Prepare, Question, Record, Round, Update, Want,
@@ -58,7 +59,7 @@ pub(crate) fn prepare<'a>(
         let ask: Prepare = asked(incoming)?;
         let here = mdt.engine.config.index;
         let is_own = |want: &Want| want.key.mdt() == here;
-        let is_ours = ask.id.mdt != here && ask.wants.iter().all(is_own);
+        let is_ours = is_another(ask.id.mdt, here) && ask.wants.iter().all(is_own);
         if !is_ours || ask.wants.len() > updates::KEYS_MAX {
             return Err(Errno::EPROTO);
         }
@@ -296,7 +297,7 @@ pub(crate) fn update<'a>(
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
         let record: Record = asked(incoming)?;
-        if record.part(mdt.engine.config.index).is_none() {
+        if !is_sound(&record, mdt.engine.config.index) {
             return Err(Errno::EPROTO);
         }
         mdt.replays_over(incoming).await?;
@@ -317,6 +318,9 @@ pub(crate) fn list<'a>(
         let first = || asked(incoming).map(|question: Question| (question, Round::First));
         let (question, round): (Question, Round) = asked(incoming).or_else(|_| first())?;
         let (of, from, instance) = question;
+        if !is_another(of, mdt.engine.config.index) {
+            return Err(Errno::EPROTO);
+        }
         match round {
             Round::First => mdt.replays_over(incoming).await?,
             Round::Last => mdt.all_gathered(incoming).await?,
@@ -352,7 +356,7 @@ pub(crate) fn done<'a>(
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
     Box::pin(async move {
         let done: Done = asked(incoming)?;
-        if done.mdt == mdt.engine.config.index {
+        if !is_another(done.mdt, mdt.engine.config.index) {
             return Err(Errno::EPROTO);
         }
         for number in done.released {
@@ -372,6 +376,30 @@ pub(crate) fn done<'a>(
         }
         Ok(Reply::ok(&incoming.request.header, Vec::new()))
     })
+}
+
+/// Whether there may be such an MDT besides this one.
+fn is_another(mdt: u32, here: u32) -> bool {
+    mdt != here && mdt < MDTS_MAX
+}
+
+/// Whether a record from another MDT is of its own operation, and can be executed here. Keys of a
+/// record that cannot would stay reserved.
+fn is_sound(record: &Record, here: u32) -> bool {
+    let is_good = |update: &Update| {
+        let is_readable = match update {
+            Update::Make(made) => {
+                Inode::decode(&made.inode).is_some_and(|inode| inode.fid() == made.fid)
+            }
+            Update::Stripe { value, .. } => value.is_empty() || Stripes::decode(value).is_ok(),
+            _ => true,
+        };
+        is_readable && update.fid().mdt_index() == here
+    };
+    let part = record.part(here);
+    is_another(record.id.mdt, here)
+        && record.has_good_names()
+        && part.is_some_and(|part| part.updates.iter().all(is_good))
 }
 
 /// What a server asks for.

@@ -3,6 +3,9 @@
 //! The input is a program of choices ([`super::drawn`]): every operation of MDTs and two of other
 //! targets, from two clients. Every request is answered, and the records are whole after each.
 //!
+//! Operations between MDTs come from a machine that says that it is a server. It is believed what
+//! it says of files, so records may be broken afterwards. But the MDT lives, and answers clients.
+//!
 //! Bound of the generator: requests come through endpoints of ours, so no request is a replay that
 //! the MDT never answered. None is sent as a change that its operation cannot be, because its link
 //! would end.
@@ -19,8 +22,13 @@ use osd::MetaStore;
 use osd::mem::{MemDisk, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig};
-use types::{ClientId, Creds, NidAddr, Span, SplitMix64, TargetId, TargetKind};
-use wire::Opcode;
+use types::{
+    ClientId, Creds, Errno, FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Fid, NidAddr, Span,
+    SplitMix64, TargetId, TargetKind,
+};
+use wire::body::FidReq;
+use wire::updates::{self, Done, OpId, Own, Part, Prepare, Record, Round, Update};
+use wire::{Opcode, encode_body};
 
 use super::drawn::{Choices, Known, PROGRAM_BYTES_MAX, PROGRAMS, TIME, programs};
 use crate::fsck::fsck;
@@ -31,6 +39,10 @@ const OST: TargetId = TargetId { kind: TargetKind::Ost, index: 0 };
 /// Nobody waits longer: not for a recall, not for a recovery. A client that lives and does not send
 /// what it keeps is given 311 s.
 const ANSWERED_WITHIN: Span = Span::secs(400);
+/// A request of a server may wait for what another one of it has reserved.
+const SERVER_PATIENCE: Span = Span::secs(20);
+/// A restarted MDT waits for each MDT with which it has changed something.
+const LIVES_WITHIN: Span = Span::secs(2_000);
 const MODES: [GrantMode; 3] = [GrantMode::Timed, GrantMode::Recall, GrantMode::None];
 
 struct Where;
@@ -72,6 +84,8 @@ struct World {
     sim: Sim,
     mds: NodeHandle,
     clients: Vec<(NodeHandle, Rc<Endpoint>)>,
+    /// What says that it is a server.
+    server: (NodeHandle, Rc<Endpoint>),
     disk: MemDisk,
     grants: GrantMode,
     /// Of the MDT that runs.
@@ -94,11 +108,14 @@ impl World {
             (node, endpoint)
         });
         let clients = clients.collect();
+        let server = sim.node("server", "10.0.2.1@tcp".parse().expect("a NID"));
+        let as_server = endpoint(&server.env(), 50, true);
         boot_ost(&oss);
         let world = World {
             sim,
             mds,
             clients,
+            server: (server, as_server),
             disk: MemDisk::default(),
             grants,
             meta: Rc::default(),
@@ -162,6 +179,39 @@ impl World {
         }
     }
 
+    /// One request of the server; before it now and then a restart.
+    fn server_step(&mut self, choices: &mut Choices<'_>) {
+        if choices.byte() == 0 {
+            self.crash();
+        }
+        let request = self.known.between(choices);
+        let opcode = request.opcode();
+        if self.as_server(Call::new(opcode, request.bufs)).is_ok() {
+            self.done.insert(opcode);
+        }
+    }
+
+    /// An answer to the server; `ETIMEDOUT` if there is none.
+    fn as_server(&self, mut call: Call) -> Result<(), Errno> {
+        call.patience = Some(SERVER_PATIENCE);
+        let (node, endpoint) = &self.server;
+        let remote = endpoint.remote(MDT);
+        let answer =
+            self.sim.block_on_for(node, ANSWERED_WITHIN, async move { remote.call(call).await });
+        answer
+            .map_or(Err(Errno::ETIMEDOUT), |answer| answer.map(drop).map_err(|error| error.errno()))
+    }
+
+    /// A client is answered, whatever it is answered.
+    fn lives(&self) {
+        let (node, endpoint) = &self.clients[0];
+        let remote = endpoint.remote(MDT);
+        let call = Call::new(Opcode::MdtStatfs, vec![encode_body(&FidReq::default())]);
+        let answer =
+            self.sim.block_on_for(node, LIVES_WITHIN, async move { remote.call(call).await });
+        assert!(answer.is_some(), "the MDT answers clients");
+    }
+
     fn fsck(&self) {
         let meta = self.meta.borrow().clone().expect("it runs: it has just answered");
         let view = meta.running().expect("a store in memory");
@@ -218,4 +268,95 @@ fn every_operation_succeeds_for_a_connected_client() {
         }
     }
     assert_eq!(done, ours, "after {PROGRAMS} programs");
+}
+
+/// A server's requests, to an MDT with some files.
+fn run_between(program: &[u8]) -> World {
+    let mut choices = Choices::new(program);
+    let mut world = World::new(choices.of(&MODES));
+    world.opcodes = vec![Opcode::MdtCreate];
+    for _ in 0..4 {
+        world.step(&mut choices);
+    }
+    while !choices.is_done() {
+        world.server_step(&mut choices);
+    }
+    world.lives();
+    world
+}
+
+#[test]
+fn handlers_between_mdts() {
+    bolero::check!()
+        .with_iterations(PROGRAMS)
+        .with_test_time(TIME)
+        .with_generator(programs())
+        .for_each(|program: &Vec<u8>| drop(run_between(program)));
+}
+
+/// Programs that reached only the refusals would show little.
+#[test]
+fn every_operation_between_mdts_succeeds_for_a_server() {
+    let between = Opcode::ALL
+        .iter()
+        .filter(|opcode| opcode.is_between_mdts() && opcode.target() == Some(TargetKind::Mdt));
+    let between: BTreeSet<Opcode> = between.copied().collect();
+    let mut chance = SplitMix64::new(2);
+    let mut done = BTreeSet::new();
+    for _ in 0..PROGRAMS {
+        let program: Vec<u8> = (0..PROGRAM_BYTES_MAX).map(|_| chance.bits() as u8).collect();
+        let world = run_between(&program);
+        done.extend(world.done.intersection(&between).copied());
+        if done == between {
+            return;
+        }
+    }
+    assert_eq!(done, between, "after {PROGRAMS} programs");
+}
+
+/// What no MDT would send changes nothing, reserves nothing, and ends no MDT.
+#[test]
+fn what_no_mdt_would_say_is_refused() {
+    let world = World::new(GrantMode::None);
+    let own = |fid, name: Vec<u8>| {
+        Update::Own(Own {
+            fid,
+            mode: 0o755,
+            uid: 0,
+            gid: 0,
+            projid: 0,
+            atime: None,
+            mtime: None,
+            layout: Vec::new(),
+            xattrs: vec![(name, vec![1])],
+        })
+    };
+    let record = |mdt, updates| {
+        let id = OpId { mdt, number: 7 };
+        let parts = vec![Part { mdt: 0, updates }];
+        updates::encode(&Record { id, time: (0, 0), parts, reply: (vec![7; 16], vec![7]) })
+    };
+    let away = Fid::new(FID_FIRST_NORMAL_SEQ + (1 << FID_SEQUENCES_PER_MDT_BITS), 1);
+    let name = || b"trusted.a".to_vec();
+    let unreadable = Update::Stripe { fid: Fid::ROOT, value: vec![7; 8] };
+    let far = OpId { mdt: 1 << 20, number: 7 };
+    let done = Done { mdt: 1 << 20, below: 9, ..Done::default() };
+    let question = ((1_u32 << 20, None::<OpId>, 5_u64), Round::First);
+    for (opcode, body) in [
+        (Opcode::MdtUpdate, record(1, vec![own(Fid::ROOT, vec![b'n'; 600])])),
+        (Opcode::MdtUpdate, record(1, vec![own(away, name())])),
+        (Opcode::MdtUpdate, record(1, vec![unreadable])),
+        (Opcode::MdtUpdate, record(0, vec![own(Fid::ROOT, name())])),
+        (Opcode::MdtUpdate, record(1 << 20, vec![own(Fid::ROOT, name())])),
+        (Opcode::MdtPrepare, updates::encode(&Prepare { id: far, wants: Vec::new() })),
+        (Opcode::MdtUpdatesDone, updates::encode(&done)),
+        (Opcode::MdtUpdates, updates::encode(&question)),
+    ] {
+        let call = Call::new(opcode, vec![bytes::Bytes::new(), body.into()]);
+        assert_eq!(world.as_server(call), Err(Errno::EPROTO), "{opcode:?}");
+    }
+    let good = record(1, vec![own(Fid::ROOT, name())]);
+    let call = Call::new(Opcode::MdtUpdate, vec![bytes::Bytes::new(), good.into()]);
+    assert_eq!(world.as_server(call), Ok(()));
+    world.lives();
 }

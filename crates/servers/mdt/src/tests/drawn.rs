@@ -1,10 +1,10 @@
-//! Requests as hostile clients send them, drawn from a program of choices.
+//! Requests as hostile clients and servers send them, drawn from a program of choices.
 //!
 //! Bodies are partly valid, because random bytes would only reach the first check of each handler.
 
 use bolero::ValueGenerator;
 use bytes::Bytes;
-use types::Fid;
+use types::{Fid, Timespec};
 use wire::attr::{S_IFCHR, S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, ClosesReq, CreateFlags, CreateReq, FidReq, GetattrsFlags,
@@ -12,8 +12,14 @@ use wire::body::{
     LockFlags, LockReq, LookupReq, OpenReq, ReaddirFlags, ReaddirRep, ReaddirReq, RenameReq,
     SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, WireFid,
 };
+use wire::updates::{
+    self, Done, Key, Made, Move, Named, OpId, Own, Part, Place, Prepare, Record, Round, Update,
+    Want,
+};
 use wire::{Attr, Opcode, Reply, Request, encode_body, grants};
 use zerocopy::IntoBytes;
+
+use crate::record::Inode;
 
 /// Bytes of a program, about 12 a request.
 pub(super) const PROGRAM_BYTES_MAX: usize = 600;
@@ -36,6 +42,19 @@ const XATTRS: [&[u8]; 9] = [
 ];
 const MODES: [u32; 6] =
     [S_IFREG | 0o644, S_IFDIR | 0o755, S_IFLNK | 0o777, S_IFCHR | 0o600, S_IFDIR | 0o7777, 0];
+/// What MDTs ask each other. Records have the most forms.
+const BETWEEN: [Opcode; 8] = [
+    Opcode::MdtPrepare,
+    Opcode::MdtUpdate,
+    Opcode::MdtUpdate,
+    Opcode::MdtUpdate,
+    Opcode::MdtUpdates,
+    Opcode::MdtUpdatesDone,
+    Opcode::MdtUpdateOf,
+    Opcode::MdtMove,
+];
+/// The MDT under test is the first one.
+const MDTS: [u32; 6] = [1, 1, 2, 0, 255, u32::MAX];
 const EDGES: [u64; 8] = [0, 1, 2, 0x1ff, 0xffff, 0x7fff_ffff, 0xffff_ffff, u64::MAX];
 
 /// Choices, one byte each; zero where there are no more.
@@ -265,6 +284,110 @@ impl Known {
         grants::encode(&fids.iter().map(word).collect::<Vec<_>>(), flags)
     }
 
+    /// A request as one MDT sends it to another.
+    pub(super) fn between(&self, choices: &mut Choices<'_>) -> Request {
+        let opcode = choices.of(&BETWEEN);
+        let body = match opcode {
+            Opcode::MdtPrepare => {
+                let id = operation(choices);
+                let wants = (0..choices.byte() % 4).map(|_| self.want(choices)).collect();
+                updates::encode(&Prepare { id, wants })
+            }
+            Opcode::MdtUpdate => updates::encode(&self.record(choices)),
+            Opcode::MdtUpdates => {
+                let from = Some(operation(choices)).filter(|_| choices.byte() < 128);
+                let question = (choices.of(&MDTS), from, choices.word());
+                updates::encode(&(question, choices.of(&[Round::First, Round::Last])))
+            }
+            Opcode::MdtUpdatesDone => {
+                let (mdt, instance) = (choices.of(&MDTS), choices.word());
+                let (below, released) = (choices.word(), vec![choices.word()]);
+                updates::encode(&Done { mdt, instance, below, released })
+            }
+            Opcode::MdtUpdateOf => updates::encode(&operation(choices)),
+            _ => updates::encode(&Move { dir: self.fid(choices), name: name(choices).to_vec() }),
+        };
+        let mut bufs: Vec<Bytes> = vec![body.into()];
+        let flags = [64, 128].map(|most| updates::encode(&(choices.byte() < most)));
+        bufs.extend(flags.map(Bytes::from));
+        damage(&mut bufs, choices);
+        bufs.insert(0, Bytes::new());
+        Request::new(opcode, bufs)
+    }
+
+    fn place(&self, choices: &mut Choices<'_>) -> Place {
+        Place { dir: self.fid(choices), name: name(choices).to_vec() }
+    }
+
+    fn want(&self, choices: &mut Choices<'_>) -> Want {
+        let key = match choices.byte() % 4 {
+            0 => Key::Inode(self.fid(choices)),
+            1 => Key::Empty(self.fid(choices)),
+            2 => Key::New(u32::from(choices.byte() % 2), choices.half()),
+            _ => Key::Name(self.place(choices)),
+        };
+        Want { key, changes: choices.byte() < 128 }
+    }
+
+    /// Of any operation, mostly with a part of the MDT under test.
+    fn record(&self, choices: &mut Choices<'_>) -> Record {
+        let (id, time) = (operation(choices), (choices.word().cast_signed(), choices.half()));
+        let updates = (0..choices.byte() % 5).map(|_| self.update(choices)).collect();
+        let mdt = if choices.byte() < 16 { 1 } else { 0 };
+        let parts = vec![Part { mdt, updates }, Part { mdt: 1, updates: Vec::new() }];
+        let key = vec![7; usize::from(choices.byte()) * 4];
+        let reply = if choices.byte() < 32 { (key, vec![1, 2, 3]) } else { Default::default() };
+        Record { id, time, parts, reply }
+    }
+
+    fn update(&self, choices: &mut Choices<'_>) -> Update {
+        let (at, child, file_type) = (self.place(choices), self.fid(choices), choices.of(&MODES));
+        let (dir, name_bytes, subdirs) =
+            (at.dir, choices.word().cast_signed(), choices.half().cast_signed());
+        match choices.byte() % 10 {
+            0 => Update::Enter { at, child, file_type },
+            1 => Update::Leave { at, child },
+            2 => Update::Repoint { at, old: child, child: self.fid(choices), file_type },
+            3 => Update::Touch { dir, name_bytes, subdirs },
+            4 => Update::Make(self.made(at, file_type, choices)),
+            5 => {
+                let (gets, loses) = (Some(self.place(choices)), Some(at));
+                let moves = choices.byte() < 128;
+                Update::Named(Named { fid: child, gets, loses, links: subdirs, moves })
+            }
+            6 => Update::Own(Own {
+                fid: child,
+                mode: file_type,
+                uid: choices.half(),
+                gid: choices.half(),
+                projid: 0,
+                atime: None,
+                mtime: Some((name_bytes, choices.half())),
+                layout: template(choices).to_vec(),
+                xattrs: xattrs(choices),
+            }),
+            7 => Update::Stripe { fid: child, value: value(choices).to_vec() },
+            8 => Update::Rehome { fid: child, from: at, to: self.place(choices) },
+            _ => Update::Size { dir, name_bytes, subdirs },
+        }
+    }
+
+    fn made(&self, at: Place, mode: u32, choices: &mut Choices<'_>) -> Made {
+        let fid = Fid { oid: choices.half(), ..self.fid(choices) };
+        let inode = Inode {
+            attr: Attr { mode, nlink: choices.half(), ..Default::default() }.with_fid(fid),
+            flags: choices.half(),
+            parent: at.dir,
+            mtime_set: Timespec::default(),
+            stripes: choices.word(),
+            depth: choices.half(),
+            symlink: name(choices).to_vec(),
+        };
+        let fid = if choices.byte() < 16 { at.dir } else { fid };
+        let (layout, at) = (value(choices).to_vec(), Some(at));
+        Made { fid, inode: inode.encode(), layout, xattrs: xattrs(choices), at }
+    }
+
     /// What an answer tells of files and handles.
     pub(super) fn learn(&mut self, opcode: Opcode, reply: &Reply) {
         match opcode {
@@ -304,6 +427,19 @@ fn lock(fid: Fid, choices: &mut Choices<'_>) -> LockReq {
         wait_ms: choices.half(),
         ..LockReq::default()
     }
+}
+
+fn operation(choices: &mut Choices<'_>) -> OpId {
+    OpId { mdt: choices.of(&MDTS), number: choices.word() }
+}
+
+/// One, with a name that may be longer than a key.
+fn xattrs(choices: &mut Choices<'_>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let name = match choices.byte() {
+        0..16 => vec![b'n'; 600],
+        _ => choices.of(&XATTRS).to_vec(),
+    };
+    vec![(name, value(choices).to_vec())]
 }
 
 fn name(choices: &mut Choices<'_>) -> Bytes {

@@ -1,10 +1,13 @@
 //! Values that the MGS may store as permanent parameters: the name must exist, and the value must
 //! not prevent the mount of a file system after a restart.
 
+use device::Model;
 use params::{Pattern, PatternError};
 use service::spec::SERVICES;
 use types::{FsName, Span, TargetId};
 use wire::config::FsConfig;
+
+use super::rules;
 
 /// All parameters of servers and mounts, with their instances taken out; those that can be set end
 /// in [`CAN_BE_SET`]. A mounted test holds this list against a running file system.
@@ -82,24 +85,53 @@ fn instances(name: &str, fsname: FsName, targets: &[TargetId]) -> Vec<String> {
     .collect()
 }
 
-/// Why a value is never permanent: with it a file system could not be mounted after a restart.
-pub(crate) fn hinders(name: &str, value: &str) -> Option<&'static str> {
+/// Why a value is never permanent: with it a file system could not be mounted after a restart. A
+/// command of a rule is taken together with those that are `kept` before it.
+pub(crate) fn hinders(name: &str, value: &str, kept: &[String]) -> Option<&'static str> {
     match name.rsplit('.').next()? {
         "nrs_policies" if value.split_whitespace().next() == Some("delay") => {
             Some("delay is for tests: mounts would wait for it")
         }
         "nrs_tbf_rule" => {
             // a value that is not understood is refused wherever it comes to be set
-            let interval = nrs::parse_tbf_rule(value).ok().flatten()?;
-            (interval > INTERVAL_MAX)
-                .then_some("mounts would wait: the least is a request, or 4 KiB, a second")
+            let commands = rules::before(value, kept).chain([value]);
+            let said = commands.filter_map(|command| nrs::parse_tbf_rule(command).ok());
+            let speed = said.reduce(nrs::TbfSpeed::then)?;
+            match (speed.interval?, speed.is_shared()) {
+                (interval, true) if interval > SHARED_INTERVAL_MAX => Some(SHARED_IS_SLOW),
+                (interval, _) if interval > INTERVAL_MAX => {
+                    Some("mounts would wait: the least is a request, or 4 KiB, a second")
+                }
+                _ => None,
+            }
+        }
+        "tbf_rate" => {
+            // of rules that name no rate, shared ones among them
+            let is_slow = |rate: u64| rate < 1_000 / SHARED_INTERVAL_MAX.as_millis();
+            value.trim().parse().is_ok_and(is_slow).then_some(SHARED_IS_SLOW)
+        }
+        "device" => {
+            let model = Model::parse(value).ok().flatten()?;
+            (model.slowest() > DEVICE_MAX).then_some(
+                "mounts would wait: a page takes at most a second, to read, or to write and sync",
+            )
         }
         _ => None,
     }
 }
 
-/// Between two requests of a permanent rule. A mount takes some tens of them.
+const SHARED_IS_SLOW: &str =
+    "mounts would wait: the least for all clients together is 10 requests, or 40 KiB, a second";
+
+/// Between two requests of a permanent rule. A mount takes a few of them within 60 s.
 const INTERVAL_MAX: Span = Span::secs(1);
+
+/// The same for a rule whose clients share it: some hundreds of mounts begin within 60 s.
+const SHARED_INTERVAL_MAX: Span = Span::millis(100);
+
+/// Of a page on an idle permanent device. An attempt to connect ends after 10 s. Before that it
+/// waits for the commit that is under way and for its own, of both targets on one storage.
+const DEVICE_MAX: Span = Span::secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -169,7 +201,66 @@ mod tests {
             ("mds.MDS.mdt.nrs_tbf_rule", "start one nid={*@tcp}rate=0.01", false),
             ("mds.MDS.mdt.nrs_tbf_rule", "hp start one nid={ *@tcp }bps=1KB", false),
         ] {
-            assert_eq!(hinders(name, value).is_none(), is_fit, "{name}={value}");
+            assert_eq!(hinders(name, value, &[]).is_none(), is_fit, "{name}={value}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_clients_share_is_faster_than_one_of_each_client() {
+        let rule = "mds.MDS.mdt.nrs_tbf_rule";
+        for (value, is_fit) in [
+            ("start one nid={*@tcp} rate=10 total=1", true),
+            ("start one nid={*@tcp} rate=9.999 total=1", false),
+            ("start one nid={*@tcp} bps=40KiB total=1", true),
+            ("start one nid={*@tcp} bps=39KiB total=1", false),
+            ("start one uid={0} rate=1 class=uid", false),
+            ("start one uid={0} rate=1 class=nid+uid", true),
+            ("start one uid={0} rate=1 total=0", true),
+            ("start one nid={*@tcp} total=1", true),
+        ] {
+            assert_eq!(hinders(rule, value, &[]).is_none(), is_fit, "{value}");
+        }
+        let kept = |commands: &[&str]| -> Vec<String> {
+            commands.iter().map(|command| (*command).to_owned()).collect()
+        };
+        let all = kept(&["start one nid={*@tcp} rate=50 total=1", "start two uid={0} rate=1"]);
+        for (value, is_fit) in [
+            ("change one rate=1", false),
+            ("change one rate=1 total=0", true),
+            ("change one rate=10", true),
+            ("change two total=1", false),
+            ("change two total=1 rate=10", true),
+            ("start one nid={*@tcp} rate=1", true),
+        ] {
+            assert_eq!(hinders(rule, value, &all).is_none(), is_fit, "{value}");
+        }
+        assert!(hinders(rule, "change one total=1", &kept(&["start one uid={0}"])).is_none());
+        assert!(
+            hinders("tbf_rate", "9", &[]).is_some() && hinders("tbf_rate", "10", &[]).is_none()
+        );
+    }
+
+    #[test]
+    fn a_permanent_device_is_one_that_connects_can_wait_for() {
+        for (value, is_fit) in [
+            ("off", true),
+            ("disk", true),
+            ("flash,write_iops=2", true),
+            ("flash,sync_us=999000", true),
+            ("flash,sync_us=1000000", false),
+            ("flash,sync_us=10000000,write_us=10000000,depth=1", false),
+            ("read_us=1000000", true),
+            ("read_us=1000001", false),
+            ("flash,write_iops=1", false),
+            ("disk,seek_max_us=2000000", false),
+            ("disk,seek_min_us=2000000", false),
+            ("disk,turn_us=4000000", false),
+            ("read_mibps=1,write_mibps=1", true),
+            ("tape", true), // refused where it is set
+        ] {
+            for name in ["mdt.*.device", "obdfilter.testfs-OST0000.device"] {
+                assert_eq!(hinders(name, value, &[]).is_none(), is_fit, "{name}={value}");
+            }
         }
     }
 }

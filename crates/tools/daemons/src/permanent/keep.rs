@@ -68,12 +68,14 @@ fn plan(
     value: Option<&str>,
 ) -> Result<Vec<Change>, Refused> {
     let Some(value) = value else { return deletions(configs, name) };
-    if let Some(why) = fit::hinders(name, value) {
-        return Err(refused(Errno::EINVAL, why));
-    }
     let mut changes = Vec::new();
     let mut known = Known::Nothing;
     for (fsname, config) in configs {
+        let kept: Vec<String> =
+            rules::of(&config.params, name).map(|(_, command)| command.clone()).collect();
+        if let Some(why) = fit::hinders(name, value, &kept) {
+            return Err(refused(Errno::EINVAL, why));
+        }
         let here = fit::known(name, *fsname, config)
             .map_err(|error| refused(Errno::EINVAL, &error.to_string()))?;
         known = known.max(here);
@@ -142,9 +144,11 @@ mod tests {
         assert_eq!(set("at_max", None), Some(Errno::ENOENT), "nothing to delete");
         assert_eq!(set("obdfilter.*.kbytesfree", Some("1")), Some(Errno::EACCES), "it only shows");
         assert_eq!(set("mds.MDS.mdt.nrs_policies", Some("delay")), Some(Errno::EINVAL));
+        assert_eq!(set("mdt.*.device", Some("flash,sync_us=9000000")), Some(Errno::EINVAL));
         assert_eq!(set("at_max", Some("500")), None);
         assert_eq!(set(RULE, Some("start a nid={*@tcp} rate=9")), None);
         assert_eq!(set(RULE, Some("hp start b jobid={b} rate=9")), None);
+        assert_eq!(set(RULE, Some("change a total=1")), Some(Errno::EINVAL), "9 a second for all");
         for wrong in ["start c jobid={b rate=5", "start c rate=5", "start c[d uid={5}", "change a"]
         {
             assert_eq!(set(RULE, Some(wrong)), Some(Errno::EINVAL), "{wrong}");

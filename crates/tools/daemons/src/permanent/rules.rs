@@ -55,6 +55,16 @@ impl<'a> Command<'a> {
     }
 }
 
+/// Those of the commands `kept` on which the change `value` builds: of its rule, and before it.
+pub(crate) fn before<'a>(value: &'a str, kept: &'a [String]) -> impl Iterator<Item = &'a str> {
+    let changed = Command::parse(value).filter(|command| command.verb == "change");
+    let earlier = kept.iter().map(String::as_str).take_while(move |command| *command != value);
+    earlier.filter(move |command| {
+        let other = Command::parse(command);
+        changed.zip(other).is_some_and(|(changed, other)| changed.rule == other.rule)
+    })
+}
+
 /// Whether nothing is left of the change `old` where `new` is carried out later. A rank counts when
 /// it is said, because other rules are ranked by it.
 fn replaces(new: &str, old: &str) -> bool {
