@@ -16,9 +16,10 @@ pub(crate) fn mgt() -> Vec<Vec<u8>> {
 pub(crate) fn clients() -> Vec<Vec<u8>> {
     let record = |name: &str, is_server, silent| {
         let (client, session) = (types::ClientId(7 << 100 | 5), 3 << 32 | 1);
-        let name = name.into();
+        let (name, nid) = (name.into(), types::Nid::default());
+        let silent_secs = 0;
         let record =
-            service::ClientRecord { client, session, name, is_server, silent, silent_secs: 0 };
+            service::ClientRecord { client, session, name, is_server, silent, silent_secs, nid };
         [record.key(), record.encode()].concat()
     };
     vec![

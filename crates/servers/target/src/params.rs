@@ -210,6 +210,7 @@ mod tests {
                     is_server: false,
                     silent: false,
                     silent_secs: 0,
+                    nid: types::Nid::default(),
                 }],
                 replies: Vec::new(),
                 last_committed: Transno::NONE,

@@ -57,6 +57,9 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     Ok(out)
 }
 
+/// A field of a template, and whether one says what it is.
+type Field = (&'static str, fn(&Template) -> bool);
+
 /// Which default decides what of a new file.
 fn decided_by(own: &Asked, root: &Asked, system: &Template) -> String {
     let (own, root) = match (own, root) {
@@ -69,7 +72,7 @@ fn decided_by(own: &Asked, root: &Asked, system: &Template) -> String {
     };
     let layers =
         [("the directory", Some(own)), ("the root", root), ("the file system", Some(system))];
-    let fields: [(&str, fn(&Template) -> bool); 3] = [
+    let fields: [Field; 3] = [
         ("stripe count", |one| one.stripe_count != 0 || !one.osts.is_empty()),
         ("stripe size", |one| one.stripe_size != 0),
         ("OSTs", |one| one.start >= 0 || !one.osts.is_empty() || one.pool != [0; POOL_BYTES]),

@@ -186,6 +186,7 @@ fn remember(world: &World, rep: &AttrRep) {
         is_server: false,
         silent: false,
         silent_secs: 0,
+        nid: types::Nid::default(),
     };
     let request = Request::new(Opcode::MdtCreate, Vec::new());
     let reply = Reply::ok(&request.header, vec![encode_body(rep)]);
