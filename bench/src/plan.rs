@@ -168,6 +168,19 @@ pub(crate) const PARTS: &[Part] = &[
     },
 ];
 
+/// Parts that one word of the command line names together.
+const TOPICS: &[(&str, &[&str])] =
+    &[("layouts", &["layouts", "dom", "wide"]), ("mdts", &["mdts", "nodes"])];
+
+/// Names of the parts of these topics. A word that is not a topic stays as it is.
+pub(crate) fn of_topics(words: &[String]) -> Vec<String> {
+    let parts = |word: &String| match TOPICS.iter().find(|(topic, _)| topic == word) {
+        Some((_, parts)) => parts.iter().map(|part| (*part).to_owned()).collect(),
+        None => vec![word.clone()],
+    };
+    words.iter().flat_map(parts).collect()
+}
+
 pub(crate) fn find(name: &str) -> Option<&'static Part> {
     PARTS.iter().find(|part| part.name == name)
 }
@@ -181,5 +194,14 @@ mod tests_of_the_plan {
         for part in PARTS {
             assert_eq!(PARTS.iter().filter(|other| other.name == part.name).count(), 1);
         }
+    }
+
+    #[test]
+    fn topics_name_parts() {
+        for part in TOPICS.iter().flat_map(|(_, parts)| *parts) {
+            assert!(find(part).is_some(), "{part}");
+        }
+        let words = ["mdts", "rpc"].map(str::to_owned);
+        assert_eq!(of_topics(&words), ["mdts", "nodes", "rpc"]);
     }
 }
