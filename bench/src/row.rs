@@ -99,6 +99,20 @@ impl Row {
         }
     }
 
+    /// Our values alone, with a bound of their own.
+    pub(crate) fn alone(&self, bound: Bound) -> Row {
+        let (id, title) = (format!("{}-alone", self.id), format!("{}, alone", self.title));
+        Row { id, title, limit: Vec::new(), cpu: None, bound: Some(bound), ..self.clone() }
+    }
+
+    /// The machine's CPU as a figure with a bound.
+    pub(crate) fn cost(&self, most: f64) -> Option<Row> {
+        let cpu = self.cpu.clone()?;
+        let (id, title) = (format!("{}-cpu", self.id), format!("{}, CPU", self.title));
+        let values = [vec![cpu.value], Vec::new()];
+        Some(Row::of(&id, &title, &cpu.unit, values, Some(Bound::AtMost(most)), &self.command))
+    }
+
     /// Ours over the limit within each turn.
     pub(crate) fn ratio(&self) -> Option<Spread> {
         let ratios: Vec<f64> =
@@ -145,6 +159,21 @@ pub(crate) mod tests {
         let row = row(&[1.0, 4.0, 3.0], &[2.0, 2.0, 4.0], Some(Bound::Ratio(0.7)));
         let ratio = row.ratio().expect("three turns");
         assert_eq!((ratio.median, ratio.min, ratio.max), (0.75, 0.5, 2.0));
+        assert_eq!(row.is_reached(), Some(true));
+    }
+
+    #[test]
+    fn values_and_cpu_have_bounds_of_their_own() {
+        let mut row = row(&[5.0], &[10.0], Some(Bound::Ratio(0.1)));
+        assert!(row.cost(1.0).is_none());
+        row.cpu = Some(Cpu { value: 2.0, unit: "s per 10,000".to_owned() });
+        let alone = row.alone(Bound::AtLeast(6.0));
+        assert_eq!(
+            (alone.id.as_str(), alone.is_reached()),
+            ("mdtest-own/create-alone", Some(false))
+        );
+        let cost = row.cost(2.5).expect("it has CPU");
+        assert_eq!((cost.unit.as_str(), cost.is_reached()), ("s per 10,000", Some(true)));
         assert_eq!(row.is_reached(), Some(true));
     }
 
