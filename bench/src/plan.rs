@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::bed::Bed;
 use crate::parts::{
     data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair, processes,
-    programs, rpc, scheduler, tests, warm, wide,
+    programs, rpc, scheduler, tests, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -125,6 +125,12 @@ pub(crate) const PARTS: &[Part] = &[
         run: pair::two_mounts,
     },
     Part {
+        name: "writes",
+        about: "small writes: dd of 4 KiB with fsync, appends of a mount and of two in turn",
+        quick: false,
+        run: writes::small,
+    },
+    Part {
         name: "random",
         about: "4 KiB at random, four jobs, O_DIRECT, beside ext4 (fio where it is installed)",
         quick: true,
@@ -193,6 +199,14 @@ mod tests_of_the_plan {
     fn parts_have_names_of_their_own() {
         for part in PARTS {
             assert_eq!(PARTS.iter().filter(|other| other.name == part.name).count(), 1);
+        }
+    }
+
+    #[test]
+    fn the_page_of_benchmarks_names_each_part() {
+        let page = include_str!("../README.md");
+        for Part { name, about, .. } in PARTS {
+            assert!(page.contains(&format!("| `{name}` | {about} |")), "{name}: {about}");
         }
     }
 

@@ -20,3 +20,4 @@ pub(crate) mod scheduler;
 pub(crate) mod tests;
 pub(crate) mod warm;
 pub(crate) mod wide;
+pub(crate) mod writes;
