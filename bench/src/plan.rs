@@ -72,7 +72,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "ior-1", about: "IOR, one process, beside ext4", quick: true, run: data::one },
     Part {
         name: "layouts",
-        about: "IOR into files of several components beside files of one striping",
+        about: "IOR into files of several components beside files of one striping; cost of mapping",
         quick: false,
         run: layouts::stream,
     },
