@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::bed::Bed;
 use crate::parts::{
     data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair, processes,
-    programs, rpc, scheduler, tests, warm, wide, writes,
+    programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -117,6 +117,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "reads, programs and stats of what the kernel has already, beside ext4",
         quick: false,
         run: warm::again,
+    },
+    Part {
+        name: "trees",
+        about: "ls of 100,000 files, make of a generated tree and git status, beside ext4",
+        quick: false,
+        run: trees::beside_ext4,
     },
     Part {
         name: "pair",

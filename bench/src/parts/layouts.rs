@@ -25,10 +25,8 @@ const PIECE_MOST: f64 = 300.0;
 /// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over.
 pub(crate) fn stream(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let dirs = ["progressive", "plain"].map(|name| bed.ours().join(name));
-    let layouts = [
-        "setstripe -E 1M -L mdt -E -1 -c 1 -S 1M".split(' '),
-        "setstripe -c 1 -S 1M".split(' '),
-    ];
+    let layouts =
+        ["setstripe -E 1M -L mdt -E -1 -c 1 -S 1M".split(' '), "setstripe -c 1 -S 1M".split(' ')];
     for (dir, layout) in dirs.iter().zip(layouts) {
         fs::create_dir(dir)?;
         let dir = dir.to_string_lossy().into_owned();

@@ -18,6 +18,7 @@ mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
 pub(crate) mod tests;
+pub(crate) mod trees;
 pub(crate) mod warm;
 pub(crate) mod wide;
 pub(crate) mod writes;
