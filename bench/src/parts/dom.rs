@@ -134,9 +134,9 @@ fn puts_beside_ext4(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let native = ["--native", &address, "--in-flight", "64", "--at-mdt", "--put"];
     let (mut ours, mut plain, mut synced) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..scale.pairs.min(TURNS_MAX) {
-        ours.push(created(&[&native[..], &options].concat())?);
+        ours.push(created(&[&native[..], &options[..]].concat())?);
         let path = text(&limit)?;
-        let words = [&["-d", &path][..], &options].concat();
+        let words = [&["-d", &path][..], &options[..]].concat();
         plain.push(created(&words)?);
         synced.push(with_syncs(&limit, || created(&words))?);
     }

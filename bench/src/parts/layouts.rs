@@ -3,9 +3,10 @@
 //! instructions of mapping an extent to objects.
 
 use std::fs;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use mounted::Scratch;
+use mounted::{Scratch, Up};
 
 use super::data::{BLOCK, between};
 use super::figures::example;
@@ -22,24 +23,34 @@ const BOUNDS: [f64; 2] = [0.95, 0.95];
 /// Instructions of a piece, in a layout of ten components of 200 stripes.
 const PIECE_MOST: f64 = 300.0;
 
-/// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over.
+/// Of the files that are compared: the talk's, and those of one striping.
+pub(super) const LAYOUTS: [&str; 2] = ["-E 1M -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
+
 pub(crate) fn stream(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let dirs = ["progressive", "plain"].map(|name| bed.ours().join(name));
-    let layouts =
-        ["setstripe -E 1M -L mdt -E -1 -c 1 -S 1M".split(' '), "setstripe -c 1 -S 1M".split(' ')];
-    for (dir, layout) in dirs.iter().zip(layouts) {
+    for (dir, layout) in dirs.iter().zip(LAYOUTS) {
         fs::create_dir(dir)?;
-        let dir = dir.to_string_lossy().into_owned();
-        let words: Vec<&str> = ["lfs"].into_iter().chain(layout).collect();
-        let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
+        set(bed.up(), layout, &text(dir)?);
     }
-    let seconds = scale.seconds.to_string();
-    let options = ["-N", "4", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", &seconds, "-e"];
-    let files = dirs.map(|dir| dir.join("ior"));
-    let names = ["PROGRESSIVE/ior", "PLAIN/ior"];
-    let mut rows = between(scale, "layouts", &options, &files, names, BOUNDS)?;
+    let mut rows = streams(scale, "layouts", &dirs)?;
     rows.extend(mapping()?);
     Ok(rows)
+}
+
+/// Makes a layout the default of a directory.
+pub(super) fn set(up: &Up, layout: &str, dir: &str) {
+    let words: Vec<&str> =
+        ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).chain([dir]).collect();
+    let _silent = up.tool(&words);
+}
+
+/// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over; in two
+/// directories with [`LAYOUTS`].
+pub(super) fn streams(scale: Scale, part: &str, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
+    let seconds = scale.seconds.to_string();
+    let options = ["-N", "4", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", &seconds, "-e"];
+    let files = dirs.each_ref().map(|dir| dir.join("ior"));
+    between(scale, part, &options, &files, ["PROGRESSIVE/ior", "PLAIN/ior"], BOUNDS)
 }
 
 /// Only where valgrind is installed.

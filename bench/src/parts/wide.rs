@@ -92,7 +92,7 @@ fn space(up: &Up, turns: u32) -> Result<Row> {
         let one = until_gone(up, turn, 1)?;
         values.push((many - one) * 1e6 / further);
     }
-    let title = format!("unlink of files of {STRIPES} stripes until space is back: each object");
+    let title = format!("unlink of files of {STRIPES} stripes until space is back: an object");
     let command = "unlink(2), one after another, until OST*/objects are empty; less files of one";
     let values = [values, Vec::new()];
     Ok(Row::of("wide/space", &title, "us", values, Some(Bound::AtMost(GONE_US)), command))
