@@ -93,6 +93,13 @@ impl CpuTime {
     pub(crate) fn busy_until(self, now: CpuTime) -> f64 {
         now.busy - self.busy
     }
+
+    /// The idle part of the time since this one.
+    pub(crate) fn idle_until(self, now: CpuTime) -> f64 {
+        let idle = now.idle - self.idle;
+        let all = idle + self.busy_until(now) + now.stolen - self.stolen;
+        if all > 0.0 { idle / all } else { 0.0 }
+    }
 }
 
 /// The kernel's unit of accounts in `/proc`.
@@ -144,6 +151,9 @@ mod tests {
         let stat = "cpu  100 0 50 700 100 10 20 5 30 0\ncpu0 1 2 3\n";
         let time = CpuTime::of(stat).expect("well formed");
         assert_eq!(time, CpuTime { busy: 1.8, idle: 8.0, stolen: 0.05 });
+        let later = CpuTime::of("cpu  100 0 75 770 105 10 20 5 30 0").expect("well formed");
+        assert!((time.idle_until(later) - 0.75).abs() < 1e-9);
+        assert_eq!(time.idle_until(time), 0.0);
         assert_eq!(CpuTime::of("cpu  1 2"), None);
         let now = CpuTime::now().expect("proc is mounted");
         assert!(now.busy_until(CpuTime::now().expect("proc is mounted")) >= 0.0);

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair, processes,
-    programs, rpc, scheduler, tests, trees, warm, wide, writes,
+    data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair,
+    processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -87,6 +87,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "unlink of files of 32 stripes beside files of one; lfs migrate beside cp",
         quick: false,
         run: wide::objects,
+    },
+    Part {
+        name: "devices",
+        about: "streams on a simulated disk beside small files on flash and on the same disk",
+        quick: false,
+        run: devices::streams,
     },
     Part {
         name: "mdts",
@@ -182,7 +188,7 @@ pub(crate) const PARTS: &[Part] = &[
 
 /// Parts that one word of the command line names together.
 const TOPICS: &[(&str, &[&str])] =
-    &[("layouts", &["layouts", "dom", "wide"]), ("mdts", &["mdts", "nodes"])];
+    &[("layouts", &["layouts", "dom", "wide", "devices"]), ("mdts", &["mdts", "nodes"])];
 
 /// Names of the parts of these topics. A word that is not a topic stays as it is.
 pub(crate) fn of_topics(words: &[String]) -> Vec<String> {

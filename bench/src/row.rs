@@ -27,10 +27,16 @@ pub(crate) struct Row {
     pub(crate) limit: Vec<f64>,
     /// CPU of the whole machine, median of our turns.
     pub(crate) cpu: Option<Cpu>,
+    /// The idle part of the machine, of a row that measures simulated devices.
+    #[serde(default)]
+    pub(crate) idle: Option<f64>,
     pub(crate) bound: Option<Bound>,
     /// What anybody can run to repeat it.
     pub(crate) command: String,
 }
+
+/// A row of simulated devices is void if the machine was idle for a smaller part of the time.
+pub(crate) const IDLE_LEAST: f64 = 0.3;
 
 /// CPU time and what it was spent on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,6 +100,7 @@ impl Row {
             ours,
             limit,
             cpu: None,
+            idle: None,
             bound,
             command: command.to_owned(),
         }
@@ -120,8 +127,16 @@ impl Row {
         Spread::of(&ratios)
     }
 
-    /// Whether the bound is reached; `None` without one.
+    /// Whether it says nothing, because the machine was too busy.
+    pub(crate) fn is_void(&self) -> bool {
+        self.idle.is_some_and(|idle| idle < IDLE_LEAST)
+    }
+
+    /// Whether the bound is reached; `None` without one, or if the row is void.
     pub(crate) fn is_reached(&self) -> Option<bool> {
+        if self.is_void() {
+            return None;
+        }
         let ours = Spread::of(&self.ours)?.median;
         Some(match self.bound? {
             Bound::Ratio(least) => self.ratio()?.median >= least,
@@ -144,6 +159,7 @@ pub(crate) mod tests {
             ours: ours.to_vec(),
             limit: limit.to_vec(),
             cpu: None,
+            idle: None,
             bound,
             command: "nacre bench mdtest".to_owned(),
         }

@@ -14,14 +14,14 @@ use crate::scale::Scale;
 /// Output of `nacre bench ior --json`.
 #[derive(Deserialize)]
 pub(super) struct Output {
-    runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     against: Vec<Run>,
 }
 
 #[derive(Deserialize)]
-struct Run {
-    access: String,
-    mib_s: f64,
+pub(super) struct Run {
+    pub(super) access: String,
+    pub(super) mib_s: f64,
     cpu_s_per_gib: f64,
 }
 
@@ -110,6 +110,7 @@ pub(super) fn between(
             ours: each(&output.runs, |run| run.mib_s),
             limit: each(&output.against, |run| run.mib_s),
             cpu: Some(Cpu { value: cpu, unit: "s per GiB".to_owned() }),
+            idle: None,
             bound: Some(Bound::Ratio(bound)),
             command: command.clone(),
         })

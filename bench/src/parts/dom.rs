@@ -65,14 +65,22 @@ pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         let words: Vec<&str> = ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).collect();
         let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
     }
-    let with_bytes = ["-w", "32768", "-e", "32768"];
-    let mut all = phases(scale, &dirs, ("dom-32k", "32 KiB"), &with_bytes, &WITH_BYTES)?;
+    let mut all = phases_of_32k(scale, &dirs, ("dom-32k", "32 KiB"))?;
     all.extend(phases(scale, &dirs, ("dom-empty", "0 bytes"), &[], &EMPTY)?);
     all.extend(opens(bed, scale, &dirs)?);
     all.extend(puts(bed, scale)?);
     all.extend(puts_beside_ext4(bed, scale)?);
     dirs.iter().try_for_each(fs::remove_dir_all)?;
     Ok(all)
+}
+
+/// mdtest's phases with 32 KiB in each file, in a directory with DoM and in one without.
+pub(super) fn phases_of_32k(
+    scale: Scale,
+    dirs: &[PathBuf; 2],
+    names: (&str, &str),
+) -> Result<Vec<Row>> {
+    phases(scale, dirs, names, &["-w", "32768", "-e", "32768"], &WITH_BYTES)
 }
 
 fn phases(

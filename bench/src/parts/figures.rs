@@ -52,6 +52,7 @@ fn rows(text: &str, command: &str, bound: fn(&str) -> Option<Bound>) -> Result<V
             ours: vec![figure.value],
             limit: Vec::new(),
             cpu: None,
+            idle: None,
             command: command.to_owned(),
         })
     };

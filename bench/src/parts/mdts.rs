@@ -129,6 +129,7 @@ fn beside_one(
                 ours,
                 limit,
                 cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+                idle: None,
                 bound,
                 command: command.to_owned(),
             }

@@ -139,6 +139,7 @@ pub(super) fn rows(
             ours,
             limit: each(&output.against, name, |sample| sample.rate),
             cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+            idle: None,
             bound: bound.map(Bound::Ratio),
             command: command.to_owned(),
         })

@@ -1,6 +1,7 @@
 //! The benchmarks, one file per subject. Each function is one part of a run.
 
 pub(crate) mod data;
+pub(crate) mod devices;
 pub(crate) mod dom;
 mod figures;
 pub(crate) mod fio;

@@ -183,6 +183,7 @@ fn row(step: &Step, [ours, limit]: [Vec<f64>; 2], has_bound: bool) -> Row {
         ours,
         limit,
         cpu: None,
+        idle: None,
         bound: has_bound.then_some(Bound::RatioAtMost(step.most)),
         command: "bash -c SCRIPT; bench/src/parts/programs.rs has the scripts".to_owned(),
     }

@@ -147,6 +147,7 @@ fn shown(
         ours,
         limit,
         cpu,
+        idle: None,
         bound: bound.map(Bound::Ratio),
         command: command.to_owned(),
     }

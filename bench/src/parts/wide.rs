@@ -83,7 +83,7 @@ fn unlinks(up: &Up, turns: u32, what: &str, (files, written): (u64, bool)) -> Re
     Ok(Row::of(&id, &title, "files/s", rates, Some(Bound::Ratio(least)), command))
 }
 
-/// From the first unlink until no object is left. Files of one stripe take what is not the objects'.
+/// From the first unlink until no object is left, less the same of files of one stripe.
 fn space(up: &Up, turns: u32) -> Result<Row> {
     let further = (FILES_GONE * (STRIPES - 1)) as f64;
     let mut values = Vec::new();
