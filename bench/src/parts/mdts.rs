@@ -1,5 +1,6 @@
 //! Directories over four MDTs beside a directory of one MDT, in one file system: metadata rates
-//! and their cost, a listing, streams, and renames from one MDT to another.
+//! and their cost, a listing, streams, and renames from one MDT to another. Creates at four MDTs on
+//! simulated devices beside those at one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -13,6 +14,7 @@ use super::layouts;
 use super::metadata::{Output, Phase, text};
 use super::public::drop_caches;
 use crate::bed::{Bed, nacre};
+use crate::machine::CpuTime;
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
 
@@ -24,6 +26,13 @@ const NATIVE_CPU_MOST: f64 = 1.05;
 const TURNS_MAX: u32 = 3;
 const NATIVE_SECONDS_MAX: u32 = 3;
 const STREAM_SECONDS_MAX: u32 = 5;
+/// So slow that four MDTs do not need all CPUs. Files have bytes, because creates alone do not wait
+/// for an MDT's device.
+const DEVICE: &str = "MDT*:flash,write_iops=1000";
+/// Creates at four such MDTs, of those at one: a directory for each call in flight, and one of four
+/// shards.
+const OWN_LEAST: f64 = 3.6;
+const SHARED_LEAST: f64 = 3.2;
 /// Renames per second from one MDT to another, 64 in flight, and files of a turn.
 const RENAMES_LEAST: f64 = 5_000.0;
 const RENAMED: &str = "20000";
@@ -38,6 +47,23 @@ const PHASES: [&str; 4] = ["File creation", "File stat", "File read", "File remo
 pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let args = ["--mdts", "4"];
     let mut up = Up::with(Scratch::new("bench-mdts"), Some(bed.fresh("mdts")), &args);
+    make_dirs(&up);
+    let mut rows = rates(&up, scale, "shared", "shards", &[])?;
+    rows.extend(rates(&up, scale, "own", "each", &["-u"])?);
+    rows.extend(native(&up, scale, ("native-shared", "native, shared"), "shards", &[])?);
+    rows.extend(native(&up, scale, ("native-own", "native, own"), "each", &["-u"])?);
+    rows.push(listing(&up, scale)?);
+    rows.extend(stream(&up, scale)?);
+    rows.push(renames(&up, scale)?);
+    rows.push(renames_in_flight(&up, scale)?);
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    rows.extend(on_devices(bed, scale)?);
+    Ok(rows)
+}
+
+/// Directories of one MDT, of four shards, with children on an MDT each, and for renames.
+fn make_dirs(up: &Up) {
     let lines = [
         "mkdir -i 0 one",
         "setdirstripe -D -c 1 -i 0 one",
@@ -53,16 +79,6 @@ pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     for line in lines {
         drop(up.tool(&["lfs"].into_iter().chain(line.split(' ')).collect::<Vec<_>>()));
     }
-    let mut rows = rates(&up, scale, "shared", "shards", &[])?;
-    rows.extend(rates(&up, scale, "own", "each", &["-u"])?);
-    rows.extend(native(&up, scale)?);
-    rows.push(listing(&up, scale)?);
-    rows.extend(stream(&up, scale)?);
-    rows.push(renames(&up, scale)?);
-    rows.push(renames_in_flight(&up, scale)?);
-    up.stop();
-    fs::remove_dir_all(up.data())?;
-    Ok(rows)
 }
 
 /// mdtest below `dir`, in turns with the same on one MDT.
@@ -82,26 +98,70 @@ fn rates(up: &Up, scale: Scale, what: &str, dir: &str, more: &[&str]) -> Result<
     beside_one((what, &title[..]), &output, &command, |_| CPU_MOST)
 }
 
-/// The native library, 64 calls in flight, in turns below the shards and on one MDT.
-fn native(up: &Up, scale: Scale) -> Result<Vec<Row>> {
+/// The native library, 64 calls in flight, in turns below `dir` and on one MDT.
+fn native(
+    up: &Up,
+    scale: Scale,
+    names: (&str, &str),
+    dir: &str,
+    more: &[&str],
+) -> Result<Vec<Row>> {
     let (address, seconds) = (up.address(), scale.seconds.min(NATIVE_SECONDS_MAX).to_string());
-    let options = ["--in-flight", "64", "-F", "-W", &seconds];
+    let options = [&["--in-flight", "64", "-F", "-W", &seconds][..], more].concat();
     let mut all = Output { phases: Vec::new(), against: Vec::new() };
     for _ in 0..scale.pairs.min(TURNS_MAX) {
-        for (dir, phases) in [("shards", &mut all.phases), ("one", &mut all.against)] {
+        for (dir, phases) in [(dir, &mut all.phases), ("one", &mut all.against)] {
             let args = ["bench", "mdtest", "--native", &address, "-d", dir, "--json"];
             let output: Output = nacre(&[&args[..], &options[..]].concat())?;
             phases.extend(output.phases);
         }
     }
     let options = options.join(" ");
-    let command =
-        format!("nacre bench mdtest --native NID:/testfs -d shards {options}, and -d one");
+    let command = format!("nacre bench mdtest --native NID:/testfs -d {dir} {options}, and -d one");
     let most = |phase: &str| match phase {
         "File stat" | "File read" => NATIVE_CPU_MOST,
         _ => CPU_MOST,
     };
-    beside_one(("native", "native library"), &all, &command, most)
+    beside_one(names, &all, &command, most)
+}
+
+/// Creates of files of 32 KiB at MDTs whose devices take few writes, of those at one such MDT.
+fn on_devices(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let up_args = ["--mdts", "4", "--device", DEVICE];
+    let data = bed.fresh("mdts-device");
+    let mut up = Up::with(Scratch::new("bench-mdts-device"), Some(data), &up_args);
+    make_dirs(&up);
+    let (address, seconds) = (up.address(), scale.seconds.min(STREAM_SECONDS_MAX).to_string());
+    let options =
+        ["--in-flight", "64", "-F", "-C", "-W", &seconds, "-w", "32768", "--at-mdt", "--put"];
+    let cases: [(&str, &str, &[&str], f64); 2] =
+        [("own", "each", &["-u"], OWN_LEAST), ("shared", "shards", &[], SHARED_LEAST)];
+    let mut rows = Vec::new();
+    for (id, dir, more, least) in cases {
+        let (mut rates, mut idle) = ([Vec::new(), Vec::new()], Vec::new());
+        for _ in 0..scale.pairs.min(TURNS_MAX) {
+            for (dir, rates) in [dir, "one"].into_iter().zip(&mut rates) {
+                let args = ["bench", "mdtest", "--native", &address, "-d", dir, "--json"];
+                let before = CpuTime::now()?;
+                let output: Output = nacre(&[&args[..], &options[..], more].concat())?;
+                idle.push(before.idle_until(CpuTime::now()?));
+                rates.push(output.phases.first().context("files were made")?.rate);
+            }
+        }
+        let title = format!("creation of 32 KiB, device, {id} directory");
+        let command = format!(
+            "nacre up --separate {}; \
+             nacre bench mdtest --native NID:/testfs -d {dir} {}, and -d one",
+            up_args.join(" "),
+            [&options[..], more].concat().join(" ")
+        );
+        let (id, bound) = (format!("mdts/device-{id}"), Some(Bound::Ratio(least)));
+        let idle = Spread::of(&idle).map(|idle| idle.median);
+        rows.push(Row { idle, ..Row::of(&id, &title, "files/s", rates, bound, &command) });
+    }
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    Ok(rows)
 }
 
 /// Rows of each phase beside the same on one MDT: the rate, and the CPU with its bound.
