@@ -6,6 +6,7 @@
 //! everything waited for. Rows have that part, and are void below [`crate::row::IDLE_LEAST`].
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use super::dom;
 use super::layouts::set;
 use super::metadata::text;
 use super::public::drop_caches;
-use crate::bed::{Bed, nacre};
+use crate::bed::{Bed, nacre, quoted};
 use crate::machine::CpuTime;
 use crate::row::{Bound, Row, Spread};
 use crate::scale::Scale;
@@ -179,11 +180,13 @@ fn measure(up: &Up, scale: Scale, case: &Case, values: &mut Values) -> Result<()
 fn beside(case: &Case, values: &Values, other: &Values, seconds: &str) -> [Row; 2] {
     let stream = stream_options(seconds).join(" ");
     let neighbour = case.neighbour.map_or_else(String::new, |(dir, size)| {
-        format!("; beside it nacre bench ior -o {} {}", file_of(dir), options_of(size).join(" "))
+        let options = options_of(size).join(" ");
+        format!("; beside it {}nacre bench ior -o {} {options}", made(dir), file_of(dir))
     });
     let command = format!(
-        "nacre up --separate --mdts 1 {}; nacre bench ior -o {}/stream {stream}{neighbour}",
-        UP.join(" "),
+        "nacre up --separate --mdts 1 {}; {}nacre bench ior -o {}/stream {stream}{neighbour}",
+        quoted(&UP),
+        made(case.dir),
         case.dir
     );
     let idle = [values, other].into_iter().filter_map(|side| Spread::of(&side.idle));
@@ -197,6 +200,12 @@ fn beside(case: &Case, values: &Values, other: &Values, seconds: &str) -> [Row; 
     })
 }
 
+/// How a directory is made.
+fn made(dir: &str) -> String {
+    let layouts = LAYOUTS.iter().filter(|(name, _)| *name == dir);
+    layouts.map(|(name, layout)| format!("lfs setstripe {layout} {name}; ")).collect()
+}
+
 /// The neighbour's files, by the path that its command has.
 fn file_of(dir: &str) -> String {
     format!("{dir}/small")
@@ -207,7 +216,7 @@ fn options_of(size: &str) -> [&str; 13] {
     ["-N", "2", "-F", "-B", "-z", "-t", "4k", "-b", size, "-e", "-i", "1000000", "--json"]
 }
 
-/// A neighbour at work. It ends with this, and its tasks with it.
+/// A neighbour at work, in a process group of its own. It ends with this, and its tasks with it.
 struct Neighbour {
     child: Child,
     files: PathBuf,
@@ -218,7 +227,8 @@ impl Neighbour {
         let files = up.at(&file_of(dir));
         let mut command = Command::new(nacre_bin());
         command.args(["bench", "ior", "-o"]).arg(&files).args(options_of(size));
-        let child = command.stdout(Stdio::null()).spawn().context("a neighbour starts")?;
+        let child = command.process_group(0).stdout(Stdio::null()).spawn();
+        let child = child.context("a neighbour starts")?;
         Ok(Neighbour { child, files })
     }
 
@@ -232,7 +242,10 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        let _it_may_have_ended = self.child.kill();
+        // tasks would go on until their phase is over
+        let group = self.child.id().to_string();
+        let kill = ["-c", "kill -s KILL -- -\"$0\"", &group];
+        let _it_may_have_ended = Command::new("sh").args(kill).status();
         let _it_was_killed = self.child.wait();
     }
 }
@@ -245,7 +258,7 @@ fn small_files(up: &Up, scale: Scale) -> Result<Vec<Row>> {
     let idle = Some(before.idle_until(CpuTime::now()?));
     for row in &mut rows {
         row.idle = idle;
-        row.command = format!("nacre up --separate --mdts 1 {}; {}", UP.join(" "), row.command);
+        row.command = format!("nacre up --separate --mdts 1 {}; {}", quoted(&UP), row.command);
     }
     Ok(rows)
 }

@@ -13,7 +13,7 @@ use mounted::{Scratch, Up};
 use super::layouts;
 use super::metadata::{Output, Phase, text};
 use super::public::drop_caches;
-use crate::bed::{Bed, nacre};
+use crate::bed::{Bed, nacre, quoted};
 use crate::machine::CpuTime;
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
@@ -152,7 +152,7 @@ fn on_devices(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         let command = format!(
             "nacre up --separate {}; \
              nacre bench mdtest --native NID:/testfs -d {dir} {}, and -d one",
-            up_args.join(" "),
+            quoted(&up_args),
             [&options[..], more].concat().join(" ")
         );
         let (id, bound) = (format!("mdts/device-{id}"), Some(Bound::Ratio(least)));
