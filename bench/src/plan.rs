@@ -84,7 +84,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "wide",
-        about: "unlink of files of 32 stripes beside files of one; lfs migrate beside cp",
+        about: "unlink of 32 stripes beside one, and of small files; lfs migrate beside cp",
         quick: false,
         run: wide::objects,
     },

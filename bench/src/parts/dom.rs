@@ -16,7 +16,7 @@ use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
 /// Layouts of the two directories.
-const LAYOUTS: [&str; 2] = ["-E 64K -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
+pub(super) const LAYOUTS: [&str; 2] = ["-E 64K -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
 /// Turns at most, and seconds in which files are made: one turn has eight phases.
 const TURNS_MAX: u32 = 3;
 const SECONDS_MAX: u32 = 3;

@@ -1,5 +1,5 @@
-//! What many objects cost: unlink of files of 32 stripes beside files of one, and `lfs migrate`,
-//! which gives a file other objects, beside `cp`.
+//! What objects cost: unlink of files of 32 stripes beside files of one, and of small files at the
+//! MDT beside those on OSTs; and `lfs migrate`, which gives a file other objects, beside `cp`.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -13,6 +13,7 @@ use mounted::{Scratch, Up};
 
 use super::metadata::text;
 use super::public::drop_caches;
+use super::{dom, layouts};
 use crate::bed::Bed;
 use crate::disk::free_gib;
 use crate::row::{Bound, Row};
@@ -35,6 +36,11 @@ const TURNS_GONE: u32 = 3;
 const COMMIT_MS: &str = "100";
 /// Microseconds of an object until its space is back.
 const GONE_US: f64 = 20.0;
+/// Small files that are unlinked until space is back, and the rate of those with their bytes at the
+/// MDT, of the rate without.
+const SMALL_FILES: u64 = 10_000;
+const SMALL_BYTES: usize = 32 << 10;
+const SMALL_LEAST: f64 = 1.3;
 const GONE_MAX: Duration = Duration::from_secs(60);
 const GONE_POLL: Duration = Duration::from_millis(50);
 
@@ -57,9 +63,10 @@ pub(crate) fn objects(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     up.stop();
     up.start_again(&["--osts", &osts, "--commit-interval-ms", COMMIT_MS]);
     let gone = space(&up, turns.min(TURNS_GONE))?;
+    let small = small_files(&up, turns.min(TURNS_GONE))?;
     up.stop();
     fs::remove_dir_all(up.data())?;
-    Ok(vec![never, written, gone, migration(bed, scale)?])
+    Ok(vec![never, written, gone, small, migration(bed, scale)?])
 }
 
 fn unlinks(up: &Up, turns: u32, what: &str, (files, written): (u64, bool)) -> Result<Row> {
@@ -124,15 +131,43 @@ fn wait_until_gone(up: &Up) -> Result<()> {
     }
 }
 
-/// Files below `objects` of all OSTs.
+/// Files below `objects` of all OSTs and of the MDT's data target.
 fn objects_left(up: &Up) -> Result<usize> {
+    let mut targets = vec![up.target("MDT0000").join("data")];
+    targets.extend((0..STRIPES).map(|ost| up.target(&format!("OST{ost:04x}"))));
     let mut count = 0;
-    for ost in 0..STRIPES {
-        for dir in fs::read_dir(up.target(&format!("OST{ost:04x}")).join("objects"))? {
+    for target in targets {
+        for dir in fs::read_dir(target.join("objects"))? {
             count += fs::read_dir(dir?.path())?.count();
         }
     }
     Ok(count)
+}
+
+/// Unlinks of files of 32 KiB until space is back: bytes at the MDT beside an object on an OST.
+fn small_files(up: &Up, turns: u32) -> Result<Row> {
+    let mut rates = [Vec::new(), Vec::new()];
+    for turn in 0..turns {
+        for (side, layout) in dom::LAYOUTS.into_iter().enumerate() {
+            wait_until_gone(up)?;
+            let dir = up.at(&format!("small-{side}-{turn}"));
+            fs::create_dir(&dir)?;
+            layouts::set(up, layout, &text(&dir)?);
+            let files: Vec<PathBuf> =
+                (0..SMALL_FILES).map(|number| dir.join(number.to_string())).collect();
+            files.iter().try_for_each(|file| fs::write(file, [b's'; SMALL_BYTES]))?;
+            drop_caches()?;
+            ensure!(objects_left(up)? >= files.len(), "bytes of {layout} are not written");
+            let start = Instant::now();
+            files.iter().try_for_each(fs::remove_file)?;
+            wait_until_gone(up)?;
+            rates[side].push(files.len() as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    let title = "unlink of 32 KiB at the MDT until space is back, of those on OSTs";
+    let command = "unlink(2), one after another, until objects of all targets are gone";
+    let bound = Some(Bound::Ratio(SMALL_LEAST));
+    Ok(Row::of("wide/unlink-dom", title, "files/s", rates, bound, command))
 }
 
 /// A new directory whose files have this many stripes.
