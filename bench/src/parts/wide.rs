@@ -110,9 +110,9 @@ fn until_gone(up: &Up, turn: u32, stripes: u64) -> Result<f64> {
     wait_until_gone(up)?;
     let dir = striped(up, &format!("gone-{stripes}-{turn}"), stripes)?;
     (0..FILES_GONE).try_for_each(|number| make(&dir.join(number.to_string()), stripes, true))?;
+    // small writes are sent some time after they are acknowledged
+    wait_for(up, |count| count >= FILES_GONE * stripes)?;
     drop_caches()?;
-    let least = FILES_GONE * stripes;
-    ensure!(objects_left(up)? as u64 >= least, "less than {least} objects were written");
     let start = Instant::now();
     (0..FILES_GONE).try_for_each(|number| fs::remove_file(dir.join(number.to_string())))?;
     wait_until_gone(up)?;
@@ -120,13 +120,18 @@ fn until_gone(up: &Up, turn: u32, stripes: u64) -> Result<f64> {
 }
 
 fn wait_until_gone(up: &Up) -> Result<()> {
+    wait_for(up, |count| count == 0)
+}
+
+/// Waits for a number of objects.
+fn wait_for(up: &Up, is_so: impl Fn(u64) -> bool) -> Result<()> {
     let start = Instant::now();
     loop {
-        let left = objects_left(up)?;
-        if left == 0 {
+        let count = objects_left(up)? as u64;
+        if is_so(count) {
             return Ok(());
         }
-        ensure!(start.elapsed() < GONE_MAX, "{left} objects are left after {GONE_MAX:?}");
+        ensure!(start.elapsed() < GONE_MAX, "{count} objects are there after {GONE_MAX:?}");
         std::thread::sleep(GONE_POLL);
     }
 }
@@ -156,8 +161,8 @@ fn small_files(up: &Up, turns: u32) -> Result<Row> {
             let files: Vec<PathBuf> =
                 (0..SMALL_FILES).map(|number| dir.join(number.to_string())).collect();
             files.iter().try_for_each(|file| fs::write(file, [b's'; SMALL_BYTES]))?;
+            wait_for(up, |count| count >= SMALL_FILES)?;
             drop_caches()?;
-            ensure!(objects_left(up)? >= files.len(), "bytes of {layout} are not written");
             let start = Instant::now();
             files.iter().try_for_each(fs::remove_file)?;
             wait_until_gone(up)?;
