@@ -56,20 +56,44 @@ const LAYOUTS: [(&str, &str); 6] = [
     ("without-dom", "-c 1 -i 0 -S 1M"),
 ];
 
+/// What a neighbour does until it ends.
+#[derive(Clone, Copy)]
+enum Work {
+    /// Random calls of 4 KiB to files of this size.
+    Random(&'static str),
+    /// Files of 32 KiB are made, read and removed.
+    Mdtest,
+}
+
+impl Work {
+    /// Its command, without the name of the program.
+    fn words(self, dir: &str) -> Vec<String> {
+        let line = match self {
+            Work::Random(size) => format!(
+                "bench ior -o {dir}/small -N 2 -F -B -z -t 4k -b {size} -e -i 1000000 --json"
+            ),
+            Work::Mdtest => format!(
+                "bench mdtest -d {dir} -N 1 -F -u -n 500 -w 32768 -e 32768 -i 1000000 --json"
+            ),
+        };
+        line.split(' ').map(str::to_owned).collect()
+    }
+}
+
 /// A stream, and what else goes on.
 struct Case {
     id: &'static str,
     title: &'static str,
     /// Directory of the stream.
     dir: &'static str,
-    /// Directory of a neighbour and the size of its files.
-    neighbour: Option<(&'static str, &'static str)>,
+    /// Directory of a neighbour, and what it does there.
+    neighbour: Option<(&'static str, Work)>,
     /// Place of the case that it is compared with.
     of: Option<usize>,
     least: Option<f64>,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case { id: "plain", title: "", dir: "plain", neighbour: None, of: None, least: None },
     Case {
         id: "progressive",
@@ -83,7 +107,15 @@ const CASES: [Case; 6] = [
         id: "beside-mdt",
         title: "beside 1 MiB files at the MDT, of alone",
         dir: "progressive",
-        neighbour: Some(("progressive", "1m")),
+        neighbour: Some(("progressive", Work::Random("1m"))),
+        of: Some(1),
+        least: Some(LEAST),
+    },
+    Case {
+        id: "beside-mdtest",
+        title: "beside mdtest with 32 KiB at the MDT, of alone",
+        dir: "progressive",
+        neighbour: Some(("progressive", Work::Mdtest)),
         of: Some(1),
         least: Some(LEAST),
     },
@@ -91,7 +123,7 @@ const CASES: [Case; 6] = [
         id: "beside-flash",
         title: "beside 1 MiB files on flash OSTs, of alone",
         dir: "progressive",
-        neighbour: Some(("on-flash", "1m")),
+        neighbour: Some(("on-flash", Work::Random("1m"))),
         of: Some(1),
         least: Some(LEAST),
     },
@@ -99,7 +131,7 @@ const CASES: [Case; 6] = [
         id: "beside-above",
         title: "beside 4 MiB files, 3 MiB of which are on the same disk, of alone",
         dir: "progressive",
-        neighbour: Some(("on-flash", "4m")),
+        neighbour: Some(("on-flash", Work::Random("4m"))),
         of: Some(1),
         least: None,
     },
@@ -107,7 +139,7 @@ const CASES: [Case; 6] = [
         id: "beside-disk",
         title: "beside 1 MiB files on the same disk, of alone",
         dir: "progressive",
-        neighbour: Some(("on-disk", "1m")),
+        neighbour: Some(("on-disk", Work::Random("1m"))),
         of: Some(1),
         least: None,
     },
@@ -159,7 +191,7 @@ fn stream_options(seconds: &str) -> [&str; 12] {
 fn measure(up: &Up, scale: Scale, case: &Case, values: &mut Values) -> Result<()> {
     drop_caches()?;
     let neighbour =
-        case.neighbour.map(|(dir, size)| Neighbour::start(up, dir, size)).transpose()?;
+        case.neighbour.map(|(dir, work)| Neighbour::start(up, dir, work)).transpose()?;
     std::thread::sleep(SETTLE);
     let (file, seconds) = (text(&up.at(case.dir).join("stream"))?, seconds(scale));
     let before = CpuTime::now()?;
@@ -179,9 +211,8 @@ fn measure(up: &Up, scale: Scale, case: &Case, values: &mut Values) -> Result<()
 /// Rows of writing and reading.
 fn beside(case: &Case, values: &Values, other: &Values, seconds: &str) -> [Row; 2] {
     let stream = stream_options(seconds).join(" ");
-    let neighbour = case.neighbour.map_or_else(String::new, |(dir, size)| {
-        let options = options_of(size).join(" ");
-        format!("; beside it {}nacre bench ior -o {} {options}", made(dir), file_of(dir))
+    let neighbour = case.neighbour.map_or_else(String::new, |(dir, work)| {
+        format!("; beside it {}nacre {}", made(dir), work.words(dir).join(" "))
     });
     let command = format!(
         "nacre up --separate --mdts 1 {}; {}nacre bench ior -o {}/stream {stream}{neighbour}",
@@ -206,36 +237,25 @@ fn made(dir: &str) -> String {
     layouts.map(|(name, layout)| format!("lfs setstripe {layout} {name}; ")).collect()
 }
 
-/// The neighbour's files, by the path that its command has.
-fn file_of(dir: &str) -> String {
-    format!("{dir}/small")
-}
-
-/// What a neighbour does until it ends: random calls of 4 KiB to files of its own.
-fn options_of(size: &str) -> [&str; 13] {
-    ["-N", "2", "-F", "-B", "-z", "-t", "4k", "-b", size, "-e", "-i", "1000000", "--json"]
-}
-
 /// A neighbour at work, in a process group of its own. It ends with this, and its tasks with it.
 struct Neighbour {
     child: Child,
-    files: PathBuf,
+    dir: PathBuf,
 }
 
 impl Neighbour {
-    fn start(up: &Up, dir: &str, size: &str) -> Result<Neighbour> {
-        let files = up.at(&file_of(dir));
+    fn start(up: &Up, dir: &str, work: Work) -> Result<Neighbour> {
+        let dir = up.at(dir);
         let mut command = Command::new(nacre_bin());
-        command.args(["bench", "ior", "-o"]).arg(&files).args(options_of(size));
-        let child = command.process_group(0).stdout(Stdio::null()).spawn();
-        let child = child.context("a neighbour starts")?;
-        Ok(Neighbour { child, files })
+        command.args(work.words(&text(&dir)?)).process_group(0).stdout(Stdio::null());
+        let child = command.spawn().context("a neighbour starts")?;
+        Ok(Neighbour { child, dir })
     }
 
     /// It must have been at work until now.
     fn end(mut self) -> Result<()> {
         let ended = self.child.try_wait()?;
-        ensure!(ended.is_none(), "the neighbour of {} ended: {ended:?}", self.files.display());
+        ensure!(ended.is_none(), "the neighbour in {} ended: {ended:?}", self.dir.display());
         Ok(())
     }
 }
@@ -274,6 +294,16 @@ mod tests_of_cases {
             assert!(has(case.dir) && case.neighbour.is_none_or(|(dir, _)| has(dir)), "{}", case.id);
             assert!(case.of.is_none_or(|of| of < at), "{}", case.id);
         }
+    }
+
+    #[test]
+    fn a_neighbour_has_a_command() {
+        let none = Values::default();
+        let [row, _] = beside(&CASES[2], &none, &none, "5");
+        let (_, neighbour) = row.command.split_once("; beside it ").expect("it has one");
+        let directory = "lfs setstripe -E 1M -L mdt -E -1 -c 1 -i 2 -S 1M progressive; ";
+        let ior = neighbour.strip_prefix(directory).expect("its directory is made");
+        assert!(ior.starts_with("nacre bench ior -o progressive/small -N 2 "), "{ior}");
     }
 
     #[test]
