@@ -47,11 +47,12 @@ const LEAST: f64 = 0.95;
 const HEADS: [&str; 2] = ["ost.OSS.ost_io.nrs_head_scope", "mds.MDS.mdt_io.nrs_head_scope"];
 
 /// Layouts with names: of the stream, and of the neighbours.
-const LAYOUTS: [(&str, &str); 6] = [
+const LAYOUTS: [(&str, &str); 7] = [
     ("plain", "-c 1 -i 2 -S 1M"),
     ("progressive", "-E 1M -L mdt -E -1 -c 1 -i 2 -S 1M"),
     ("on-disk", "-c 1 -i 2 -S 1M"),
     ("on-flash", "-E 1M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
+    ("on-flash-4m", "-E 4M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
     ("with-dom", "-E 64K -L mdt -E -1 -c 1 -i 0 -S 1M"),
     ("without-dom", "-c 1 -i 0 -S 1M"),
 ];
@@ -93,7 +94,7 @@ struct Case {
     least: Option<f64>,
 }
 
-const CASES: [Case; 7] = [
+const CASES: [Case; 8] = [
     Case { id: "plain", title: "", dir: "plain", neighbour: None, of: None, least: None },
     Case {
         id: "progressive",
@@ -124,6 +125,14 @@ const CASES: [Case; 7] = [
         title: "beside 1 MiB files on flash OSTs, of alone",
         dir: "progressive",
         neighbour: Some(("on-flash", Work::Random("1m"))),
+        of: Some(1),
+        least: Some(LEAST),
+    },
+    Case {
+        id: "beside-flash-4m",
+        title: "beside 4 MiB files on flash OSTs, of alone",
+        dir: "progressive",
+        neighbour: Some(("on-flash-4m", Work::Random("4m"))),
         of: Some(1),
         least: Some(LEAST),
     },
