@@ -76,3 +76,25 @@ fn text_of(binary: &Path, args: &[&str]) -> Result<String> {
     ensure!(output.status.success(), "nacre {} ended with {}", args.join(" "), output.status);
     Ok(String::from_utf8(output.stdout)?)
 }
+
+/// Arguments as a shell takes them.
+pub(crate) fn quoted(args: &[&str]) -> String {
+    let word = |arg: &&str| match arg.contains(['*', '[', '?', ' ']) {
+        true => format!("'{arg}'"),
+        false => (*arg).to_owned(),
+    };
+    args.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests_of_words {
+    use super::quoted;
+
+    #[test]
+    fn patterns_are_quoted() {
+        assert_eq!(
+            quoted(&["--device", "OST000[01]:flash", "-c"]),
+            "--device 'OST000[01]:flash' -c"
+        );
+    }
+}

@@ -69,7 +69,8 @@ impl Drop for Disk {
     }
 }
 
-fn free_gib(dir: &Path) -> Result<u64> {
+/// GiB that are free where a directory is.
+pub(crate) fn free_gib(dir: &Path) -> Result<u64> {
     let text = output("df", &["--output=avail", "-BG", dir.to_str().context("a path of text")?])?;
     let last = text.lines().last().context("df prints a line")?;
     last.trim().trim_end_matches('G').parse().context("df prints a number")

@@ -63,6 +63,48 @@ impl Machine {
     }
 }
 
+/// CPU time of the whole machine since it started, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CpuTime {
+    busy: f64,
+    /// Waits for disks are part of it.
+    idle: f64,
+    /// What other machines took.
+    stolen: f64,
+}
+
+impl CpuTime {
+    pub(crate) fn now() -> Result<CpuTime> {
+        CpuTime::of(&fs::read_to_string("/proc/stat")?).context("/proc/stat has a line of the CPU")
+    }
+
+    /// From the first line: `cpu USER NICE SYSTEM IDLE IOWAIT IRQ SOFTIRQ STEAL ...`.
+    fn of(stat: &str) -> Option<CpuTime> {
+        let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+        let ticks: Vec<f64> = words.map(|word| word.parse::<f64>().ok()).collect::<Option<_>>()?;
+        let sum = |fields: &[usize]| -> Option<f64> {
+            let each = fields.iter().map(|field| ticks.get(*field).copied());
+            Some(each.sum::<Option<f64>>()? / TICKS_PER_SECOND)
+        };
+        Some(CpuTime { busy: sum(&[0, 1, 2, 5, 6])?, idle: sum(&[3, 4])?, stolen: sum(&[7])? })
+    }
+
+    /// Seconds of work since this time.
+    pub(crate) fn busy_until(self, now: CpuTime) -> f64 {
+        now.busy - self.busy
+    }
+
+    /// The idle part of the time since this one.
+    pub(crate) fn idle_until(self, now: CpuTime) -> f64 {
+        let idle = now.idle - self.idle;
+        let all = idle + self.busy_until(now) + now.stolen - self.stolen;
+        if all > 0.0 { idle / all } else { 0.0 }
+    }
+}
+
+/// The kernel's unit of accounts in `/proc`.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// What a program prints, without the last line's end.
 pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
     let output =
@@ -102,6 +144,19 @@ mod tests {
         assert_eq!(field(text, "model name"), Some("A CPU"));
         assert_eq!(kib(field(text, "MemTotal")), 24_601_960);
         assert_eq!(field(text, "bogomips"), None);
+    }
+
+    #[test]
+    fn work_idle_and_stolen_time_are_apart() {
+        let stat = "cpu  100 0 50 700 100 10 20 5 30 0\ncpu0 1 2 3\n";
+        let time = CpuTime::of(stat).expect("well formed");
+        assert_eq!(time, CpuTime { busy: 1.8, idle: 8.0, stolen: 0.05 });
+        let later = CpuTime::of("cpu  100 0 75 770 105 10 20 5 30 0").expect("well formed");
+        assert!((time.idle_until(later) - 0.75).abs() < 1e-9);
+        assert_eq!(time.idle_until(time), 0.0);
+        assert_eq!(CpuTime::of("cpu  1 2"), None);
+        let now = CpuTime::now().expect("proc is mounted");
+        assert!(now.busy_until(CpuTime::now().expect("proc is mounted")) >= 0.0);
     }
 
     #[test]

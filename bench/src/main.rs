@@ -36,6 +36,9 @@ use crate::store::Store;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Args {
+    /// Only these parts or topics: `layouts` is layouts, dom, wide, devices; `mdts` is mdts, nodes.
+    #[arg(value_name = "TOPIC")]
+    topics: Vec<String>,
     /// Phases of 3 s and 3 pairs, and only mdtest, IOR, fio, lnet and native creates: at most ten
     /// minutes. Not for publishing.
     #[arg(long)]
@@ -63,7 +66,8 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    let mut args = Args::parse();
+    args.only.extend(plan::of_topics(&args.topics));
     let scale = if args.quick { Scale::QUICK } else { Scale::FULL };
     let parts = wanted(&args, scale)?;
     if args.list {
@@ -87,7 +91,7 @@ fn main() -> Result<()> {
     let dir = report::write(store.dir(), &machine, &results)?;
     println!("written: {}", dir.display());
     if args.publish {
-        ensure!(args.only.is_empty(), "--publish wants the whole run, not --only");
+        ensure!(args.only.is_empty(), "--publish wants the whole run, not some parts");
         publish(&machine, &results)?;
     }
     Ok(())

@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    before, data, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes, pair,
-    processes, programs, rpc, scheduler, tests, warm, wide,
+    before, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes,
+    pair, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -75,7 +75,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "ior-1", about: "IOR, one process, beside ext4", quick: true, run: data::one },
     Part {
         name: "layouts",
-        about: "IOR into files of several components beside files of one striping",
+        about: "IOR into files of several components beside files of one striping; cost of mapping",
         quick: false,
         run: layouts::stream,
     },
@@ -87,9 +87,15 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "wide",
-        about: "unlink of files of 32 stripes beside files of one; lfs migrate beside cp",
+        about: "unlink of 32 stripes beside one, and of small files; lfs migrate beside cp",
         quick: false,
         run: wide::objects,
+    },
+    Part {
+        name: "devices",
+        about: "streams on a simulated disk beside small files on flash and on the same disk",
+        quick: false,
+        run: devices::streams,
     },
     Part {
         name: "mdts",
@@ -122,10 +128,22 @@ pub(crate) const PARTS: &[Part] = &[
         run: warm::again,
     },
     Part {
+        name: "trees",
+        about: "ls of 100,000 files, make of a generated tree and git status, beside ext4",
+        quick: false,
+        run: trees::beside_ext4,
+    },
+    Part {
         name: "pair",
         about: "two mounts in one directory beside one, and changes of what the other caches",
         quick: false,
         run: pair::two_mounts,
+    },
+    Part {
+        name: "writes",
+        about: "small writes: dd of 4 KiB with fsync, appends of a mount and of two in turn",
+        quick: false,
+        run: writes::small,
     },
     Part {
         name: "random",
@@ -177,6 +195,19 @@ pub(crate) const PARTS: &[Part] = &[
     },
 ];
 
+/// Parts that one word of the command line names together.
+const TOPICS: &[(&str, &[&str])] =
+    &[("layouts", &["layouts", "dom", "wide", "devices"]), ("mdts", &["mdts", "nodes"])];
+
+/// Names of the parts of these topics. A word that is not a topic stays as it is.
+pub(crate) fn of_topics(words: &[String]) -> Vec<String> {
+    let parts = |word: &String| match TOPICS.iter().find(|(topic, _)| topic == word) {
+        Some((_, parts)) => parts.iter().map(|part| (*part).to_owned()).collect(),
+        None => vec![word.clone()],
+    };
+    words.iter().flat_map(parts).collect()
+}
+
 pub(crate) fn find(name: &str) -> Option<&'static Part> {
     PARTS.iter().find(|part| part.name == name)
 }
@@ -190,5 +221,22 @@ mod tests_of_the_plan {
         for part in PARTS {
             assert_eq!(PARTS.iter().filter(|other| other.name == part.name).count(), 1);
         }
+    }
+
+    #[test]
+    fn the_page_of_benchmarks_names_each_part() {
+        let page = include_str!("../README.md");
+        for Part { name, about, .. } in PARTS {
+            assert!(page.contains(&format!("| `{name}` | {about} |")), "{name}: {about}");
+        }
+    }
+
+    #[test]
+    fn topics_name_parts() {
+        for part in TOPICS.iter().flat_map(|(_, parts)| *parts) {
+            assert!(find(part).is_some(), "{part}");
+        }
+        let words = ["mdts", "rpc"].map(str::to_owned);
+        assert_eq!(of_topics(&words), ["mdts", "nodes", "rpc"]);
     }
 }

@@ -27,10 +27,16 @@ pub(crate) struct Row {
     pub(crate) limit: Vec<f64>,
     /// CPU of the whole machine, median of our turns.
     pub(crate) cpu: Option<Cpu>,
+    /// The idle part of the machine, of a row that measures simulated devices.
+    #[serde(default)]
+    pub(crate) idle: Option<f64>,
     pub(crate) bound: Option<Bound>,
     /// What anybody can run to repeat it.
     pub(crate) command: String,
 }
+
+/// A row of simulated devices is void if the machine was idle for a smaller part of the time.
+pub(crate) const IDLE_LEAST: f64 = 0.3;
 
 /// CPU time and what it was spent on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -94,9 +100,24 @@ impl Row {
             ours,
             limit,
             cpu: None,
+            idle: None,
             bound,
             command: command.to_owned(),
         }
+    }
+
+    /// Our values alone, with a bound of their own.
+    pub(crate) fn alone(&self, bound: Bound) -> Row {
+        let (id, title) = (format!("{}-alone", self.id), format!("{}, alone", self.title));
+        Row { id, title, limit: Vec::new(), cpu: None, bound: Some(bound), ..self.clone() }
+    }
+
+    /// The machine's CPU as a figure with a bound.
+    pub(crate) fn cost(&self, most: f64) -> Option<Row> {
+        let cpu = self.cpu.clone()?;
+        let (id, title) = (format!("{}-cpu", self.id), format!("{}, CPU", self.title));
+        let values = [vec![cpu.value], Vec::new()];
+        Some(Row::of(&id, &title, &cpu.unit, values, Some(Bound::AtMost(most)), &self.command))
     }
 
     /// Ours over the limit within each turn.
@@ -106,8 +127,16 @@ impl Row {
         Spread::of(&ratios)
     }
 
-    /// Whether the bound is reached; `None` without one.
+    /// Whether it says nothing, because the machine was too busy.
+    pub(crate) fn is_void(&self) -> bool {
+        self.idle.is_some_and(|idle| idle < IDLE_LEAST)
+    }
+
+    /// Whether the bound is reached; `None` without one, or if the row is void.
     pub(crate) fn is_reached(&self) -> Option<bool> {
+        if self.is_void() {
+            return None;
+        }
         let ours = Spread::of(&self.ours)?.median;
         Some(match self.bound? {
             Bound::Ratio(least) => self.ratio()?.median >= least,
@@ -130,6 +159,7 @@ pub(crate) mod tests {
             ours: ours.to_vec(),
             limit: limit.to_vec(),
             cpu: None,
+            idle: None,
             bound,
             command: "nacre bench mdtest".to_owned(),
         }
@@ -145,6 +175,21 @@ pub(crate) mod tests {
         let row = row(&[1.0, 4.0, 3.0], &[2.0, 2.0, 4.0], Some(Bound::Ratio(0.7)));
         let ratio = row.ratio().expect("three turns");
         assert_eq!((ratio.median, ratio.min, ratio.max), (0.75, 0.5, 2.0));
+        assert_eq!(row.is_reached(), Some(true));
+    }
+
+    #[test]
+    fn values_and_cpu_have_bounds_of_their_own() {
+        let mut row = row(&[5.0], &[10.0], Some(Bound::Ratio(0.1)));
+        assert!(row.cost(1.0).is_none());
+        row.cpu = Some(Cpu { value: 2.0, unit: "s per 10,000".to_owned() });
+        let alone = row.alone(Bound::AtLeast(6.0));
+        assert_eq!(
+            (alone.id.as_str(), alone.is_reached()),
+            ("mdtest-own/create-alone", Some(false))
+        );
+        let cost = row.cost(2.5).expect("it has CPU");
+        assert_eq!((cost.unit.as_str(), cost.is_reached()), ("s per 10,000", Some(true)));
         assert_eq!(row.is_reached(), Some(true));
     }
 

@@ -14,26 +14,37 @@ use crate::scale::Scale;
 /// Output of `nacre bench ior --json`.
 #[derive(Deserialize)]
 pub(super) struct Output {
-    runs: Vec<Run>,
+    pub(super) runs: Vec<Run>,
     against: Vec<Run>,
 }
 
 #[derive(Deserialize)]
-struct Run {
-    access: String,
-    mib_s: f64,
+pub(super) struct Run {
+    pub(super) access: String,
+    pub(super) mib_s: f64,
     cpu_s_per_gib: f64,
 }
 
 /// More than a task writes in one phase: the deadline ends it.
 pub(super) const BLOCK: &str = "32g";
 
+/// CPU seconds of the machine per GiB that is read.
+const READ_CPU_MOST: f64 = 0.9;
+
 pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    stream(bed, scale, "ior-4", ("4", &["-F"]), [0.40, 0.60])
+    with_cpu(stream(bed, scale, "ior-4", ("4", &["-F"]), [0.40, 0.75])?)
 }
 
 pub(crate) fn one(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    stream(bed, scale, "ior-1", ("1", &[]), [0.30, 0.50])
+    with_cpu(stream(bed, scale, "ior-1", ("1", &[]), [0.30, 0.75])?)
+}
+
+/// Adds a row for the CPU of reads.
+fn with_cpu(mut rows: Vec<Row>) -> Result<Vec<Row>> {
+    let read = rows.iter().find(|row| row.title == "read").context("reads were measured")?;
+    let cost = read.cost(READ_CPU_MOST);
+    rows.extend(cost);
+    Ok(rows)
 }
 
 fn stream(
@@ -99,6 +110,7 @@ pub(super) fn between(
             ours: each(&output.runs, |run| run.mib_s),
             limit: each(&output.against, |run| run.mib_s),
             cpu: Some(Cpu { value: cpu, unit: "s per GiB".to_owned() }),
+            idle: None,
             bound: Some(Bound::Ratio(bound)),
             command: command.clone(),
         })

@@ -1,11 +1,13 @@
 //! Small files with their bytes at the MDT (DoM) beside the same files with an object on an OST:
 //! mdtest's phases, and opens of files of which nothing is cached.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use mounted::range::syncfs;
 
 use super::metadata::{Output, Wanted, rows, text};
 use super::public::drop_caches;
@@ -14,7 +16,7 @@ use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
 /// Layouts of the two directories.
-const LAYOUTS: [&str; 2] = ["-E 64K -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
+pub(super) const LAYOUTS: [&str; 2] = ["-E 64K -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
 /// Turns at most, and seconds in which files are made: one turn has eight phases.
 const TURNS_MAX: u32 = 3;
 const SECONDS_MAX: u32 = 3;
@@ -42,8 +44,14 @@ const OPENS_LEAST: f64 = 1.4;
 /// Requests of an open and a read: a LOOKUP, and an OPEN that brings the bytes. The rest is for the
 /// directory itself.
 const RPCS_MOST: f64 = 2.02;
+/// The same where the directory was listed: an OPEN alone.
+const LISTED_RPCS_MOST: f64 = 1.02;
 /// Files per second that one request makes, of those that are made, written and closed.
 const PUTS_LEAST: f64 = 1.0;
+/// The same of ext4's files, and of ext4's with a syncfs each second.
+const PUTS_OF_EXT4: f64 = 0.35;
+const PUTS_OF_SYNCED: f64 = 0.5;
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// Its requests. The rest is for what is not a file.
 const PUT_RPCS_MOST: f64 = 1.02;
 /// Scatters numbers, so that names are no series which is looked up ahead.
@@ -57,13 +65,22 @@ pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         let words: Vec<&str> = ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).collect();
         let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
     }
-    let with_bytes = ["-w", "32768", "-e", "32768"];
-    let mut all = phases(scale, &dirs, ("dom-32k", "32 KiB"), &with_bytes, &WITH_BYTES)?;
+    let mut all = phases_of_32k(scale, &dirs, ("dom-32k", "32 KiB"))?;
     all.extend(phases(scale, &dirs, ("dom-empty", "0 bytes"), &[], &EMPTY)?);
     all.extend(opens(bed, scale, &dirs)?);
     all.extend(puts(bed, scale)?);
+    all.extend(puts_beside_ext4(bed, scale)?);
     dirs.iter().try_for_each(fs::remove_dir_all)?;
     Ok(all)
+}
+
+/// mdtest's phases with 32 KiB in each file, in a directory with DoM and in one without.
+pub(super) fn phases_of_32k(
+    scale: Scale,
+    dirs: &[PathBuf; 2],
+    names: (&str, &str),
+) -> Result<Vec<Row>> {
+    phases(scale, dirs, names, &["-w", "32768", "-e", "32768"], &WITH_BYTES)
 }
 
 fn phases(
@@ -116,29 +133,102 @@ fn puts(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     ])
 }
 
+/// The same puts beside one process on ext4, whose files are as safe as ours only if they are
+/// synced.
+fn puts_beside_ext4(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let (address, limit) = (bed.up().address(), bed.limit());
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
+    let options = ["-F", "-C", "-W", &seconds, "-w", "32768"];
+    let native = ["--native", &address, "--in-flight", "64", "--at-mdt", "--put"];
+    let (mut ours, mut plain, mut synced) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
+        ours.push(created(&[&native[..], &options[..]].concat())?);
+        let path = text(&limit)?;
+        let words = [&["-d", &path][..], &options[..]].concat();
+        plain.push(created(&words)?);
+        synced.push(with_syncs(&limit, || created(&words))?);
+    }
+    let options = options.join(" ");
+    let command = format!(
+        "nacre bench mdtest --native NID:/testfs --in-flight 64 --at-mdt --put {options}; \
+         nacre bench mdtest -d EXT4 {options}"
+    );
+    let synced_command = format!("{command} & while sleep 1; do sync -f EXT4; done");
+    let title = "32 KiB in one call of the native library, beside ext4";
+    let synced_title = format!("{title} with a syncfs each second");
+    let [least, synced_least] =
+        [PUTS_OF_EXT4, PUTS_OF_SYNCED].map(|least| Some(Bound::Ratio(least)));
+    let (rates, synced) = ([ours.clone(), plain], [ours, synced]);
+    Ok(vec![
+        Row::of("dom/put-ext4", title, "files/s", rates, least, &command),
+        Row::of("dom/put-synced", &synced_title, "files/s", synced, synced_least, &synced_command),
+    ])
+}
+
+/// Files per second of mdtest's first phase, with nothing dirty before.
+fn created(options: &[&str]) -> Result<f64> {
+    drop_caches()?;
+    let output: Output = nacre(&[&["bench", "mdtest", "--json"][..], options].concat())?;
+    Ok(output.phases.first().context("no phase")?.rate)
+}
+
+/// Works while the file system of a directory is synced again and again.
+fn with_syncs<T>(dir: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let (dir, over) = (File::open(dir)?, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let syncs = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                std::thread::sleep(SYNC_EVERY);
+                syncfs(&dir)?;
+            }
+            anyhow::Ok(())
+        });
+        let done = work();
+        over.store(true, Ordering::Relaxed);
+        syncs.join().expect("a task does not panic")?;
+        done
+    })
+}
+
 /// Each file is opened and read once, one after another.
 fn opens(bed: &Bed, scale: Scale, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
     let (mut rates, mut requests) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
+    let mut listed = Vec::new();
     for turn in 0..scale.pairs.min(TURNS_MAX) {
+        // new files: handles of those before may rest with the client
         for (side, dir) in dirs.iter().enumerate() {
-            // new files: handles of those before may rest with the client
-            let dir = dir.join(format!("opened.{turn}"));
-            make(&dir)?;
-            bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
-            drop_caches()?;
-            let (before, start) = (sent(bed), Instant::now());
-            read(&dir)?;
-            rates[side].push(FILES as f64 / start.elapsed().as_secs_f64());
-            requests[side].push((sent(bed) - before) as f64 / FILES as f64);
+            let [rate, each] = opened(bed, &dir.join(format!("opened.{turn}")), false)?;
+            rates[side].push(rate);
+            requests[side].push(each);
         }
+        listed.push(opened(bed, &dirs[0].join(format!("listed.{turn}")), true)?[1]);
     }
     let command = "open and read of 2,000 files of 4 KiB, one after another, nothing cached";
+    let after = "the same after a listing of the directory";
     let least = Some(Bound::Ratio(OPENS_LEAST));
-    let most = Some(Bound::AtMost(RPCS_MOST));
+    let [most, listed_most] = [RPCS_MOST, LISTED_RPCS_MOST].map(|most| Some(Bound::AtMost(most)));
+    let [rpcs, unit] = ["the same: requests", "RPCs a file"];
+    let listed = [listed, Vec::new()];
     Ok(vec![
         Row::of("dom/open-read", "open and read of 4 KiB", "files/s", rates, least, command),
-        Row::of("dom/open-read-rpcs", "the same: requests", "RPCs a file", requests, most, command),
+        Row::of("dom/open-read-rpcs", rpcs, unit, requests, most, command),
+        Row::of("dom/open-read-listed-rpcs", after, unit, listed, listed_most, command),
     ])
+}
+
+/// Makes files and opens each of them; files per second, and requests a file. Nothing is cached
+/// before but, where the directory is listed, its names.
+fn opened(bed: &Bed, dir: &Path, is_listed: bool) -> Result<[f64; 2]> {
+    make(dir)?;
+    bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
+    drop_caches()?;
+    if is_listed {
+        ensure!(fs::read_dir(dir)?.count() as u64 == FILES, "{} is not whole", dir.display());
+    }
+    let (before, start) = (sent(bed), Instant::now());
+    read(dir)?;
+    let rate = FILES as f64 / start.elapsed().as_secs_f64();
+    Ok([rate, (sent(bed) - before) as f64 / FILES as f64])
 }
 
 fn make(dir: &Path) -> Result<()> {

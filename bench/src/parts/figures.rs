@@ -2,10 +2,11 @@
 //! of JSON per figure.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use mounted::{Figure, Scratch};
+use mounted::{Figure, Scratch, nacre_bin};
 
 use crate::row::{Bound, Row};
 use crate::store::root;
@@ -30,6 +31,16 @@ pub(super) fn of_cargo(args: &[&str], bound: fn(&str) -> Option<Bound>) -> Resul
     rows(&text, &command, bound)
 }
 
+/// Builds an example of a package, as the binary under test was built; its path.
+pub(super) fn example(package: &str, name: &str) -> Result<PathBuf> {
+    let dir = nacre_bin().parent().context("a directory")?.to_owned();
+    let profile = dir.file_name().and_then(|name| name.to_str()).context("a profile")?;
+    let args = ["build", "--quiet", "--profile", profile, "-p", package, "--example", name];
+    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status()?;
+    ensure!(status.success(), "cargo {} ended with {status}", args.join(" "));
+    Ok(dir.join("examples").join(name))
+}
+
 fn rows(text: &str, command: &str, bound: fn(&str) -> Option<Bound>) -> Result<Vec<Row>> {
     let row = |line: &str| {
         let figure: Figure = serde_json::from_str(line).with_context(|| line.to_owned())?;
@@ -41,6 +52,7 @@ fn rows(text: &str, command: &str, bound: fn(&str) -> Option<Bound>) -> Result<V
             ours: vec![figure.value],
             limit: Vec::new(),
             cpu: None,
+            idle: None,
             command: command.to_owned(),
         })
     };

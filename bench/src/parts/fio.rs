@@ -51,6 +51,7 @@ fn by_fio(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
             ours,
             limit,
             cpu: None,
+            idle: None,
             bound: Some(Bound::Ratio(bound)),
             command: format!(
                 "fio --rw={pattern} --bs=4k --size=128m --numjobs=4 --direct=1 --ioengine=psync {runtime} --time_based"

@@ -41,6 +41,7 @@ fn row(line: Line, command: &str) -> Row {
         ours: uring.rates,
         limit: classic.rates,
         cpu: Some(Cpu { value: uring.server_cpu_us, unit: "us of the server each".to_owned() }),
+        idle: None,
         bound: bound.map(Bound::Ratio),
         command: command.to_owned(),
     }

@@ -1,33 +1,99 @@
 //! Component cost: the same stream into files with one striping, and into files that get their
-//! objects part by part (the streams of "DoM, DNE and PFL working together", LUG 2018).
+//! objects part by part (the streams of "DoM, DNE and PFL working together", LUG 2018). And
+//! instructions of mapping an extent to objects.
 
 use std::fs;
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use mounted::{Scratch, Up};
 
 use super::data::{BLOCK, between};
+use super::figures::example;
+use super::metadata::text;
+use super::public::is_installed;
 use crate::bed::Bed;
-use crate::row::Row;
+use crate::machine::output;
+use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
 /// Of the rate without components, write and read.
 const BOUNDS: [f64; 2] = [0.95, 0.95];
 
-/// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over.
+/// Instructions of a piece, in a layout of ten components of 200 stripes.
+const PIECE_MOST: f64 = 300.0;
+
+/// Of the files that are compared: the talk's, and those of one striping.
+pub(super) const LAYOUTS: [&str; 2] = ["-E 1M -L mdt -E -1 -c 1 -S 1M", "-c 1 -S 1M"];
+
 pub(crate) fn stream(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let dirs = ["progressive", "plain"].map(|name| bed.ours().join(name));
-    let layouts = [
-        "setstripe -E 1M -c 1 -S 1M -E -1 -c 1 -S 1M".split(' '),
-        "setstripe -c 1 -S 1M".split(' '),
-    ];
-    for (dir, layout) in dirs.iter().zip(layouts) {
+    for (dir, layout) in dirs.iter().zip(LAYOUTS) {
         fs::create_dir(dir)?;
-        let dir = dir.to_string_lossy().into_owned();
-        let words: Vec<&str> = ["lfs"].into_iter().chain(layout).collect();
-        let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
+        set(bed.up(), layout, &text(dir)?);
     }
+    let mut rows = streams(scale, "layouts", &dirs)?;
+    rows.extend(mapping()?);
+    Ok(rows)
+}
+
+/// Makes a layout the default of a directory.
+pub(super) fn set(up: &Up, layout: &str, dir: &str) {
+    let words: Vec<&str> =
+        ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).chain([dir]).collect();
+    let _silent = up.tool(&words);
+}
+
+/// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over; in two
+/// directories with [`LAYOUTS`].
+pub(super) fn streams(scale: Scale, part: &str, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
     let seconds = scale.seconds.to_string();
     let options = ["-N", "4", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", &seconds, "-e"];
-    let files = dirs.map(|dir| dir.join("ior"));
-    between(scale, "layouts", &options, &files, ["PROGRESSIVE/ior", "PLAIN/ior"], BOUNDS)
+    let files = dirs.each_ref().map(|dir| dir.join("ior"));
+    between(scale, part, &options, &files, ["PROGRESSIVE/ior", "PLAIN/ior"], BOUNDS)
+}
+
+/// Only where valgrind is installed.
+fn mapping() -> Result<Option<Row>> {
+    if !is_installed("valgrind") {
+        eprintln!("valgrind is not installed: instructions are not counted");
+        return Ok(None);
+    }
+    let scratch = Scratch::new("bench-mapping");
+    let profile = scratch.path().join("callgrind.out");
+    let (map, out) = (example("layout", "map")?, text(&profile)?);
+    let out = format!("--callgrind-out-file={out}");
+    let printed =
+        output("valgrind", &["--tool=callgrind", "--toggle-collect=main", &out, &text(&map)?])?;
+    let values = vec![each(&fs::read_to_string(&profile)?, &printed)?];
+    let (title, command) = (
+        "a piece of an extent in ten components of 200 stripes",
+        "cargo build --release -p layout --example map; \
+         valgrind --tool=callgrind --toggle-collect=main target/release/examples/map",
+    );
+    let bound = Some(Bound::AtMost(PIECE_MOST));
+    Ok(Some(Row::of("layouts/piece", title, "instructions", [values, Vec::new()], bound, command)))
+}
+
+/// Instructions a piece, from callgrind's file and from the example's line `N pieces`.
+fn each(profile: &str, printed: &str) -> Result<f64> {
+    let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
+    let total: f64 = total.context("callgrind writes a total")?.trim().parse()?;
+    let pieces = printed.lines().find_map(|line| line.strip_suffix(" pieces"));
+    let pieces: f64 = pieces.context("the example prints its pieces")?.trim().parse()?;
+    ensure!(total > 0.0, "callgrind has not found the function main");
+    Ok(total / pieces)
+}
+
+#[cfg(test)]
+mod tests_of_counts {
+    use super::each;
+
+    #[test]
+    fn instructions_are_those_of_a_piece() {
+        let profile = "events: Ir\nsummary: 5000\n\nfn=(0)\n0 5000\n\ntotals: 5000\n";
+        assert_eq!(each(profile, "25 pieces").expect("both are there"), 200.0);
+        assert!(each("", "25 pieces").is_err());
+        assert!(each("totals: 0", "25 pieces").is_err(), "nothing was counted");
+    }
 }

@@ -1,5 +1,6 @@
 //! Directories over four MDTs beside a directory of one MDT, in one file system: metadata rates
-//! and their cost, a listing, and renames from one MDT to another.
+//! and their cost, a listing, streams, and renames from one MDT to another. Creates at four MDTs on
+//! simulated devices beside those at one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -9,14 +10,32 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use mounted::{Scratch, Up};
 
+use super::layouts;
 use super::metadata::{Output, Phase, text};
 use super::public::drop_caches;
-use crate::bed::{Bed, nacre};
+use crate::bed::{Bed, nacre, quoted};
+use crate::machine::CpuTime;
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
 
 /// CPU of an operation in a directory of four shards, of the same in a directory of one MDT.
 const CPU_MOST: f64 = 1.15;
+/// The same of stats and reads by the native library.
+const NATIVE_CPU_MOST: f64 = 1.05;
+/// Turns of the native library, and seconds in which it makes files.
+const TURNS_MAX: u32 = 3;
+const NATIVE_SECONDS_MAX: u32 = 3;
+const STREAM_SECONDS_MAX: u32 = 5;
+/// So slow that four MDTs do not need all CPUs. Files have bytes, because creates alone do not wait
+/// for an MDT's device.
+const DEVICE: &str = "MDT*:flash,write_iops=1000";
+/// Creates at four such MDTs, of those at one: a directory for each call in flight, and one of four
+/// shards.
+const OWN_LEAST: f64 = 3.6;
+const SHARED_LEAST: f64 = 3.2;
+/// Renames per second from one MDT to another, 64 in flight, and files of a turn.
+const RENAMES_LEAST: f64 = 5_000.0;
+const RENAMED: &str = "20000";
 /// The same of a cold listing's time, and of a rename to another MDT.
 const LISTING_MOST: f64 = 1.05;
 const RENAME_MOST: f64 = 3.0;
@@ -28,6 +47,23 @@ const PHASES: [&str; 4] = ["File creation", "File stat", "File read", "File remo
 pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let args = ["--mdts", "4"];
     let mut up = Up::with(Scratch::new("bench-mdts"), Some(bed.fresh("mdts")), &args);
+    make_dirs(&up);
+    let mut rows = rates(&up, scale, "shared", "shards", &[])?;
+    rows.extend(rates(&up, scale, "own", "each", &["-u"])?);
+    rows.extend(native(&up, scale, ("native-shared", "native, shared"), "shards", &[])?);
+    rows.extend(native(&up, scale, ("native-own", "native, own"), "each", &["-u"])?);
+    rows.push(listing(&up, scale)?);
+    rows.extend(stream(&up, scale)?);
+    rows.push(renames(&up, scale)?);
+    rows.push(renames_in_flight(&up, scale)?);
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    rows.extend(on_devices(bed, scale)?);
+    Ok(rows)
+}
+
+/// Directories of one MDT, of four shards, with children on an MDT each, and for renames.
+fn make_dirs(up: &Up) {
     let lines = [
         "mkdir -i 0 one",
         "setdirstripe -D -c 1 -i 0 one",
@@ -38,16 +74,11 @@ pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         "mkdir -i 0 near",
         "setdirstripe -D -c 1 -i 0 near",
         "mkdir -i 1 far",
+        "setdirstripe -D -c 1 -i 1 far",
     ];
     for line in lines {
         drop(up.tool(&["lfs"].into_iter().chain(line.split(' ')).collect::<Vec<_>>()));
     }
-    let mut rows = rates(&up, scale, "shared", "shards", &[])?;
-    rows.extend(rates(&up, scale, "own", "each", &["-u"])?);
-    rows.push(listing(&up, scale)?);
-    rows.push(renames(&up, scale)?);
-    up.stop();
-    Ok(rows)
 }
 
 /// mdtest below `dir`, in turns with the same on one MDT.
@@ -63,6 +94,83 @@ fn rates(up: &Up, scale: Scale, what: &str, dir: &str, more: &[&str]) -> Result<
     let options = options.join(" ");
     let command =
         format!("nacre bench mdtest -d {dir} {options} --against ONE-MDT --pairs {pairs}");
+    let title = format!("{what} directory");
+    beside_one((what, &title[..]), &output, &command, |_| CPU_MOST)
+}
+
+/// The native library, 64 calls in flight, in turns below `dir` and on one MDT.
+fn native(
+    up: &Up,
+    scale: Scale,
+    names: (&str, &str),
+    dir: &str,
+    more: &[&str],
+) -> Result<Vec<Row>> {
+    let (address, seconds) = (up.address(), scale.seconds.min(NATIVE_SECONDS_MAX).to_string());
+    let options = [&["--in-flight", "64", "-F", "-W", &seconds][..], more].concat();
+    let mut all = Output { phases: Vec::new(), against: Vec::new() };
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
+        for (dir, phases) in [(dir, &mut all.phases), ("one", &mut all.against)] {
+            let args = ["bench", "mdtest", "--native", &address, "-d", dir, "--json"];
+            let output: Output = nacre(&[&args[..], &options[..]].concat())?;
+            phases.extend(output.phases);
+        }
+    }
+    let options = options.join(" ");
+    let command = format!("nacre bench mdtest --native NID:/testfs -d {dir} {options}, and -d one");
+    let most = |phase: &str| match phase {
+        "File stat" | "File read" => NATIVE_CPU_MOST,
+        _ => CPU_MOST,
+    };
+    beside_one(names, &all, &command, most)
+}
+
+/// Creates of files of 32 KiB at MDTs whose devices take few writes, of those at one such MDT.
+fn on_devices(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let up_args = ["--mdts", "4", "--device", DEVICE];
+    let data = bed.fresh("mdts-device");
+    let mut up = Up::with(Scratch::new("bench-mdts-device"), Some(data), &up_args);
+    make_dirs(&up);
+    let (address, seconds) = (up.address(), scale.seconds.min(STREAM_SECONDS_MAX).to_string());
+    let options =
+        ["--in-flight", "64", "-F", "-C", "-W", &seconds, "-w", "32768", "--at-mdt", "--put"];
+    let cases: [(&str, &str, &[&str], f64); 2] =
+        [("own", "each", &["-u"], OWN_LEAST), ("shared", "shards", &[], SHARED_LEAST)];
+    let mut rows = Vec::new();
+    for (id, dir, more, least) in cases {
+        let (mut rates, mut idle) = ([Vec::new(), Vec::new()], Vec::new());
+        for _ in 0..scale.pairs.min(TURNS_MAX) {
+            for (dir, rates) in [dir, "one"].into_iter().zip(&mut rates) {
+                let args = ["bench", "mdtest", "--native", &address, "-d", dir, "--json"];
+                let before = CpuTime::now()?;
+                let output: Output = nacre(&[&args[..], &options[..], more].concat())?;
+                idle.push(before.idle_until(CpuTime::now()?));
+                rates.push(output.phases.first().context("files were made")?.rate);
+            }
+        }
+        let title = format!("creation of 32 KiB, device, {id} directory");
+        let command = format!(
+            "nacre up --separate {}; \
+             nacre bench mdtest --native NID:/testfs -d {dir} {}, and -d one",
+            quoted(&up_args),
+            [&options[..], more].concat().join(" ")
+        );
+        let (id, bound) = (format!("mdts/device-{id}"), Some(Bound::Ratio(least)));
+        let idle = Spread::of(&idle).map(|idle| idle.median);
+        rows.push(Row { idle, ..Row::of(&id, &title, "files/s", rates, bound, &command) });
+    }
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    Ok(rows)
+}
+
+/// Rows of each phase beside the same on one MDT: the rate, and the CPU with its bound.
+fn beside_one(
+    (id, title): (&str, &str),
+    output: &Output,
+    command: &str,
+    most: impl Fn(&str) -> f64,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for phase in PHASES {
         let each = |side: &[Phase], value: fn(&Phase) -> f64| -> Vec<f64> {
@@ -75,22 +183,20 @@ fn rates(up: &Up, scale: Scale, what: &str, dir: &str, more: &[&str]) -> Result<
         let row = |kind: &str, unit: &str, values: [Vec<f64>; 2], bound| {
             let [ours, limit] = values;
             Row {
-                id: format!("mdts/{what}-{word}{kind}"),
-                title: format!(
-                    "{word}, {what} directory{}",
-                    if kind.is_empty() { "" } else { ", CPU" }
-                ),
+                id: format!("mdts/{id}-{word}{kind}"),
+                title: format!("{word}, {title}{}", if kind.is_empty() { "" } else { ", CPU" }),
                 unit: unit.to_owned(),
                 ours,
                 limit,
                 cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+                idle: None,
                 bound,
-                command: command.clone(),
+                command: command.to_owned(),
             }
         };
         let speeds = [&output.phases, &output.against].map(|side| each(side, |one| one.rate));
         rows.push(row("", "files/s", speeds, None));
-        rows.push(row("-cpu", "s per 10,000", costs, Some(Bound::RatioAtMost(CPU_MOST))));
+        rows.push(row("-cpu", "s per 10,000", costs, Some(Bound::RatioAtMost(most(phase)))));
     }
     Ok(rows)
 }
@@ -149,6 +255,44 @@ fn renames(up: &Up, scale: Scale) -> Result<Row> {
     }
     let title = "rename to a directory of another MDT";
     Ok(beside("mdts/rename", title, "us", times, RENAME_MOST, "rename(2), one after another"))
+}
+
+/// Renames per second of one native client.
+fn renames_in_flight(up: &Up, scale: Scale) -> Result<Row> {
+    let address = up.address();
+    let tree = ["--in-flight", "64", "-F", "-C", "-n", RENAMED, "-d", "near"];
+    let options = [&tree[..], &["--rename-to", "far"]].concat();
+    let args = ["bench", "mdtest", "--native", &address, "--json"];
+    let mut values = Vec::new();
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
+        let output: Output = nacre(&[&args[..], &options[..]].concat())?;
+        let renames = output.phases.iter().find(|phase| phase.phase == "File rename");
+        values.push(renames.context("renames were measured")?.rate);
+    }
+    let title = "renames to a directory of another MDT, 64 in flight";
+    let command = format!("nacre bench mdtest --native NID:/testfs {}", options.join(" "));
+    let (values, bound) = ([values, Vec::new()], Some(Bound::AtLeast(RENAMES_LEAST)));
+    Ok(Row::of("mdts/renames", title, "renames/s", values, bound, &command))
+}
+
+/// The streams of part `layouts` in a directory of four shards, whose files are of all MDTs.
+fn stream(up: &Up, scale: Scale) -> Result<Vec<Row>> {
+    let seconds = scale.seconds.min(STREAM_SECONDS_MAX);
+    let scale = Scale { pairs: scale.pairs.min(TURNS_MAX), seconds, ..scale };
+    let dirs = ["progressive", "plain"].map(|name| up.at(name));
+    for (dir, layout) in dirs.iter().zip(layouts::LAYOUTS) {
+        let dir = text(dir)?;
+        let lfs = |line: &str| {
+            let words = ["lfs"].into_iter().chain(line.split(' ')).chain([&dir[..]]);
+            drop(up.tool(&words.collect::<Vec<_>>()));
+        };
+        lfs("mkdir -c 4 -i 0,1,2,3");
+        lfs("setdirstripe -D -c 4");
+        layouts::set(up, layout, &dir);
+    }
+    let mut rows = layouts::streams(scale, "mdts", &dirs)?;
+    rows.iter_mut().for_each(|row| row.title = format!("{}, IOR over four MDTs", row.title));
+    Ok(rows)
 }
 
 fn beside(id: &str, title: &str, unit: &str, times: [Vec<f64>; 2], most: f64, how: &str) -> Row {

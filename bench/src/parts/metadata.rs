@@ -28,6 +28,10 @@ pub(super) struct Phase {
 /// mdtest's name of a phase, and the ratio to reach.
 pub(super) type Wanted = (&'static str, Option<f64>);
 
+/// Title of a row, files per second that it reaches without a comparison, and CPU seconds of the
+/// machine per 10,000 files at most.
+type Alone = (&'static str, f64, Option<f64>);
+
 pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let phases: [Wanted; 4] = [
         ("File creation", Some(0.10)),
@@ -35,7 +39,12 @@ pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         ("File read", Some(0.02)),
         ("File removal", Some(0.08)),
     ];
-    through_fuse(bed, scale, "mdtest-own", &["-u"], &phases)
+    let alone = [
+        ("creation", 16_000.0, Some(1.1)),
+        ("stat", 60_000.0, None),
+        ("removal", 20_000.0, Some(0.8)),
+    ];
+    Ok(with_alone(through_fuse(bed, scale, "mdtest-own", &["-u"], &phases)?, &alone))
 }
 
 pub(crate) fn shared(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
@@ -45,14 +54,29 @@ pub(crate) fn shared(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         ("File read", None),
         ("File removal", Some(0.05)),
     ];
-    through_fuse(bed, scale, "mdtest-shared", &[], &phases)
+    let alone = [("creation", 8_500.0, None), ("removal", 10_000.0, None)];
+    Ok(with_alone(through_fuse(bed, scale, "mdtest-shared", &[], &phases)?, &alone))
 }
 
 pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let phases: [Wanted; 3] =
         [("File creation", Some(0.07)), ("File read", None), ("File removal", None)];
     let args = ["-u", "-w", "32768", "-e", "32768"];
-    through_fuse(bed, scale, "mdtest-32k", &args, &phases)
+    let alone = [("creation", 6_500.0, Some(2.8))];
+    Ok(with_alone(through_fuse(bed, scale, "mdtest-32k", &args, &phases)?, &alone))
+}
+
+/// Adds rows for rates and CPU that have bounds without a comparison.
+fn with_alone(mut rows: Vec<Row>, wanted: &[Alone]) -> Vec<Row> {
+    let mut more = Vec::new();
+    for (title, least, most) in wanted {
+        for row in rows.iter().filter(|row| row.title == *title) {
+            more.push(row.alone(Bound::AtLeast(*least)));
+            more.extend(most.and_then(|most| row.cost(most)));
+        }
+    }
+    rows.extend(more);
+    rows
 }
 
 fn through_fuse(
@@ -115,6 +139,7 @@ pub(super) fn rows(
             ours,
             limit: each(&output.against, name, |sample| sample.rate),
             cpu: Some(Cpu { value: cpu.median, unit: "s per 10,000".to_owned() }),
+            idle: None,
             bound: bound.map(Bound::Ratio),
             command: command.to_owned(),
         })
@@ -146,5 +171,8 @@ mod tests_of_rows {
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].id.as_str(), rows[0].is_reached()), ("p/creation", Some(true)));
         assert!(super::rows("p", &output, &[("File removal", None)], "c").is_err());
+        let rows = with_alone(rows, &[("creation", 20.0, Some(1.0)), ("stat", 1.0, None)]);
+        let reached: Vec<_> = rows.iter().map(Row::is_reached).collect();
+        assert_eq!(reached, [Some(true), Some(false), Some(true)]);
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod before;
 pub(crate) mod data;
+pub(crate) mod devices;
 pub(crate) mod dom;
 mod figures;
 pub(crate) mod fio;
@@ -19,5 +20,7 @@ mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
 pub(crate) mod tests;
+pub(crate) mod trees;
 pub(crate) mod warm;
 pub(crate) mod wide;
+pub(crate) mod writes;

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mounted::load::Load;
-use mounted::{Scratch, Up, nacre_bin};
+use mounted::{Scratch, Up};
 use serde_json::Value;
 
+use super::figures::example;
 use crate::bed::Bed;
 use crate::machine::status_kib;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
-use crate::store::root;
 
 /// Requests that one client has waiting in its class.
 const FLOOD: &str = "18000";
@@ -52,7 +52,7 @@ struct Window {
 
 impl Field {
     fn make(bed: &Bed, name: &str) -> Result<Field> {
-        let siege = built()?;
+        let siege = example("bench", "siege")?;
         let args = ["--osts", "1"];
         let mut up = Up::with(Scratch::new(name), Some(bed.fresh(name)), &args);
         let mount = up.second_mount(101);
@@ -141,16 +141,6 @@ fn slowest_df(mount: &Path, over: &AtomicBool) -> Result<Duration> {
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(most)
-}
-
-/// Builds the bad neighbours, as the binary under test was built.
-fn built() -> Result<PathBuf> {
-    let dir = nacre_bin().parent().context("a directory")?.to_owned();
-    let profile = dir.file_name().and_then(|name| name.to_str()).context("a profile")?;
-    let args = ["build", "--quiet", "--profile", profile, "-p", "bench", "--example", "siege"];
-    let status = Command::new(env!("CARGO")).args(args).current_dir(root()).status()?;
-    ensure!(status.success(), "cargo {} ended with {status}", args.join(" "));
-    Ok(dir.join("examples/siege"))
 }
 
 /// One client has 18,000 requests in a class that lets 100 a second through.

@@ -65,12 +65,12 @@ const STEPS: &[Step] = &[
 ];
 
 /// What the commands read, outside of the file systems that are compared.
-struct Sources {
+pub(super) struct Sources {
     scratch: Scratch,
 }
 
 impl Sources {
-    fn make() -> Result<Sources> {
+    pub(super) fn make() -> Result<Sources> {
         ensure!(Path::new(SOURCE).is_dir(), "{SOURCE} is missing: install libc6-dev");
         let scratch = Scratch::new("bench-programs");
         let sources = Sources { scratch };
@@ -92,7 +92,7 @@ impl Sources {
         self.scratch.path().join("tree.tar")
     }
 
-    fn repository(&self) -> PathBuf {
+    pub(super) fn repository(&self) -> PathBuf {
         self.scratch.path().join("repository")
     }
 
@@ -183,6 +183,7 @@ fn row(step: &Step, [ours, limit]: [Vec<f64>; 2], has_bound: bool) -> Row {
         ours,
         limit,
         cpu: None,
+        idle: None,
         bound: has_bound.then_some(Bound::RatioAtMost(step.most)),
         command: "bash -c SCRIPT; bench/src/parts/programs.rs has the scripts".to_owned(),
     }

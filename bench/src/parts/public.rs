@@ -9,8 +9,8 @@ use mounted::Scratch;
 
 use super::metadata::{Wanted, text};
 use crate::bed::Bed;
-use crate::machine::output;
-use crate::row::{Bound, Row};
+use crate::machine::{CpuTime, output};
+use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
 
 /// More files than a task makes in one phase: the timer ends it.
@@ -29,8 +29,17 @@ pub(super) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Values of one phase: ours and the limit's.
-type Sides = [Vec<f64>; 2];
+/// Processes of mdtest.
+const TASKS: &str = "4";
+
+/// Values of one phase.
+#[derive(Default)]
+struct Values {
+    /// Ours and the limit's.
+    rates: [Vec<f64>; 2],
+    /// CPU seconds of the whole machine in our turns, per 10,000 files or per GiB.
+    costs: Vec<f64>,
+}
 
 /// The phases in mdtest's order, each by four new processes and with nothing cached.
 pub(super) fn mdtest(
@@ -45,7 +54,7 @@ pub(super) fn mdtest(
     let seconds = scale.seconds.to_string();
     let mut options = vec!["-F", "-n", FILES_MAX, "-W", &seconds];
     options.extend(more);
-    let mut values: Vec<Sides> = phases.iter().map(|_| Sides::default()).collect();
+    let mut values: Vec<Values> = phases.iter().map(|_| Values::default()).collect();
     for _ in 0..scale.pairs {
         for (side, dir) in sides(bed, "mdtest").iter().enumerate() {
             empty(dir)?;
@@ -54,15 +63,20 @@ pub(super) fn mdtest(
                 drop_caches()?;
                 let mut args = vec![flag(name)?, "-x", &count, "-d", &dir_text];
                 args.extend(&options);
-                values[side].push(rate(&run("mdtest", "4", &args)?, name)?);
+                let (report, busy) = run("mdtest", TASKS, &args)?;
+                values.rates[side].push(rate(&report, name)?);
+                if side == 0 {
+                    values.costs.push(busy / (files(&count)? / 1e4));
+                }
             }
             fs::remove_dir_all(dir)?;
         }
     }
-    let command = format!("mpirun -np 4 mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
-    let row = |((name, bound), [ours, limit]): (&Wanted, Sides)| {
+    let command =
+        format!("mpirun -np {TASKS} mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
+    let row = |((name, bound), values): (&Wanted, Values)| {
         let word = name.strip_prefix("File ").unwrap_or(name);
-        shown(part, word, "files/s", [ours, limit], *bound, &command)
+        shown(part, word, ["files/s", "s per 10,000"], values, *bound, &command)
     };
     Ok(phases.iter().zip(values).map(row).collect())
 }
@@ -83,7 +97,7 @@ pub(super) fn ior(
     let seconds = scale.seconds.to_string();
     let mut options = vec!["-a", "POSIX", "-t", "1m", "-b", super::data::BLOCK, "-e", "-k"];
     options.extend(more);
-    let mut values = [Sides::default(), Sides::default()];
+    let mut values = [Values::default(), Values::default()];
     for _ in 0..scale.pairs {
         for (side, dir) in sides(bed, "ior").iter().enumerate() {
             empty(dir)?;
@@ -96,7 +110,12 @@ pub(super) fn ior(
                 drop_caches()?;
                 args.extend(["-o", &file]);
                 args.extend(&options);
-                values[side].push(access(&run("ior", tasks, &args)?, name)?);
+                let (report, busy) = run("ior", tasks, &args)?;
+                let (mib_s, seconds) = access(&report, name)?;
+                values.rates[side].push(mib_s);
+                if side == 0 {
+                    values.costs.push(busy / (mib_s * seconds / 1024.0));
+                }
             }
             fs::remove_dir_all(dir)?;
         }
@@ -106,25 +125,29 @@ pub(super) fn ior(
         options.join(" ")
     );
     let names = ["write", "read"].into_iter().zip(bounds).zip(values);
-    let row = |((name, bound), values)| shown(part, name, "MiB/s", values, Some(bound), &command);
+    let units = ["MiB/s", "s per GiB"];
+    let row = |((name, bound), values)| shown(part, name, units, values, Some(bound), &command);
     Ok(names.map(row).collect())
 }
 
 fn shown(
     part: &str,
     name: &str,
-    unit: &str,
-    [ours, limit]: Sides,
+    [unit, cost]: [&str; 2],
+    values: Values,
     bound: Option<f64>,
     command: &str,
 ) -> Row {
+    let Values { rates: [ours, limit], costs } = values;
+    let cpu = Spread::of(&costs).map(|costs| Cpu { value: costs.median, unit: cost.to_owned() });
     Row {
         id: format!("{part}/{name}"),
         title: name.to_owned(),
         unit: unit.to_owned(),
         ours,
         limit,
-        cpu: None,
+        cpu,
+        idle: None,
         bound: bound.map(Bound::Ratio),
         command: command.to_owned(),
     }
@@ -147,11 +170,21 @@ fn empty(dir: &Path) -> Result<()> {
     Ok(fs::create_dir(dir)?)
 }
 
-fn run(driver: &str, tasks: &str, args: &[&str]) -> Result<String> {
+/// What a driver prints, and the CPU seconds that the whole machine worked meanwhile.
+fn run(driver: &str, tasks: &str, args: &[&str]) -> Result<(String, f64)> {
     let mut all = leave(&output(MPIRUN, &["--version"])?).to_vec();
     all.extend(["-np", tasks, driver]);
     all.extend(args);
-    output(MPIRUN, &all)
+    let before = CpuTime::now()?;
+    let report = output(MPIRUN, &all)?;
+    Ok((report, before.busy_until(CpuTime::now()?)))
+}
+
+/// Files of all tasks, by mdtest's own count of a task.
+fn files(count: &str) -> Result<f64> {
+    let text = fs::read_to_string(count)?;
+    let each: f64 = text.trim().parse().with_context(|| format!("mdtest counts '{text}'"))?;
+    Ok(each * TASKS.parse::<f64>()?)
 }
 
 /// What allows root to run more tasks than there are cores, by what `mpirun` says of itself.
@@ -179,15 +212,18 @@ fn rate(report: &str, phase: &str) -> Result<f64> {
     Ok(value)
 }
 
-/// The rate of the one line of an access in IOR's table: `write 1234.5 ...`.
-fn access(report: &str, access: &str) -> Result<f64> {
-    let rate = report.lines().find_map(|line| {
-        let mut words = line.split_whitespace();
-        if words.next()? != access { None } else { words.next()?.parse::<f64>().ok() }
+/// MiB per second and seconds of the one line of an access in IOR's table: `write 1234.5 ...`, in
+/// which the last but one is the time of all.
+fn access(report: &str, access: &str) -> Result<(f64, f64)> {
+    let found = report.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [name, rate, .., seconds, _] = words[..] else { return None };
+        let number = |word: &str| word.parse::<f64>().ok();
+        if name == access { number(rate).zip(number(seconds)) } else { None }
     });
-    let rate = rate.with_context(|| format!("IOR reports no '{access}'"))?;
-    ensure!(rate > 0.0, "IOR did nothing in '{access}'");
-    Ok(rate)
+    let (rate, seconds) = found.with_context(|| format!("IOR reports no '{access}'"))?;
+    ensure!(rate > 0.0 && seconds > 0.0, "IOR did nothing in '{access}'");
+    Ok((rate, seconds))
 }
 
 #[cfg(test)]
@@ -203,14 +239,15 @@ mod tests_of_reports {
         assert_eq!(rate(report, "File creation").expect("a rate"), 12_345.678);
         assert!(rate(report, "File stat").is_err(), "nothing was done");
         assert!(rate(report, "File removal").is_err());
-        let report = "access    bw(MiB/s)  IOPS   Latency(s)  block(KiB) xfer(KiB)\n\
-            ------    ---------  ----   ----------  ---------- ---------\n\
-            write     1234.50    1234.5 0.003241    1048576    1024.00\n\
-            read      99.00      99.0   0.040404    1048576    1024.00\n";
-        assert_eq!(access(report, "write").expect("a rate"), 1_234.5);
-        assert_eq!(access(report, "read").expect("a rate"), 99.0);
+        let report = "access              : single-shared-file\n\
+            access    bw(MiB/s)  IOPS   Latency(s)  block(KiB) xfer(KiB)  total(s)   iter\n\
+            ------    ---------  ----   ----------  ---------- ---------  --------   ----\n\
+            write     1234.50    1234.5 0.003241    1048576    1024.00    10.00      0\n\
+            read      99.00      99.0   0.040404    1048576    1024.00    5.00       0\n";
+        assert_eq!(access(report, "write").expect("a rate"), (1_234.5, 10.0));
+        assert_eq!(access(report, "read").expect("a rate"), (99.0, 5.0));
         assert!(access("", "read").is_err());
-        assert!(access("read 0.00 0.0", "read").is_err(), "nothing was read");
+        assert!(access("read 0.00 0.0 1.0 0", "read").is_err(), "nothing was read");
         assert_eq!(flag("File removal").expect("a phase"), "-r");
         assert!(flag("Directory creation").is_err());
     }

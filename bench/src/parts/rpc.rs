@@ -51,6 +51,7 @@ fn row(case: Case, command: &str) -> Result<Row> {
         ours: rpc.rates.clone(),
         limit: bare.rates.clone(),
         cpu: Some(Cpu { value: rpc.cpu_us, unit: "us each".to_owned() }),
+        idle: None,
         bound: Some(Bound::Ratio(bound(&case.case))),
         command: command.to_owned(),
     })

@@ -31,6 +31,8 @@ pub(crate) fn table(rows: &[Row]) -> String {
     );
     for row in rows {
         let cpu = row.cpu.as_ref().map(|cpu| format!("{} {}", number(cpu.value), cpu.unit));
+        let idle = row.idle.map(|idle| format!("{:.0} % idle", idle * 100.0));
+        let cpu: Vec<String> = cpu.into_iter().chain(idle).collect();
         let cells = [
             row.title.clone(),
             row.unit.clone(),
@@ -38,7 +40,7 @@ pub(crate) fn table(rows: &[Row]) -> String {
             spread(Spread::of(&row.limit)),
             spread(row.ratio()),
             bound(row),
-            cpu.unwrap_or_default(),
+            cpu.join(", "),
         ];
         text.push_str(&format!("| {} |\n", cells.join(" | ")));
     }
@@ -56,9 +58,13 @@ fn spread(spread: Option<Spread>) -> String {
 }
 
 fn bound(row: &Row) -> String {
-    let missed = if row.is_reached() == Some(false) { ", **missed**" } else { "" };
+    let missed = match row.is_reached() {
+        _ if row.is_void() => ", **void**",
+        Some(false) => ", **missed**",
+        _ => "",
+    };
     match row.bound {
-        None => String::new(),
+        None => missed.trim_start_matches(", ").to_owned(),
         Some(Bound::Ratio(least)) => format!("ratio {least}{missed}"),
         Some(Bound::RatioAtMost(most)) => format!("ratio at most {most}{missed}"),
         Some(Bound::AtLeast(least)) => format!("at least {least}{missed}"),
@@ -116,5 +122,18 @@ mod tests {
             last,
             "| create | files/s | 2.00 (1.00 .. 3.00) | 10.0 | 0.200 (0.100 .. 0.300) | ratio 0.4, **missed** |  |"
         );
+    }
+
+    #[test]
+    fn a_row_of_a_busy_machine_is_void() {
+        let shown = |bound, idle| {
+            let row = Row { idle: Some(idle), ..row(&[1.0], &[1.0], bound) };
+            table(&[row]).lines().last().expect("a row").to_owned()
+        };
+        let text = shown(Some(Bound::Ratio(1.5)), 0.25);
+        assert!(text.ends_with("| ratio 1.5, **void** | 25 % idle |"), "{text}");
+        let text = shown(Some(Bound::Ratio(1.5)), 0.5);
+        assert!(text.ends_with("| ratio 1.5, **missed** | 50 % idle |"), "{text}");
+        assert!(shown(None, 0.25).ends_with("| **void** | 25 % idle |"));
     }
 }

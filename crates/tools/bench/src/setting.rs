@@ -10,8 +10,8 @@ use ctl::{mounts, rundir};
 use types::NidAddr;
 
 /// Why no ratio is printed.
-pub(crate) const REFUSAL: &str = "client and servers are one process here (`nacre up` without --separate): a ratio would flatter \
-    nobody but the benchmark. Start the file system with --separate";
+pub(crate) const REFUSAL: &str = "client and servers are one process here (`nacre up` without \
+    --separate): a ratio would say nothing about them. Start the file system with --separate";
 
 /// What is known of what is measured.
 pub(crate) struct Setting {
@@ -80,8 +80,7 @@ impl Setting {
         let socket = rundir::of_device(mount.device).context("no daemon answers for the mount")?;
         let client = who(&socket);
         for value in get(&socket, "llite.*.transport") {
-            self.lines
-                .push(format!("client: FUSE, transport {value}; its kernel believes names and attributes for 20 ms at most"));
+            self.lines.push(format!("client: FUSE, transport {value}"));
         }
         let (nids, fsname) = mount.source.rsplit_once(":/").context("a mount's source")?;
         self.servers(nids, fsname, client.map_or(0, |who| who.pid));
@@ -113,8 +112,10 @@ impl Setting {
                 let (kind, source) = kind.unwrap_or_else(|| ("?".to_owned(), "?".to_owned()));
                 let interval = param("commit_interval_ms")
                     .map_or_else(String::new, |ms| format!(", commit interval {ms} ms"));
+                let grants =
+                    param("grants").map_or_else(String::new, |grants| format!(", grants={grants}"));
                 self.lines.push(format!(
-                    "server: {name} on {kind} ({source}){interval}, process {}",
+                    "server: {name} on {kind} ({source}){interval}{grants}, process {}",
                     server.pid
                 ));
             }

@@ -25,7 +25,7 @@ use crate::steps::Steps;
 #[command(after_help = "Examples:\n  nacre bench mdtest -d /mnt/nacre -N 4 -F -u -n 1000\n  \
     nacre bench mdtest --native 127.0.0.2@tcp:/testfs --in-flight 64 -F -C -W 10 --against /mnt/ext4")]
 pub struct MdtestArgs {
-    /// Directory in which the tree is made.
+    /// Directory in which the tree is made; with --native a path from the file system's root.
     #[arg(short = 'd', long, default_value = ".")]
     pub dir: PathBuf,
     /// Files per task.
@@ -77,6 +77,10 @@ pub struct MdtestArgs {
     /// at the MDT (with --native).
     #[arg(long, requires = "native")]
     pub put: bool,
+    /// Also rename each file to a tree in this directory, a path from the file system's root (with
+    /// --native).
+    #[arg(long, requires = "native", value_name = "DIR")]
+    pub rename_to: Option<PathBuf>,
     /// Run the same on this path too, in turns, and print the ratio of the medians.
     #[arg(long, value_name = "DIR")]
     pub against: Option<PathBuf>,
@@ -136,12 +140,15 @@ impl Watch {
 impl MdtestArgs {
     fn wants(&self, phase: Phase) -> bool {
         let none = !(self.create_only || self.stat_only || self.read_only || self.remove_only);
-        none || match phase {
-            Phase::Create => self.create_only,
-            Phase::Stat => self.stat_only,
-            Phase::Read => self.read_only,
-            Phase::Remove => self.remove_only,
-        }
+        // renames are never the default
+        (none && phase != Phase::Rename)
+            || match phase {
+                Phase::Create => self.create_only,
+                Phase::Stat => self.stat_only,
+                Phase::Read => self.read_only,
+                Phase::Remove => self.remove_only,
+                Phase::Rename => self.rename_to.is_some(),
+            }
     }
 }
 
@@ -171,7 +178,8 @@ pub fn run(args: &MdtestArgs) -> Result<()> {
     for _ in 0..rounds {
         ours.extend(one(args, &steps)?);
         if let Some(dir) = &args.against {
-            let args = MdtestArgs { dir: dir.clone(), native: None, ..args.clone() };
+            let dir = dir.clone();
+            let args = MdtestArgs { dir, native: None, rename_to: None, ..args.clone() };
             theirs.extend(one(&args, &steps)?);
         }
     }
@@ -183,5 +191,31 @@ fn one(args: &MdtestArgs, steps: &Steps) -> Result<Vec<Sample>> {
     match &args.native {
         Some(address) => native::run(args, address, steps),
         None => posix::run(args, steps),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: MdtestArgs,
+    }
+
+    #[test]
+    fn files_are_renamed_where_that_is_asked_for() {
+        let phases = |line: &str| -> Vec<Phase> {
+            let args = Cli::try_parse_from(line.split(' ')).expect("well formed").args;
+            Phase::ALL.into_iter().filter(|phase| args.wants(*phase)).collect()
+        };
+        let all = [Phase::Create, Phase::Stat, Phase::Read, Phase::Remove];
+        assert_eq!(phases("mdtest"), all);
+        let native = "mdtest --native 127.0.0.2@tcp:/testfs -C --rename-to far";
+        assert_eq!(phases(native), [Phase::Create, Phase::Rename]);
+        assert!(Cli::try_parse_from(["mdtest", "--rename-to", "far"]).is_err(), "a mount has mv");
     }
 }

@@ -2,6 +2,8 @@
 //! servers.
 
 use std::cell::{Cell, RefCell};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -43,13 +45,56 @@ struct Shared {
     client: Client,
     ctx: Ctx,
     args: MdtestArgs,
-    dirs: Vec<Fid>,
+    tree: Tree,
+    /// Files are renamed to here.
+    other: Option<Tree>,
+    is_renamed: Cell<bool>,
     next: Cell<u64>,
     items: Cell<u64>,
     until: Cell<Option<Instant>>,
     failure: RefCell<Option<anyhow::Error>>,
     /// Of new files; nothing: their directory's default.
     striping: Option<Asked>,
+}
+
+impl Shared {
+    /// Directories in which the files are now.
+    fn dirs(&self) -> &[Fid] {
+        let other = self.other.as_ref().filter(|_| self.is_renamed.get());
+        &other.unwrap_or(&self.tree).dirs
+    }
+}
+
+/// A new directory and those in it that hold files.
+struct Tree {
+    parent: Fid,
+    name: String,
+    top: Fid,
+    dirs: Vec<Fid>,
+}
+
+impl Tree {
+    /// In the directory at `path`.
+    async fn make(client: &Client, ctx: &Ctx, path: &Path, name: &str, dirs: u32) -> Result<Tree> {
+        let named = || format!("{} on the file system", path.display());
+        let parent = client.lookup_path(ctx, path.as_os_str().as_bytes()).await;
+        let parent = parent.with_context(named)?.fid();
+        let top = client.mkdir(ctx, parent, name.as_bytes(), 0o755).await?.fid();
+        let mut tree = Tree { parent, name: name.to_owned(), top, dirs: Vec::new() };
+        for index in 0..dirs {
+            let name = format!("dir.{index}");
+            tree.dirs.push(client.mkdir(ctx, top, name.as_bytes(), 0o755).await?.fid());
+        }
+        Ok(tree)
+    }
+
+    /// The directories are empty.
+    async fn remove(&self, client: &Client, ctx: &Ctx) -> Result<()> {
+        for index in 0..self.dirs.len() {
+            client.rmdir(ctx, self.top, format!("dir.{index}").as_bytes()).await?;
+        }
+        Ok(client.rmdir(ctx, self.parent, self.name.as_bytes()).await?)
+    }
 }
 
 /// The first bytes of a file are at its MDT.
@@ -67,18 +112,22 @@ async fn phases(
 ) -> Result<Vec<Sample>> {
     let ctx = Ctx::root();
     let name = format!("mdtest-native.{:x}", env.random());
-    let tree = client.mkdir(&ctx, Fid::ROOT, name.as_bytes(), 0o755).await?.fid();
     let count = if args.unique_dir { args.in_flight } else { 1 };
-    let mut dirs = Vec::new();
-    for index in 0..count {
-        dirs.push(client.mkdir(&ctx, tree, format!("dir.{index}").as_bytes(), 0o755).await?.fid());
-    }
+    let tree = Tree::make(client, &ctx, &args.dir, &name, count).await?;
+    let other = match &args.rename_to {
+        Some(path) => {
+            Some(Tree::make(client, &ctx, path, &format!("{name}.renamed"), count).await?)
+        }
+        None => None,
+    };
     let items = Cell::new(args.items * u64::from(args.tasks));
     let shared = Rc::new(Shared {
         client: client.clone(),
         ctx,
         args: args.clone(),
-        dirs,
+        tree,
+        other,
+        is_renamed: Cell::new(false),
         next: Cell::new(0),
         items,
         until: Cell::new(None),
@@ -97,14 +146,16 @@ async fn phases(
         if phase == Phase::Create {
             shared.items.set(sample.files);
         }
+        if phase == Phase::Rename {
+            shared.is_renamed.set(true);
+        }
         if args.wants(phase) {
             samples.push(sample);
         }
     }
-    for index in 0..count {
-        client.rmdir(&shared.ctx, tree, format!("dir.{index}").as_bytes()).await?;
+    for tree in [Some(&shared.tree), shared.other.as_ref()].into_iter().flatten() {
+        tree.remove(client, &shared.ctx).await?;
     }
-    client.rmdir(&shared.ctx, Fid::ROOT, name.as_bytes()).await?;
     Ok(samples)
 }
 
@@ -149,13 +200,14 @@ async fn one_loop(shared: &Shared, phase: Phase) -> Result<()> {
             return Ok(());
         }
         shared.next.set(item + 1);
-        let dir = shared.dirs[(item % shared.dirs.len() as u64) as usize];
-        one_item(shared, phase, dir, format!("file.mdtest.0.{item}").as_bytes()).await?;
+        let place = (item % shared.dirs().len() as u64) as usize;
+        one_item(shared, phase, place, format!("file.mdtest.0.{item}").as_bytes()).await?;
     }
 }
 
-async fn one_item(shared: &Shared, phase: Phase, dir: Fid, name: &[u8]) -> Result<()> {
-    let (client, ctx) = (&shared.client, &shared.ctx);
+/// What a phase does to the file `name` in one of the directories.
+async fn one_item(shared: &Shared, phase: Phase, place: usize, name: &[u8]) -> Result<()> {
+    let (client, ctx, dir) = (&shared.client, &shared.ctx, shared.dirs()[place]);
     match phase {
         Phase::Create if shared.args.put => {
             let data = Bytes::from(vec![b'm'; shared.args.write_bytes]);
@@ -182,6 +234,10 @@ async fn one_item(shared: &Shared, phase: Phase, dir: Fid, name: &[u8]) -> Resul
                 file.read(0, shared.args.read_bytes).await?;
             }
             file.close().await?;
+        }
+        Phase::Rename => {
+            let other = shared.other.as_ref().context("a phase of renames has another tree")?;
+            client.rename(ctx, dir, name, other.dirs[place], name, 0).await?;
         }
         Phase::Remove => client.unlink(ctx, dir, name).await?,
     }

@@ -103,6 +103,8 @@ fn one_item(phase: Phase, path: &Path, data: &[u8], buffer: &mut [u8]) -> std::i
             let mut file = File::open(path)?;
             if buffer.is_empty() { Ok(()) } else { file.read_exact(buffer) }
         }
+        // `wants` names it for native clients alone
+        Phase::Rename => Err(std::io::ErrorKind::Unsupported.into()),
         Phase::Remove => fs::remove_file(path),
     }
 }

@@ -17,12 +17,15 @@ pub enum Phase {
     Stat,
     /// Open, read if asked, close.
     Read,
+    /// Rename to another directory.
+    Rename,
     /// unlink.
     Remove,
 }
 
 impl Phase {
-    pub(crate) const ALL: [Phase; 4] = [Phase::Create, Phase::Stat, Phase::Read, Phase::Remove];
+    pub(crate) const ALL: [Phase; 5] =
+        [Phase::Create, Phase::Stat, Phase::Read, Phase::Rename, Phase::Remove];
 }
 
 impl fmt::Display for Phase {
@@ -31,6 +34,7 @@ impl fmt::Display for Phase {
             Phase::Create => "File creation",
             Phase::Stat => "File stat",
             Phase::Read => "File read",
+            Phase::Rename => "File rename",
             Phase::Remove => "File removal",
         })
     }
