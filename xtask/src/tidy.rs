@@ -3,6 +3,7 @@
 mod asserts;
 mod columns;
 mod commands;
+mod commits;
 mod dependencies;
 mod documents;
 mod links;
@@ -25,6 +26,7 @@ type Rule = fn(&Tree, &mut Vec<String>) -> Result<()>;
 
 const RULES: &[Rule] = &[
     commands::look,
+    commits::look,
     documents::look,
     sizes::look,
     asserts::look,
