@@ -192,9 +192,9 @@ struct Up {
     /// them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
     mdts: Option<u32>,
-    /// Number of object storage targets.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
-    osts: u32,
+    /// Number of object storage targets; default: 4. None is ever removed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    osts: Option<u32>,
     /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so
     /// on may be mounted devices. It must exist.
     #[arg(long, value_name = "DIR")]
