@@ -17,6 +17,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lfs", "swap_layouts", "use lfs migrate"),
     ("lfs", "ladvise", "servers take no advice"),
     ("lfs", "rmfid", "use lfs fid2path, and rm"),
+    ("lfs", "flushctx", "a mount keeps no security contexts"),
     ("lfs", "pcc", "there is no persistent client cache"),
     ("lctl", "which_nid", "NIDs are addresses; use lctl ping"),
     ("lctl", "net", "servers get their address with nacre serve --listen"),
@@ -38,8 +39,8 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lctl", "clear", "daemons log to files; NACRE_LOG sets the level"),
 ];
 
-/// Options of Lustre's tools and of find(1) that Nacre does not have: command, names, reason and
-/// way out.
+/// Options of Lustre's tools and of find(1) that Nacre does not have: command, names without their
+/// dashes, reason and way out.
 const ABSENT_OPTIONS: &[(&str, &[&str], &str)] = &[
     (
         "lfs find",
@@ -49,6 +50,16 @@ const ABSENT_OPTIONS: &[(&str, &[&str], &str)] = &[
     ("lfs find", &["exec", "execdir", "ok", "delete", "ls", "printf"], "use -print0 and xargs -0"),
     ("lfs find", &["o", "or", "prune", "path", "iname", "regex"], "use find(1) to choose by names"),
     ("lfs find", &["projid"], "there are no project quotas, use -user or -group"),
+    ("lfs find", &["lazy"], "sizes are exact, use -size"),
+    ("lfs find", &["fid"], "use lfs fid2path"),
+    ("lfs find", &["attrs"], "files have no attributes of chattr(1), use -perm"),
+    ("lfs find", &["newermt", "newerat", "newerct", "newerBt"], "use -newer or -mtime"),
+    ("lfs setstripe", &["C", "overstripe-count"], "a list names each OST once, use -c"),
+    ("lfs getstripe", &["hex-idx"], "indices are decimal"),
+    ("lfs df", &["v"], "each target has a row already; use nacre status for states"),
+    ("lfs", &["list-commands"], "use lfs --help"),
+    ("lctl dl", &["t"], "use lctl get_param *.*.import for the addresses of servers"),
+    ("lctl", &["list-commands"], "use lctl --help"),
 ];
 
 /// Phrases of the parsers below, and the words that a user understands.
@@ -125,7 +136,13 @@ fn absent_option(option: &str, command: &str) -> Option<String> {
     let name = option.trim_start_matches('-');
     let is_it = |(of, names, _): &&(&str, &[&str], &str)| *of == command && names.contains(&name);
     let (.., why) = ABSENT_OPTIONS.iter().find(is_it)?;
-    Some(format!("error: {command} -{name}: not supported: {why}"))
+    Some(format!("error: {command} {}: not supported: {why}", dashed(command, name)))
+}
+
+/// An option as its command writes it.
+fn dashed(command: &str, name: &str) -> String {
+    let is_short = command == "lfs find" || name.len() == 1;
+    format!("{}{name}", if is_short { "-" } else { "--" })
 }
 
 /// The text of an error, with the whole command to type for help.
@@ -195,9 +212,12 @@ mod tests {
             for name in *names {
                 assert!(!has(name), "{path} -{name}");
                 let said = absent_option(&format!("--{name}"), path).expect("a line");
-                assert!(said.starts_with(&format!("error: {path} -{name}: ")), "{said}");
+                let written = dashed(path, name);
+                assert!(said.starts_with(&format!("error: {path} {written}: ")), "{said}");
             }
         }
+        let said = absent_option("-t", "lctl dl").expect("a line");
+        assert!(said.starts_with("error: lctl dl -t: not supported: "), "{said}");
         assert_eq!(absent_option("--wombat", "lfs find"), None);
         assert_eq!(absent_option("--ls", "lfs getstripe"), None);
     }

@@ -37,7 +37,8 @@ enum Which {
     Mdts,
     /// The management server.
     Mgts,
-    /// All of them.
+    /// All of them (also: servers).
+    #[value(alias = "servers")]
     All,
 }
 
