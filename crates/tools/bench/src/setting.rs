@@ -80,8 +80,7 @@ impl Setting {
         let socket = rundir::of_device(mount.device).context("no daemon answers for the mount")?;
         let client = who(&socket);
         for value in get(&socket, "llite.*.transport") {
-            self.lines
-                .push(format!("client: FUSE, transport {value}; its kernel believes names and attributes for 20 ms at most"));
+            self.lines.push(format!("client: FUSE, transport {value}"));
         }
         let (nids, fsname) = mount.source.rsplit_once(":/").context("a mount's source")?;
         self.servers(nids, fsname, client.map_or(0, |who| who.pid));
