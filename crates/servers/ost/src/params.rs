@@ -59,7 +59,7 @@ fn file_bytes(value: &str) -> Result<u64, String> {
         value => value
             .parse()
             .map(|ByteSize(bytes)| bytes)
-            .map_err(|error| format!("{error}, as 256M; -1 is no bound")),
+            .map_err(|error| format!("{error}, as 256M; -1 means no bound")),
     }
 }
 
