@@ -68,8 +68,8 @@ pub(super) struct Doctor {
 Shows the work of this machine's daemons: operations and bytes per second by client, job and
 target, and for each service of a server the requests per second, their mean wait in the queue,
 the requests that wait now, and the scheduler's policy in force. The start page names the service
-whose requests wait most, and the jobs and clients that load it. Clients and jobs are counted where
-data is served (OSTs, and data on an MDT); an MDT counts its operations as a whole.
+whose requests wait most, and the jobs and clients that load it. Clients are counted where data is
+served (OSTs, and data on an MDT). Jobs are counted at MDTs too.
 
 Keys: 1 to 5 or Tab choose a page, b sorts by bytes, o by operations, q or Ctrl-C ends.
 
