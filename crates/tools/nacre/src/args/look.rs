@@ -42,7 +42,7 @@ inodes, and whether direct I/O and fallocate work; it makes a file there and rem
 is ok, warn or bad, with the reason and the command to type. No setting is changed.
 
 Limits are those of a process that is started here: run it as the user, and in the unit or
-container, that shall run Nacre.
+container, that will run Nacre.
 
 Examples:
   nacre doctor
@@ -51,7 +51,7 @@ Examples:
 
 Exit status: 0 nothing is bad; 3 something is bad; 1 failure, reported on stderr; 2 wrong usage.")]
 pub(super) struct Doctor {
-    /// Look also at the file system below this directory, where targets are or shall be.
+    /// Look also at the file system below this directory, where targets are or will be.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Port of the servers.
