@@ -517,7 +517,7 @@ impl Nacre {
             Command::Tune(args) => daemons::tune::run(&args.options()).map(|()| 0),
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Status(args) => status::run(&args.options()),
-            Command::Top(args) => top::run(args.pause()),
+            Command::Top(args) => top::run(args.pause(), args.addresses()),
             Command::Doctor(args) => doctor::run(&args.options()),
             Command::ExportMeta(args) => {
                 let ExportMeta { target, output: file } = args;

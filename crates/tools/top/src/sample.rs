@@ -106,7 +106,7 @@ impl Sample {
         self.lives.insert(life);
     }
 
-    fn service(&mut self, life: &Life, name: &str) -> &mut Service {
+    pub(crate) fn service(&mut self, life: &Life, name: &str) -> &mut Service {
         self.services.entry((life.clone(), name.to_owned())).or_default()
     }
 
@@ -116,7 +116,7 @@ impl Sample {
         }
     }
 
-    fn count(&mut self, kind: Kind, life: &Life, name: &str, count: Count) {
+    pub(crate) fn count(&mut self, kind: Kind, life: &Life, name: &str, count: Count) {
         let key = Key { kind, life: life.clone(), name: name.to_owned() };
         let sum = self.counts.entry(key).or_default();
         *sum = sum.plus(count);
