@@ -215,8 +215,6 @@ struct Up {
     /// Mount options, as of `nacre mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at
     /// its own address.
     #[arg(long, value_name = "PORT")]
@@ -232,6 +230,8 @@ struct Up {
     /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
     device: Vec<Pretend>,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre format`.
@@ -312,8 +312,6 @@ struct Serve {
     /// Take over no permanent parameter (`lctl set_param -P`) in this run.
     #[arg(long)]
     no_permanent: bool,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Log to this file; without it to stderr. At 64 MiB it becomes FILE.1; SIGHUP opens it again.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -343,6 +341,8 @@ struct Serve {
     /// Tell the parent on stdout for whom recoveries wait.
     #[arg(long, hide = true)]
     tell_recovery: bool,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre forget`.
@@ -417,14 +417,14 @@ struct Mount {
     /// Where the daemon logs; without it to the run directory.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
     /// Of mount(8): write no /etc/mtab. There is none.
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre lst-node`.
