@@ -178,6 +178,18 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_container_is_not_built_from_what_git_ignores() {
+        let read = |name: &str| fs::read_to_string(root().join(name)).expect("read");
+        let (ignored, left_out) = (read(".gitignore"), read(".dockerignore"));
+        let folders: Vec<&str> =
+            ignored.lines().filter_map(|line| line.strip_prefix('/')).collect();
+        assert!(folders.contains(&"target"), "{folders:?}");
+        for folder in folders.into_iter().chain([".git"]) {
+            assert!(left_out.lines().any(|line| line == folder), "{folder}");
+        }
+    }
+
     /// systemd makes slashes of the dashes in `%I`, as in the names of targets.
     #[test]
     fn the_unit_takes_the_name_of_its_directory_as_it_is() {

@@ -3,6 +3,7 @@
 mod asserts;
 mod columns;
 mod commands;
+mod commits;
 mod dependencies;
 mod documents;
 mod functions;
@@ -26,6 +27,7 @@ type Rule = fn(&Tree, &mut Vec<String>) -> Result<()>;
 
 const RULES: &[Rule] = &[
     commands::look,
+    commits::look,
     documents::look,
     sizes::look,
     functions::look,

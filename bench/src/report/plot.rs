@@ -23,6 +23,12 @@ const NAME_LEFT: i32 = 12;
 /// Room for the value behind the longest bar, as a part of it.
 const VALUE_ROOM: f64 = 1.3;
 
+/// A reader with a dark theme sees black as light, and white as dark: a rule precedes attributes.
+const DARK: &str = "<style>@media (prefers-color-scheme: dark) { \
+    [fill=\"#FFFFFF\"] { fill: #0D1117 } \
+    [fill=\"#000000\"] { fill: #E6EDF3 } \
+    [stroke=\"#000000\"] { stroke: #E6EDF3 } }</style>";
+
 /// One bar of a small chart.
 pub(super) struct Bar<'a> {
     pub(super) name: &'a str,
@@ -34,7 +40,7 @@ pub(super) struct Bar<'a> {
 pub(super) fn bars(title: &str, unit: &str, bars: &[Bar<'_>]) -> Result<String> {
     let mut svg = String::new();
     draw_bars(&mut svg, title, unit, bars).map_err(|error| anyhow!("{error}"))?;
-    Ok(svg)
+    Ok(in_both_themes(&svg))
 }
 
 fn draw_bars(
@@ -76,7 +82,7 @@ pub(super) fn ratios(title: &str, rows: &[&Row]) -> Result<String> {
         rows.iter().filter_map(|row| Some((*row, row.ratio()?))).collect();
     let mut svg = String::new();
     draw(&mut svg, title, &shown).map_err(|error| anyhow!("{error}"))?;
-    Ok(svg)
+    Ok(in_both_themes(&svg))
 }
 
 fn draw(
@@ -137,7 +143,7 @@ pub(super) fn lines(
 ) -> Result<String> {
     let mut svg = String::new();
     draw_lines(&mut svg, title, axes, lines).map_err(|error| anyhow!("{error}"))?;
-    Ok(svg)
+    Ok(in_both_themes(&svg))
 }
 
 fn draw_lines(
@@ -179,6 +185,13 @@ fn draw_lines(
     Ok(())
 }
 
+/// The picture with the style behind its opening tag.
+fn in_both_themes(svg: &str) -> String {
+    let at = svg.find('>').map_or(0, |end| end + 1);
+    let (head, body) = svg.split_at(at);
+    format!("{head}\n{DARK}{body}")
+}
+
 fn bound(row: &Row) -> Option<f64> {
     match row.bound {
         Some(Bound::Ratio(least)) => Some(least),
@@ -210,6 +223,18 @@ mod tests {
         }
         assert_eq!((svg.matches("#4078A0").count(), svg.matches("#AAAAAA").count()), (1, 1));
         assert!(bars("None", "s", &[bar("a", 0.0, true)]).is_ok(), "nothing to show");
+    }
+
+    #[test]
+    fn a_chart_has_colors_for_a_dark_theme() {
+        let all = [Bar { name: "Nacre", value: 1.0, is_ours: true }];
+        let svg = bars("Title", "s", &all).expect("it is drawn");
+        let (head, body) = svg.split_once(DARK).expect("a style");
+        assert!(head.starts_with("<svg") && head.trim_end().ends_with('>'), "{head}");
+        assert_eq!(head.matches('<').count(), 1, "{head}");
+        for color in ["fill=\"#FFFFFF\"", "fill=\"#000000\""] {
+            assert!(body.contains(color), "{color} is what the style replaces");
+        }
     }
 
     #[test]

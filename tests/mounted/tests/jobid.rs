@@ -79,6 +79,8 @@ fn servers_count_what_each_job_wrote() {
     assert_eq!(jobs.get("4711"), Some(&(5 * MIB)), "{text}");
     assert_eq!(jobs.get("4712"), Some(&(3 * MIB)), "{text}");
     assert_eq!(jobs.get("dd.0"), Some(&MIB), "{text}");
+    let names = get("mdt.*.job_stats");
+    assert!(names.contains("4711") && names.contains("dd.0"), "MDTs count jobs too:\n{names}");
 
     set("jobid_name=%j:%e:%g:%p");
     let pid = dd(&up, "named", 2, Some(("SLURM_JOB_ID", "4713")));

@@ -123,7 +123,9 @@ fn every_daemon_is_scraped() {
         written += value(&text, &format!("lustre_write_bytes_total{target}"));
     }
     assert_eq!(written, (2 * FILES * FILE_BYTES) as f64, "each byte is written once");
-    assert!(value(&scrape(client), "lustre_send_count_total{") > 0.0);
+    let text = scrape(client);
+    assert!(value(&text, "lustre_send_count_total{") > 0.0);
+    assert!(value(&text, "lustre_write_bytes_total{component=\"client\"") > 0.0);
 
     let table = up.tool(&["lctl", "get_param", "-n", "cpu_partition_table"]);
     assert!(table.contains("3\t: "), "{table}");

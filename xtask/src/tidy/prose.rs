@@ -1,5 +1,5 @@
-//! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, kept
-//! error messages, and the lines of logs.
+//! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, error
+//! messages, and the lines of logs.
 
 use std::fs;
 
@@ -33,9 +33,22 @@ const ALLOWED: &[&str] = &["there is no", "is no longer"];
 /// Folders with kept texts of commands.
 const KEPT: &[&str] = &["crates/tools/nacre/tests/help", "crates/tools/nacre/tests/wrong"];
 
-/// Macros whose literals are lines of a log.
-const MACROS: &[&str] =
-    &["tracing::error!(", "tracing::warn!(", "tracing::info!(", "tracing::debug!("];
+/// Begin a call whose literals are lines of a log, or an error.
+const MACROS: &[&str] = &[
+    "tracing::error!(",
+    "tracing::warn!(",
+    "tracing::info!(",
+    "tracing::debug!(",
+    "#[error(",
+    "anyhow!(",
+    "bail!(",
+    "ensure!(",
+    "say!(",
+    "Err(format!(",
+];
+
+/// Folders whose errors no user reads.
+const INTERNAL: &[&str] = &["xtask/", "bench/", "fuzz/", "crates/sim/", "crates/tools/bench/"];
 
 /// Names the words of others, and shows bad examples.
 const EXCEPT: &[&str] = &["CONTRIBUTING.md", "CHANGELOG.md"];
@@ -46,7 +59,8 @@ pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
             check(&file.name, number, &without_code(line), wrong);
         }
     }
-    for file in tree.rust().filter(|file| !file.name.starts_with("xtask/")) {
+    let is_internal = |name: &str| INTERNAL.iter().any(|folder| name.starts_with(folder));
+    for file in tree.rust().filter(|file| !is_internal(&file.name)) {
         logged(file, wrong);
     }
     for folder in KEPT {
@@ -92,7 +106,7 @@ fn without_values(literal: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('}').map_or(part, |(_, rest)| rest))
 }
 
-/// Literals of logging macros.
+/// Literals of logs and errors.
 fn logged(file: &File, wrong: &mut Vec<String>) {
     for start in MACROS.iter().flat_map(|name| file.text.match_indices(name)) {
         let at = start.0 + start.1.len();
@@ -152,5 +166,24 @@ mod tests {
             "fn f() {\n    tracing::warn!(%at, \"nobody is there\");\n    let a = \"nobody\";\n}";
         logged(&file("a.rs", text), &mut wrong);
         assert_eq!(wrong, ["a.rs:2: 'nobody' (rule 1 of CONTRIBUTING's words)"]);
+    }
+
+    #[test]
+    fn errors_are_read_like_lines_of_logs() {
+        let found = |text: &str| {
+            let mut wrong = Vec::new();
+            logged(&file("a.rs", text), &mut wrong);
+            wrong.len()
+        };
+        let cases = [
+            "#[error(\"'{0}' stands for x\")]",
+            "return Err(format!(\"{to} is no directory\"));",
+            "ensure!(told == 1, \"format it anew\");",
+            "ctl::say!(\"nobody\");",
+        ];
+        for case in cases {
+            assert_eq!(found(case), 1, "{case}");
+        }
+        assert_eq!(found("bail!(\"is not a directory: {told}\");"), 0);
     }
 }

@@ -20,7 +20,7 @@ pub enum PatternError {
     #[error("pattern is longer than {PATTERN_BYTES_MAX} bytes")]
     TooLong,
     /// Its braces stand for more patterns than are looked for at once.
-    #[error("'{0}' stands for more than {ALTERNATIVES_MAX} patterns")]
+    #[error("'{0}' means more than {ALTERNATIVES_MAX} patterns")]
     TooMany(String),
     /// An empty name, or one with an empty part.
     #[error("'{0}' has an empty part")]

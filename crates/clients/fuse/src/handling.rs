@@ -39,6 +39,7 @@ impl Fs {
         let done = poll_fn(|cx| work.as_mut().poll(cx).map(Some));
         match or(done, killed).await {
             Some(reply) => {
+                self.tally.answered(header.opcode, &reply);
                 self.outdate(&header, changes);
                 self.note_belief(&header, &reply);
                 replier.reply(&reply);

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 
 use fusedev::abi::opcode;
-use types::{CounterTable, Row, Timespec};
+use fusedev::{Body, Reply};
+use types::{Counter, CounterTable, Row, Timespec};
 
 /// Above all numbers of operations.
 const OPERATIONS: usize = 64;
@@ -50,36 +51,62 @@ const NAMES: [(u32, &str); 38] = [
     (opcode::SYNCFS, "syncfs"),
 ];
 
-/// Requests of a mount's kernel, by operation.
-pub struct Tally([Cell<u64>; OPERATIONS]);
+/// Requests of a mount's kernel by operation, and the bytes that its reads and writes moved. What
+/// the kernel's page cache answers is not counted.
+pub struct Tally {
+    requests: [Cell<u64>; OPERATIONS],
+    read: Cell<Counter>,
+    written: Cell<Counter>,
+}
 
 impl Default for Tally {
     fn default() -> Tally {
-        Tally(std::array::from_fn(|_| Cell::default()))
+        let requests = std::array::from_fn(|_| Cell::default());
+        Tally { requests, read: Cell::default(), written: Cell::default() }
     }
 }
 
 impl Tally {
     /// A request came.
     pub(crate) fn count(&self, opcode: u32) {
-        if let Some(count) = self.0.get(opcode as usize) {
+        if let Some(count) = self.requests.get(opcode as usize) {
             count.set(count.get() + 1);
         }
     }
 
-    /// Rows of what came at all.
+    /// A request is answered; a read and a write moved bytes.
+    pub(crate) fn answered(&self, opcode: u32, reply: &Reply) {
+        let (counter, bytes) = match (opcode, reply) {
+            (opcode::READ, Ok(Body::Pieces(pieces))) => {
+                (&self.read, pieces.iter().map(|piece| piece.len() as u64).sum::<u64>())
+            }
+            (opcode::WRITE, Ok(Body::Write(out))) => (&self.written, u64::from(out.size)),
+            _ => return,
+        };
+        let mut samples = counter.get();
+        samples.add(bytes);
+        counter.set(samples);
+    }
+
+    /// Bytes first, as Lustre has it, then requests.
     #[must_use]
     pub fn table(&self, now: Timespec) -> CounterTable {
-        let rows = NAMES.iter().map(|(opcode, name)| {
-            let count = self.0.get(*opcode as usize).map_or(0, Cell::get);
+        let mut rows = vec![
+            Row::bytes("read_bytes", self.read.get()),
+            Row::bytes("write_bytes", self.written.get()),
+        ];
+        rows.extend(NAMES.iter().map(|(opcode, name)| {
+            let count = self.requests.get(*opcode as usize).map_or(0, Cell::get);
             Row::requests(name, count)
-        });
-        CounterTable::Lines { at: Some(now), rows: rows.collect() }
+        }));
+        CounterTable::Lines { at: Some(now), rows }
     }
 
     /// Counts from zero again.
     pub fn clear(&self) {
-        self.0.iter().for_each(|count| count.set(0));
+        self.requests.iter().for_each(|count| count.set(0));
+        self.read.set(Counter::default());
+        self.written.set(Counter::default());
     }
 }
 
@@ -100,6 +127,26 @@ mod tests {
             tally.count(code);
         }
         assert_eq!(lines(&tally), ["lookup 1", "getxattr 2"]);
+        tally.clear();
+        assert_eq!(lines(&tally), [""; 0]);
+    }
+
+    #[test]
+    fn bytes_of_reads_and_writes_are_counted_once_they_are_answered() {
+        let tally = Tally::default();
+        let written = fusedev::abi::WriteOut { size: 7, padding: 0 };
+        let read = || Ok(Body::Pieces(vec![bytes::Bytes::from_static(b"four"); 2]));
+        tally.answered(opcode::READ, &read());
+        tally.answered(opcode::READ, &Err(types::Errno::EIO));
+        tally.answered(opcode::LOOKUP, &read());
+        tally.answered(opcode::WRITE, &Ok(Body::Write(written)));
+        let text = tally.table(Timespec::default()).to_string();
+        let (_, text) = text.split_once('\n').expect("the time is first");
+        let expected = format!(
+            "{:<25} 1 samples [bytes] 8 8 8\n{:<25} 1 samples [bytes] 7 7 7\n",
+            "read_bytes", "write_bytes"
+        );
+        assert_eq!(text, expected);
         tally.clear();
         assert_eq!(lines(&tally), [""; 0]);
     }

@@ -172,6 +172,7 @@ impl Params<'_> {
         let (node, spec) = (self.node.clone(), self.spec);
         let service = move || Ok::<_, ParamRefusal>(node.upgrade().ok_or_else(gone)?.service(spec));
         let read = service.clone();
+        let cleared = service.clone();
         let clear = move || {
             *service()?.stats.borrow_mut() = crate::stats::Stats::default();
             Ok(())
@@ -181,11 +182,11 @@ impl Params<'_> {
             move || Ok(read()?.stats.borrow().table()),
             Some(Rc::new(clear)),
         );
-        self.set(
-            "req_histograms",
-            |_, service| Ok(service.stats.borrow().print_histograms()),
-            |_, service, _| {
-                service.stats.borrow_mut().clear_histograms();
+        self.tree.register_typed_rw(
+            self.name("req_histograms"),
+            self.reader(|_, service| Ok(Some(service.stats.borrow().histograms()))),
+            move |_| {
+                cleared()?.stats.borrow_mut().clear_histograms();
                 Ok(())
             },
         );

@@ -4,37 +4,13 @@
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 
-use types::{Counter, CounterTable, Detail, Errno, Instant, Nid, Row, Span, TargetId, Timespec};
+use types::{
+    Counter, CounterTable, Detail, Errno, Histogram, Histograms, Instant, Nid, Row, Span, TargetId,
+    Timespec,
+};
 use wire::Opcode;
 
 use crate::limits;
-
-/// Samples by powers of two.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Histogram([u64; HISTOGRAM_BINS]);
-
-impl Histogram {
-    #[inline]
-    fn add(&mut self, value: u64) {
-        let bin = (u64::BITS - value.leading_zeros()) as usize;
-        self.0[bin.min(HISTOGRAM_BINS - 1)] += 1;
-    }
-
-    /// One line a bin that has samples: the least value that is too large for it, and how many
-    /// there are.
-    fn print(&self, out: &mut String, name: &str) {
-        let _ = writeln!(out, "{name}:");
-        for (bin, samples) in self.0.iter().enumerate().filter(|(_, samples)| **samples > 0) {
-            let _ = match bin {
-                _ if bin + 1 == HISTOGRAM_BINS => writeln!(out, "  more: {samples}"),
-                _ => writeln!(out, "  <{}: {samples}", 1_u64 << bin),
-            };
-        }
-    }
-}
-
-/// Bins of a histogram: up to 2^26 us, a minute, and what is more.
-const HISTOGRAM_BINS: usize = 28;
 
 /// Counters of one service.
 #[derive(Default)]
@@ -48,7 +24,7 @@ pub(crate) struct Stats {
     write_bytes: Counter,
     opcodes: Vec<Counter>, // by opcode
     waits: Histogram,
-    handlings: Histogram,
+    handlings: Vec<Option<Box<Histogram>>>, // by opcode
 }
 
 /// What is known when a request starts.
@@ -78,7 +54,10 @@ impl Stats {
             self.opcodes.resize(at + 1, Counter::default());
         }
         self.opcodes[at].add(took.0 / 1_000);
-        self.handlings.add(took.0 / 1_000);
+        if at >= self.handlings.len() {
+            self.handlings.resize(at + 1, None);
+        }
+        self.handlings[at].get_or_insert_default().add(took.0 / 1_000);
     }
 
     /// A read of object data gave `bytes`.
@@ -91,16 +70,23 @@ impl Stats {
         self.write_bytes.add(bytes);
     }
 
-    /// Waiting in the queue and handling, by powers of two.
-    pub(crate) fn print_histograms(&self) -> String {
-        let mut out = String::new();
-        self.waits.print(&mut out, "req_waittime_usec");
-        self.handlings.print(&mut out, "req_handling_usec");
-        out
+    /// Waiting in the queue, handling, and handling by opcode.
+    pub(crate) fn histograms(&self) -> Histograms {
+        let mut all = Histogram::default();
+        let mut by_opcode = Vec::new();
+        for (opcode, histogram) in self.handlings.iter().enumerate() {
+            let Some(histogram) = histogram else { continue };
+            all.merge(histogram);
+            by_opcode.push((name(opcode), **histogram));
+        }
+        let mut shown = vec![("req_waittime", self.waits), ("req_handling", all)];
+        shown.append(&mut by_opcode);
+        Histograms(shown)
     }
 
     pub(crate) fn clear_histograms(&mut self) {
-        (self.waits, self.handlings) = Default::default();
+        self.waits = Histogram::default();
+        self.handlings.clear();
     }
 
     /// What has no samples has no line.
@@ -116,11 +102,16 @@ impl Stats {
             row("write_bytes", "bytes", self.write_bytes),
         ];
         for (opcode, counter) in self.opcodes.iter().enumerate() {
-            let opcode = u16::try_from(opcode).ok().and_then(Opcode::from_u16);
-            rows.push(row(opcode.map_or("unknown", Opcode::name), "usec", *counter));
+            rows.push(row(name(opcode), "usec", *counter));
         }
         CounterTable::Lines { at: None, rows }
     }
+}
+
+/// Name of the operation with this number.
+fn name(opcode: usize) -> &'static str {
+    let opcode = u16::try_from(opcode).ok().and_then(Opcode::from_u16);
+    opcode.map_or("unknown", Opcode::name)
 }
 
 /// A request that was handled or dropped.
@@ -232,16 +223,19 @@ mod tests {
     }
 
     #[test]
-    fn histograms_count_by_powers_of_two() {
+    fn histograms_are_of_waits_of_all_handlings_and_of_each_operation() {
         let mut stats = Stats::default();
-        assert_eq!(stats.print_histograms(), "req_waittime_usec:\nreq_handling_usec:\n");
-        for us in [0, 1, 2, 3, 1_023, 1_024, 1 << 40] {
-            stats.handled(Opcode::OstWrite, Span::micros(us));
+        let none = "req_waittime_usec:\nreq_handling_usec:\n";
+        assert_eq!(stats.histograms().to_string(), none);
+        for (opcode, us) in [(Opcode::OstWrite, 0), (Opcode::OstRead, 3), (Opcode::OstWrite, 9)] {
+            stats.handled(opcode, Span::micros(us));
         }
-        let expected = "req_waittime_usec:\nreq_handling_usec:\n  <1: 1\n  <2: 1\n  <4: 2\n  <1024: 1\n  <2048: 1\n  more: 1\n";
-        assert_eq!(stats.print_histograms(), expected);
+        let expected = "req_waittime_usec:\nreq_handling_usec:\n  <1: 1\n  <4: 1\n  <16: 1\n\
+                        ost_read_usec:\n  <4: 1\nost_write_usec:\n  <1: 1\n  <16: 1\n";
+        assert_eq!(stats.histograms().to_string(), expected);
         stats.clear_histograms();
-        assert!(!stats.print_histograms().contains('<'));
+        assert_eq!(stats.histograms().to_string(), none);
+        assert!(!stats.table().to_string().is_empty(), "the counters stay");
     }
 
     #[test]

@@ -88,8 +88,8 @@ impl MdtConfig {
 /// Bytes of a file that an MDT takes at most, as Lustre has it.
 const DOM_STRIPESIZE_DEFAULT: u64 = 1 << 20;
 
-/// What an administrator may set while the MDT runs: where files go for which nobody asked (Lustre:
-/// `lod.*`).
+/// What an administrator may set while the MDT runs: where files go whose creator names no
+/// place (Lustre: `lod.*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lod {
     /// Stripe size, bytes.

@@ -43,6 +43,9 @@ pub(crate) const WRITERS_SILENT_MAX: usize = 4_096;
 /// the places that are left.
 pub(crate) const GLIMPSES_UNANSWERED_MAX: usize = ptlrpc::limits::CALLBACKS_IN_FLIGHT / 2;
 
+/// Jobs of `job_stats`: a KiB each.
+pub(crate) const TALLY_JOBS_MAX: usize = 1_024;
+
 /// Name of an extended attribute (XATTR_NAME_MAX).
 pub(crate) const XATTR_NAME_BYTES_MAX: usize = 255;
 

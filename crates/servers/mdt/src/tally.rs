@@ -1,16 +1,24 @@
-//! Counts the operations that succeeded since the start, by Lustre's names, as `md_stats` prints
-//! them.
+//! Counts the operations that succeeded since the start, with their times, by Lustre's names, as
+//! `md_stats` and `job_stats` print them.
 //!
 //! Locks and paths of FIDs are not counted here. An open that also creates counts as an open, and
-//! as a `mknod` if the file is new.
+//! as a `mknod` if the file is new. A time includes waits for commits and for other clients.
+//!
+//! Bounded: above [`limits::TALLY_JOBS_MAX`] jobs, the job that was quiet longest goes. Jobs also
+//! go after `job_cleanup_interval` (Lustre's 600 s).
 
-use std::cell::Cell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 
-use types::{CounterTable, Row, Timespec};
+use types::{Counter, CounterTable, Detail, Instant, Row, Span, Timespec};
 use wire::body::{AttrRep, CLOSES_MAX, Disposition};
 use wire::{Opcode, Reply, Request, stats};
 
+use crate::limits;
 use crate::op::{self, Stat};
+
+/// Quiet jobs are forgotten after this long.
+const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
 
 /// Names in the order of their rows.
 const NAMES: [&str; 15] = [
@@ -18,13 +26,44 @@ const NAMES: [&str; 15] = [
     "getxattr", "setxattr", "statfs", "sync", "readdir",
 ];
 
+/// Label of a job, as requests carry it.
+type Job = [u8; 32];
+
+/// What was done, by [`NAMES`]: microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    last: Instant,
+    counters: [Counter; NAMES.len()],
+}
+
+impl Line {
+    fn add(&mut self, name: &str, took: Span) {
+        assert!(NAMES.contains(&name), "every name that operations count under has a row");
+        let rows = NAMES.iter().zip(&mut self.counters).filter(|(row, _)| **row == name);
+        rows.for_each(|(_, counter)| counter.add(took.0 / 1_000));
+    }
+
+    fn rows(&self) -> Vec<Row> {
+        let row = |(name, counter): (&&'static str, &Counter)| Row {
+            name,
+            unit: "usecs",
+            counter: *counter,
+            detail: Detail::Sum,
+        };
+        NAMES.iter().zip(&self.counters).map(row).collect()
+    }
+}
+
 /// See the head of the file.
 #[derive(Default)]
-pub(crate) struct Tally([Cell<u64>; NAMES.len()]);
+pub(crate) struct Tally {
+    all: RefCell<Line>,
+    jobs: RefCell<BTreeMap<Job, Line>>,
+}
 
 impl Tally {
-    /// `reply` is what `request` is answered.
-    pub(crate) fn count(&self, request: &Request, reply: &Reply) {
+    /// `reply` is what `request` is answered, after it `took` this long.
+    pub(crate) fn count(&self, now: Instant, took: Span, request: &Request, reply: &Reply) {
         if reply.errno().is_some() {
             return;
         }
@@ -37,33 +76,60 @@ impl Tally {
             Opcode::MdtCloses => closed(reply),
             _ => 1,
         };
-        (0..count).for_each(|_| self.add(name));
         let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
-        if creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED) {
-            self.add("mknod");
+        let is_new = creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED);
+        let each = Span(took.0 / (count as u64).max(1));
+        let add = |line: &mut Line| {
+            line.last = now;
+            (0..count).for_each(|_| line.add(name, each));
+            if is_new {
+                line.add("mknod", took);
+            }
+        };
+        add(&mut self.all.borrow_mut());
+        let job = request.header.jobid;
+        if job != [0; 32] {
+            add(line_of(&mut self.jobs.borrow_mut(), job));
         }
-    }
-
-    fn add(&self, name: &str) {
-        assert!(NAMES.contains(&name), "every name that operations count under has a row");
-        let rows = NAMES.iter().zip(&self.0).filter(|(row, _)| **row == name);
-        rows.for_each(|(_, count)| count.set(count.get() + 1));
     }
 
     /// As Lustre's `md_stats`: what was never done has no row.
     pub(crate) fn table(&self, now: Timespec) -> CounterTable {
-        let rows = NAMES.iter().zip(&self.0).map(|(name, count)| Row::requests(name, count.get()));
-        CounterTable::Lines { at: Some(now), rows: rows.collect() }
+        CounterTable::Lines { at: Some(now), rows: self.all.borrow().rows() }
+    }
+
+    /// As Lustre's `job_stats`.
+    pub(crate) fn jobs(&self, now: Instant) -> CounterTable {
+        let mut jobs = self.jobs.borrow_mut();
+        jobs.retain(|_, line| now - line.last < JOB_CLEANUP_INTERVAL);
+        let groups = jobs.iter().map(|(job, line)| {
+            let end = job.iter().position(|byte| *byte == 0).unwrap_or(job.len());
+            (job[..end].escape_ascii().to_string(), line.rows())
+        });
+        CounterTable::Groups { title: "job_stats", label: "job_id", groups: groups.collect() }
     }
 
     /// All of them.
     pub(crate) fn total(&self) -> u64 {
-        self.0.iter().map(Cell::get).sum()
+        self.all.borrow().counters.iter().map(|counter| counter.samples).sum()
     }
 
     pub(crate) fn clear(&self) {
-        self.0.iter().for_each(|count| count.set(0));
+        *self.all.borrow_mut() = Line::default();
     }
+
+    pub(crate) fn clear_jobs(&self) {
+        self.jobs.borrow_mut().clear();
+    }
+}
+
+/// The line of a job, which may be new.
+fn line_of(jobs: &mut BTreeMap<Job, Line>, job: Job) -> &mut Line {
+    if jobs.len() >= limits::TALLY_JOBS_MAX && !jobs.contains_key(&job) {
+        let quietest = jobs.iter().min_by_key(|(_, line)| line.last).map(|(job, _)| *job);
+        quietest.and_then(|job| jobs.remove(&job));
+    }
+    jobs.entry(job).or_default()
 }
 
 /// Closes of one request that succeeded.
@@ -80,6 +146,10 @@ mod tests {
     use wire::encode_body;
 
     use super::*;
+
+    fn count(tally: &Tally, request: &Request, reply: &Reply) {
+        tally.count(Instant(1), Span::micros(6), request, reply);
+    }
 
     fn creation(mode: u32, flags: CreateFlags) -> Request {
         Request::new(
@@ -101,38 +171,67 @@ mod tests {
         for request in
             [creation(S_IFDIR, CreateFlags::empty()), creation(0o644, CreateFlags::empty())]
         {
-            tally.count(&request, &done(&request, Disposition::CREATED));
+            count(&tally, &request, &done(&request, Disposition::CREATED));
         }
         let open = creation(0o644, CreateFlags::OPEN);
-        tally.count(&open, &done(&open, Disposition::empty()));
-        tally.count(&open, &done(&open, Disposition::CREATED));
-        tally.count(&open, &Reply::error(&open.header, Errno::EACCES));
+        count(&tally, &open, &done(&open, Disposition::empty()));
+        count(&tally, &open, &done(&open, Disposition::CREATED));
+        count(&tally, &open, &Reply::error(&open.header, Errno::EACCES));
         let rmdir = Request::new(
             Opcode::MdtUnlink,
             vec![encode_body(&UnlinkReq { is_dir: 1, ..Default::default() })],
         );
-        tally.count(&rmdir, &done(&rmdir, Disposition::empty()));
+        count(&tally, &rmdir, &done(&rmdir, Disposition::empty()));
         let closes = Request::new(Opcode::MdtCloses, Vec::new());
         let mut answers = Vec::new();
         for errno in [0, 9, 0] {
             stats::push(&mut answers, &stats::StatRecord { errno, ..Default::default() });
         }
-        tally.count(&closes, &Reply::ok(&closes.header, vec![Default::default(), answers.into()]));
+        count(
+            &tally,
+            &closes,
+            &Reply::ok(&closes.header, vec![Default::default(), answers.into()]),
+        );
         let text = tally.table(Timespec { sec: 17, nsec: 5 }).to_string();
         let rows: Vec<String> = text
             .lines()
             .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
             .collect();
         let counts = [
-            "open 2 samples [reqs]",
-            "close 2 samples [reqs]",
-            "mknod 2 samples [reqs]",
-            "mkdir 1 samples [reqs]",
-            "rmdir 1 samples [reqs]",
+            "open 2 samples [usecs] 6 6 12",
+            "close 2 samples [usecs] 3 3 6",
+            "mknod 2 samples [usecs] 6 6 12",
+            "mkdir 1 samples [usecs] 6 6 6",
+            "rmdir 1 samples [usecs] 6 6 6",
         ];
         assert_eq!(rows[0], "snapshot_time 17.000000005 secs.nsecs");
         assert_eq!(rows[1..], counts);
         tally.clear();
         assert_eq!(tally.table(Timespec { sec: 17, nsec: 5 }).to_string().lines().count(), 1);
+    }
+
+    #[test]
+    fn jobs_are_counted_and_quiet_ones_go() {
+        let tally = Tally::default();
+        let mut open = creation(0o644, CreateFlags::OPEN);
+        let mut of = |at: u64, job: &str| {
+            open.header.jobid = [0; 32];
+            open.header.jobid[..job.len()].copy_from_slice(job.as_bytes());
+            let reply = done(&open, Disposition::CREATED);
+            tally.count(Instant(at), Span::micros(6), &open, &reply);
+        };
+        of(1, "");
+        of(2, "dd.0");
+        let text = tally.jobs(Instant(2)).to_string();
+        assert_eq!(text.matches("job_id:").count(), 1, "{text}");
+        assert!(text.contains("\n- job_id:         dd.0\n"), "{text}");
+        assert!(text.contains("mknod:          { samples:           1, unit: usecs, "), "{text}");
+        for job in 0..limits::TALLY_JOBS_MAX as u64 {
+            of(3 + job, &format!("j{job}"));
+        }
+        assert_eq!(tally.jobs.borrow().len(), limits::TALLY_JOBS_MAX);
+        assert!(!tally.jobs(Instant(9)).to_string().contains("dd.0"), "the quietest went");
+        assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
+        assert_eq!(tally.total(), 2 * (2 + limits::TALLY_JOBS_MAX as u64), "totals stay");
     }
 }

@@ -301,6 +301,7 @@ impl Mdt {
 
     async fn run(self: Rc<Self>, incoming: Incoming) -> Reply {
         let request = &incoming.request;
+        let began = self.env.now();
         let as_of = Cell::new(Transno::NONE);
         let outcome = match op::row(request.opcode()).map(|row| &row.run) {
             Some(Run::Serve(serve)) => serve(&self, &incoming).await,
@@ -311,7 +312,8 @@ impl Mdt {
         reply.header.as_of = as_of.get().0;
         self.read_on_open(&incoming, &mut reply).await;
         self.ask_writers(&incoming, &mut reply).await;
-        self.tally.count(request, &reply);
+        let now = self.env.now();
+        self.tally.count(now, now - began, request, &reply);
         self.engine.store.failure().unless_over(reply).await
     }
 

@@ -43,6 +43,7 @@ mod owners;
 mod params;
 mod record;
 mod reserve;
+mod sizes;
 mod tally;
 mod target;
 mod tombstones;

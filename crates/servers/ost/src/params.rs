@@ -8,6 +8,7 @@ use types::{ByteSize, Span};
 use wire::body::StatfsState;
 
 use crate::limits::COMMIT_INTERVAL_MS_MAX;
+use crate::sizes::Sizes;
 use crate::tally::Tally;
 use crate::target::Ost;
 
@@ -49,6 +50,14 @@ impl Ost {
         leaves.table("export_stats", |ost| ost.tally.nids(), clears(Tally::clear_nids));
         let jobs = |ost: &Ost| ost.tally.jobs(ost.env.now());
         leaves.table("job_stats", jobs, clears(Tally::clear_jobs));
+        leaves.set(
+            "brw_stats",
+            |ost| ost.sizes.borrow().text(ost.env.wall()),
+            |ost, _| {
+                *ost.sizes.borrow_mut() = Sizes::default();
+                Ok(())
+            },
+        );
     }
 }
 
@@ -59,7 +68,7 @@ fn file_bytes(value: &str) -> Result<u64, String> {
         value => value
             .parse()
             .map(|ByteSize(bytes)| bytes)
-            .map_err(|error| format!("{error}, as 256M; -1 is no bound")),
+            .map_err(|error| format!("{error}, as 256M; -1 means no bound")),
     }
 }
 

@@ -21,6 +21,7 @@ use crate::mdts::Mdts;
 use crate::op::{self, Head};
 use crate::owners::Owners;
 use crate::reserve::Reserved;
+use crate::sizes::Sizes;
 use crate::tally::Tally;
 use crate::tombstones::Tombstones;
 
@@ -47,6 +48,7 @@ pub struct Ost {
     pub(crate) listings: Cell<u64>,
     pub(crate) pace: Rc<Pace>,
     pub(crate) tally: Tally,
+    pub(crate) sizes: RefCell<Sizes>,
     /// What its administrator said of it.
     pub(crate) marks: Marks,
     pub(crate) dirty_data: Cell<u64>,
@@ -100,6 +102,7 @@ impl Ost {
             listed: RefCell::default(),
             listings: Cell::new(0),
             tally: Tally::default(),
+            sizes: RefCell::default(),
             marks: Marks::default(),
             dirty_data: Cell::new(0),
             readcache_max: Cell::new(READCACHE_FILE_BYTES_DEFAULT),
@@ -174,7 +177,8 @@ impl Ost {
         }
     }
 
-    fn count(&self, incoming: &Incoming, reply: &Reply) {
+    /// A request that came at `began` is answered.
+    fn count(&self, incoming: &Incoming, reply: &Reply, began: Instant) {
         if reply.errno().is_some() {
             return;
         }
@@ -184,8 +188,12 @@ impl Ost {
             Some(Direction::Write) => incoming.request.body::<OstIoReq>().length,
             None => 0,
         };
+        let now = self.env.now();
+        if let Some(direction) = row.moves {
+            self.sizes.borrow_mut().add(direction, u64::from(bytes), now - began);
+        }
         self.tally.count(
-            self.env.now(),
+            now,
             incoming.peer(),
             incoming.request.header.jobid,
             row.kind,
@@ -194,13 +202,14 @@ impl Ost {
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
+        let began = self.env.now();
         let done = op::execute(&self, &incoming).await;
         let mut reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
         let wants_sync = incoming.request.has(RequestFlags::SYNC) && !reply.transno().is_none();
         if wants_sync && let Err(errno) = self.commit_upto(reply.transno()).await {
             reply = Reply::error(&incoming.request.header, errno);
         }
-        self.count(&incoming, &reply);
+        self.count(&incoming, &reply, began);
         self.store.failure().unless_over(reply).await
     }
 }

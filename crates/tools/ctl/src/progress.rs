@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 /// Shorter commands show nothing.
 const SHOWN_AFTER: Duration = Duration::from_secs(2);
 const DRAWN_EVERY: Duration = Duration::from_millis(250);
-/// Letters of a label; of a longer one, such as a path, the end is shown.
 /// Columns of the narrowest usual terminal. A line that wraps could not be replaced.
 const COLUMNS: usize = 80;
+/// Letters of a label; of a longer one, such as a path, the end is shown.
 const LABEL_MAX: usize = 40;
 
 /// What is counted.

@@ -10,6 +10,9 @@ const RULES: &str = include_str!("../../../../docs/monitoring/alerts.yml");
 const SCRAPE: &str = include_str!("../../../../docs/monitoring/prometheus.yml");
 const BOARD: &str = include_str!("../../../../docs/monitoring/grafana.json");
 
+/// Begin the names of metrics.
+const PREFIXES: &[&str] = &["nacre_", "lustre_", "process_"];
+
 /// The program whose names begin like metrics.
 const EXPORTER: &str = "lustre_exporter";
 
@@ -19,7 +22,8 @@ fn uses(text: &str) -> Vec<(&str, &str)> {
     let (mut found, mut at) = (Vec::new(), 0);
     for piece in text.split_inclusive(is_separator) {
         let word = piece.trim_end_matches(is_separator);
-        if word.starts_with("nacre_") || (word.starts_with("lustre_") && word != EXPORTER) {
+        let is_ours = PREFIXES.iter().any(|prefix| word.starts_with(prefix));
+        if is_ours && word != EXPORTER {
             found.push((&text[..at], word));
         }
         at += piece.len();
@@ -27,8 +31,14 @@ fn uses(text: &str) -> Vec<(&str, &str)> {
     found
 }
 
+/// The family of a series. Those of a histogram have a name of their own each.
 fn family(name: &str) -> Option<&'static Family> {
-    families::ALL.iter().copied().find(|family| family.name == name)
+    let is_called = |family: &Family| match name.strip_prefix(family.name) {
+        Some("") => true,
+        Some("_bucket" | "_sum" | "_count") => family.kind == Kind::Histogram,
+        _ => false,
+    };
+    families::ALL.iter().copied().find(|&family| is_called(family))
 }
 
 #[test]
@@ -53,7 +63,7 @@ fn rules_and_board_use_rates_of_counters_and_values_of_gauges() {
     for text in [RULES, BOARD] {
         for (before, name) in uses(text) {
             let is_rate = before.ends_with("rate(") || before.ends_with("increase(");
-            let is_counter = family(name).is_some_and(|family| family.kind == Kind::Counter);
+            let is_counter = family(name).is_some_and(|family| family.kind != Kind::Gauge);
             assert_eq!(is_rate, is_counter, "{name}");
         }
     }

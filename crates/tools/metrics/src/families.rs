@@ -7,6 +7,8 @@ pub(crate) enum Kind {
     /// It grows until the daemon ends or the counter is cleared.
     Counter,
     Gauge,
+    /// Three kinds of series: buckets, their sum, and how many samples there are.
+    Histogram,
 }
 
 /// Series of one name.
@@ -37,6 +39,15 @@ families! {
         "Memory that these requests may take";
     DROPPED = Gauge "nacre_metrics_dropped_series",
         "Series that were left out because there are too many";
+
+    PROCESS_INFO = Gauge "nacre_process_info", "Name and number of the process, as labels";
+    PROCESS_CPU = Counter "process_cpu_seconds_total", "CPU time in user mode and in the kernel";
+    PROCESS_START = Gauge "process_start_time_seconds", "Start of the process, since 1970";
+    PROCESS_RESIDENT = Gauge "process_resident_memory_bytes", "Memory that is resident";
+    PROCESS_VIRTUAL = Gauge "process_virtual_memory_bytes", "Address space in use";
+    PROCESS_THREADS = Gauge "process_threads", "Threads";
+    PROCESS_FDS = Gauge "process_open_fds", "Open file descriptors";
+    PROCESS_FDS_MAX = Gauge "process_max_fds", "File descriptors that may be open";
 
     CAPACITY = Gauge "lustre_capacity_kibibytes", "Capacity of the pool in kibibytes";
     FREE = Gauge "lustre_free_kibibytes", "Number of kibibytes free in the pool";
@@ -83,6 +94,8 @@ families! {
 
     LOST = Counter "nacre_lost_changes_total", "Acknowledged changes of a mount that are lost";
     AWAITED = Gauge "nacre_awaited_servers", "Servers that operations of a mount wait for";
+    IMPORT_UP = Gauge "nacre_import_up",
+        "1 if a mount's session with a target is up, 0 if it is not";
     KEPT_BYTES = Gauge "nacre_writeback_bytes",
         "Bytes of small writes that a mount has acknowledged and not sent yet";
     KEPT_WRITES = Counter "nacre_writeback_writes_total",
@@ -143,6 +156,10 @@ families! {
         "Time from the arrival of requests to their start";
     WAIT_MAX = Gauge "nacre_request_wait_maximum_seconds",
         "Longest time from the arrival of a request to its start";
+    WAIT_TIMES = Histogram "nacre_request_wait_times_seconds",
+        "Times from the arrival of requests to their start";
+    HANDLING_TIMES = Histogram "nacre_request_times_seconds",
+        "Times that a service took to handle requests, without their wait";
     SERVICE_SAMPLES = Counter "nacre_service_samples_total",
         "Samples of another counter of a service";
     SERVICE_SUM = Counter "nacre_service_sum_total", "Sum of another counter of a service";

@@ -1,4 +1,5 @@
-//! The part of HTTP/1.1 that a scrape needs: one GET, one answer, end of connection.
+//! The part of HTTP/1.1 that a scrape needs: one GET, one answer, end of connection. `/health`
+//! answers load balancers and supervisors by its status.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,6 +11,8 @@ use env::{Env, LocalFuture, Task};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use types::Span;
+
+use crate::families;
 
 /// Bytes of a request at most.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
@@ -125,10 +128,27 @@ async fn answer(
             let text = text().await;
             respond(&mut stream, "200 OK", &text, with_body).await
         }
+        ("GET" | "HEAD", "/health") => {
+            let (status, body) = health(&text().await);
+            respond(&mut stream, status, body, with_body).await
+        }
         ("GET" | "HEAD", _) => {
-            respond(&mut stream, "404 Not Found", "the metrics are at /metrics\n", with_body).await
+            let pages = "the metrics are at /metrics, and the health is at /health\n";
+            respond(&mut stream, "404 Not Found", pages, with_body).await
         }
         _ => respond(&mut stream, "405 Method Not Allowed", "GET /metrics\n", true).await,
+    }
+}
+
+/// Status and body of a daemon with these metrics: it is healthy if each of its executors is.
+fn health(text: &str) -> (&'static str, &'static str) {
+    let mut found = text.lines().filter(|line| {
+        let rest = line.strip_prefix(families::HEALTH.name);
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    match found.any(|line| !line.ends_with(" 1")) {
+        false => ("200 OK", "healthy\n"),
+        true => ("503 Service Unavailable", "not healthy: see lctl get_param health_check\n"),
     }
 }
 
@@ -210,7 +230,8 @@ mod tests {
                 ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200", "\r\n\r\nup 1\n"),
                 ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", "\r\n\r\nup 1\n"),
                 ("HEAD /metrics HTTP/1.1\r\n\r\n", "200", "Length: 5\r\nConnection: close\r\n\r\n"),
-                ("GET / HTTP/1.1\r\n\r\n", "404", "/metrics\n"),
+                ("GET /health HTTP/1.1\r\n\r\n", "200", "\r\n\r\nhealthy\n"),
+                ("GET / HTTP/1.1\r\n\r\n", "404", "/health\n"),
                 ("POST /metrics HTTP/1.1\r\n\r\n", "405", "GET /metrics\n"),
                 (&long, "431", ""),
             ] {
@@ -221,6 +242,18 @@ mod tests {
                 );
             }
         });
+    }
+
+    #[test]
+    fn a_daemon_is_healthy_if_each_executor_is() {
+        let line = |executor: u32, value: u32| {
+            format!("lustre_health_check{{component=\"health\",executor=\"{executor}\"}} {value}\n")
+        };
+        let status = |text: &str| health(text).0.split(' ').next().map(str::to_owned);
+        assert_eq!(status(&(line(0, 1) + &line(1, 1))), Some("200".to_owned()));
+        assert_eq!(status(&(line(0, 1) + &line(1, 0))), Some("503".to_owned()));
+        let head = "# HELP lustre_health_check 1 is healthy, 0\n";
+        assert_eq!(status(&(head.to_owned() + "lustre_health_check 1\n")), Some("200".to_owned()));
     }
 
     /// Whether a request is answered with the metrics: only a GET or HEAD of `/metrics` is. The

@@ -21,6 +21,7 @@ mod families;
 mod http;
 mod jobs;
 mod network;
+mod process;
 mod services;
 mod targets;
 mod text;
@@ -69,7 +70,9 @@ pub async fn start(
     let (at, env2, others) = (at?, env.clone(), Rc::new(others));
     let text = move || -> LocalFuture<'static, String> {
         let asked = ask(&others);
-        let own = gather(&env2, &shown);
+        let mut own = parts(&env2, &shown);
+        process::add(&mut own);
+        let own = own.finish();
         if asked.is_empty() {
             return Box::pin(std::future::ready(own));
         }
@@ -113,15 +116,19 @@ async fn with_others(env: Env, own: String, asked: Vec<oneshot::Receiver<String>
     text::merged(&texts)
 }
 
-/// The text of a scrape of one executor.
-fn gather(env: &Env, Shown { params, lnet, executor }: &Shown) -> String {
+/// The text of a scrape of one executor, without its process.
+fn gather(env: &Env, shown: &Shown) -> String {
+    parts(env, shown).finish()
+}
+
+fn parts(env: &Env, Shown { params, lnet, executor }: &Shown) -> Exposition {
     let mut out = Exposition::of(*executor);
     daemon(&mut out, params);
     targets::add(&mut out, params);
     services::add(&mut out, params);
     network::add(&mut out, env, lnet);
     targets::add_jobs(&mut out, params);
-    out.finish()
+    out
 }
 
 /// Version, health and memory.
@@ -164,7 +171,7 @@ mod tests {
     use nrs::{Counters, HeadKind, HeadStats, NrsStats, PolicyStats};
     use params::{Fields, Lines};
     use ptlrpc::{Progress, RecoveryPhase, RecoveryStatus};
-    use types::{Counter, Detail, Span, Timespec, Transno};
+    use types::{Counter, Detail, Histogram, Histograms, Span, Timespec, Transno};
 
     use super::*;
 
@@ -200,6 +207,9 @@ mod tests {
         params.register_typed("llite.testfs-9a80.waiting_on", || {
             let lines = ["OST0000: lost", "OST0001: lost"].map(str::to_owned);
             Ok(Some(Lines(lines.to_vec())))
+        });
+        params.register_typed("osc.testfs-OST0001-osc-9a80.state", || {
+            Ok(Some(Verdict { is_well: false, text: "DISCONN".to_owned() }))
         });
         params.register_typed("obdfilter.testfs-OST0001.scrub_status", || {
             Ok(Some(Verdict { is_well: false, text: "status: damaged\n".to_owned() }))
@@ -238,6 +248,7 @@ mod tests {
             row("ost_read", "usec", &[250_000, 500_000]),
         ];
         show("ost.OSS.ost_io.stats", CounterTable::Lines { at: None, rows });
+        params.register_typed("ost.OSS.ost_io.req_histograms", || Ok(Some(durations())));
         show("ost.OSS.ost_io.requests_by_cpt", CounterTable::Numbers(vec![5, 0]));
         params
     }
@@ -282,6 +293,21 @@ mod tests {
         }
     }
 
+    fn durations() -> Histograms {
+        let of = |samples: &[u64]| {
+            let mut histogram = Histogram::default();
+            samples.iter().for_each(|micros| histogram.add(*micros));
+            histogram
+        };
+        let handled = of(&[250_000, 500_000]);
+        Histograms(vec![
+            ("req_waittime", of(&[1, 2, 3, 5, 9])),
+            ("req_handling", handled),
+            ("ost_read", handled),
+            ("ost_write", of(&[])),
+        ])
+    }
+
     fn scheduled() -> NrsStats {
         let counters = Counters {
             queued: 2,
@@ -305,11 +331,12 @@ mod tests {
                 |env| async move { gather(&env, &shown(params)) },
             );
         assert_eq!(text, include_str!("scrape.txt"));
-        // no peer is known here
+        // no peer is known here, and the process has a part of its own
         let of_peers = [families::PEER_CREDITS.name, families::PEER_QUEUE.name];
         for family in families::ALL {
             let is_shown = text.contains(&format!("# HELP {} {}\n", family.name, family.help));
-            assert!(is_shown != of_peers.contains(&family.name), "{}", family.name);
+            let is_absent = of_peers.contains(&family.name) || family.name.contains("process_");
+            assert!(is_shown != is_absent, "{}", family.name);
         }
     }
 

@@ -3,7 +3,7 @@
 
 use nrs::{HeadKind, HeadStats, NrsStats};
 use params::ParamTree;
-use types::{Counter, CounterTable, Detail};
+use types::{Counter, CounterTable, Detail, Histograms};
 
 use crate::families;
 use crate::text::Exposition;
@@ -12,13 +12,22 @@ use crate::{lines, values};
 /// Where services have their parameters.
 const SERVICES: &[&str] = &["ost.OSS", "mds.MDS", "mgs.MGS", "ldlm.services"];
 
-/// The counter of a service's waits.
+/// The counter and the histogram of a service's waits.
 const WAITS: &str = "req_waittime";
+
+/// The histogram of all operations together; each operation has its own.
+const HANDLINGS: &str = "req_handling";
+
+/// Counters of which neither a sum nor an average has a meaning.
+const WITHOUT_SUM: &[&str] = &["req_timeout", "reqbuf_avail"];
 
 pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
     for base in SERVICES {
         for (service, table) in values::<CounterTable>(params, base, "stats") {
             statistics(out, &service, &table);
+        }
+        for (service, histograms) in values::<Histograms>(params, base, "req_histograms") {
+            times(out, &service, &histograms);
         }
         for (service, stats) in values::<NrsStats>(params, base, "nrs_stats") {
             scheduler(out, &service, &stats);
@@ -54,9 +63,24 @@ fn statistics(out: &mut Exposition, service: &str, table: &CounterTable) {
             let labels = [labels[0], ("counter", line.name), ("unit", line.unit)];
             out.add(families::SERVICE_SAMPLES, &labels, samples as f64);
             if line.detail >= Detail::Sum {
-                out.add(families::SERVICE_SUM, &labels, sum as f64);
                 out.add(families::SERVICE_MAX, &labels, max as f64);
             }
+            if line.detail >= Detail::Sum && !WITHOUT_SUM.contains(&line.name) {
+                out.add(families::SERVICE_SUM, &labels, sum as f64);
+            }
+        }
+    }
+}
+
+/// Waits of a service, and handling times of each operation. One without samples has no series.
+fn times(out: &mut Exposition, service: &str, histograms: &Histograms) {
+    let used = histograms.0.iter().filter(|(_, histogram)| histogram.samples() > 0);
+    for (name, histogram) in used {
+        let labels = [("service", service), ("operation", *name)];
+        match *name {
+            WAITS => out.add_times(families::WAIT_TIMES, &labels[..1], histogram),
+            HANDLINGS => {}
+            _ => out.add_times(families::HANDLING_TIMES, &labels, histogram),
         }
     }
 }

@@ -64,6 +64,9 @@ const COMPONENTS: &[(&str, &str)] = &[
     ("ldlm.namespaces", "ldlm"),
 ];
 
+/// Where a mount has its sessions with targets.
+const IMPORTS: &[&str] = &["mdc", "mdc_data", "osc"];
+
 /// Statistics files in Lustre's form: base, leaf, component.
 const STATS: &[(&str, &str, &str)] = &[
     ("obdfilter", "stats", "ost"),
@@ -90,6 +93,12 @@ pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
         for (target, servers) in values::<Lines>(params, base, "waiting_on") {
             let labels = [("component", *component), ("target", &target)];
             out.add(families::AWAITED, &labels, servers.0.len() as f64);
+        }
+    }
+    for base in IMPORTS {
+        for (target, state) in values::<Verdict>(params, base, "state") {
+            let labels = [("component", "client"), ("target", target.as_str())];
+            out.add(families::IMPORT_UP, &labels, f64::from(state.is_well));
         }
     }
     for (base, leaf, component) in STATS {

@@ -7,10 +7,18 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use types::Histogram;
+
 use crate::families::{DROPPED, Family, Kind};
 
 /// Series of one scrape at most.
 pub(crate) const SERIES_MAX: usize = 4_096;
+
+/// Buckets of a histogram end at `2^N` microseconds for each of these: from 16 us to 67 s.
+const BUCKETS: [usize; 12] = [4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, Histogram::BITS_MAX];
+
+/// Series of one histogram: its buckets, the one without an end, sum and count.
+const SERIES_OF_HISTOGRAM: usize = BUCKETS.len() + 3;
 
 /// Bytes of a label's value at most; what is longer is cut.
 const LABEL_BYTES_MAX: usize = 128;
@@ -38,13 +46,55 @@ impl Exposition {
     }
 
     pub(crate) fn add(&mut self, family: &'static Family, labels: &[(&str, &str)], value: f64) {
-        if self.series >= SERIES_MAX {
-            self.dropped += 1;
+        if self.has_room(1) {
+            self.line(family, "", labels, value);
+        }
+    }
+
+    /// A series of the process, so without the label `executor`.
+    pub(crate) fn add_of_process(
+        &mut self,
+        family: &'static Family,
+        labels: &[(&str, &str)],
+        value: f64,
+    ) {
+        let executor = self.executor.take();
+        self.add(family, labels, value);
+        self.executor = executor;
+    }
+
+    /// A histogram of microseconds, whole or not at all.
+    pub(crate) fn add_times(
+        &mut self,
+        family: &'static Family,
+        labels: &[(&str, &str)],
+        times: &Histogram,
+    ) {
+        if !self.has_room(SERIES_OF_HISTOGRAM) {
             return;
         }
-        self.series += 1;
+        let samples = times.samples() as f64;
+        for bits in BUCKETS {
+            let end = ((1_u64 << bits) as f64 / 1e6).to_string();
+            let labels = [labels, &[("le", end.as_str())]].concat();
+            self.line(family, "_bucket", &labels, times.below(bits) as f64);
+        }
+        self.line(family, "_bucket", &[labels, &[("le", "+Inf")]].concat(), samples);
+        self.line(family, "_sum", labels, times.sum() as f64 / 1e6);
+        self.line(family, "_count", labels, samples);
+    }
+
+    /// Counts so many series, as shown or as left out.
+    fn has_room(&mut self, series: usize) -> bool {
+        let has_room = self.series + series <= SERIES_MAX;
+        *(if has_room { &mut self.series } else { &mut self.dropped }) += series;
+        has_room
+    }
+
+    fn line(&mut self, family: &'static Family, suffix: &str, labels: &[(&str, &str)], value: f64) {
         let (_, lines) = self.families.entry(family.name).or_insert((family, String::new()));
         lines.push_str(family.name);
+        lines.push_str(suffix);
         let executor = self.executor.as_deref().map(|index| ("executor", index));
         let mut open = '{';
         for (label, value) in labels.iter().copied().chain(executor) {
@@ -63,6 +113,7 @@ impl Exposition {
             let kind = match kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
+                Kind::Histogram => "histogram",
             };
             let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
         }
@@ -112,7 +163,7 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::families::{BUILD, LOST};
+    use crate::families::{BUILD, LOST, WAIT_TIMES};
 
     #[test]
     fn families_stand_together_and_labels_are_escaped() {
@@ -130,6 +181,31 @@ mod tests {
         );
         let text = out.finish();
         assert!(text.starts_with(&expected), "{text}");
+    }
+
+    #[test]
+    fn a_histogram_has_buckets_a_sum_and_a_count() {
+        let mut times = Histogram::default();
+        [10, 20, 1 << 30].into_iter().for_each(|micros| times.add(micros));
+        let mut out = Exposition::default();
+        out.add_times(WAIT_TIMES, &[("service", "mdt")], &times);
+        let text = out.finish();
+        let name = WAIT_TIMES.name;
+        for line in [
+            format!("# TYPE {name} histogram\n"),
+            format!("{name}_bucket{{service=\"mdt\",le=\"0.000016\"}} 1\n"),
+            format!("{name}_bucket{{service=\"mdt\",le=\"0.000064\"}} 2\n"),
+            format!("{name}_bucket{{service=\"mdt\",le=\"67.108864\"}} 2\n"),
+            format!("{name}_bucket{{service=\"mdt\",le=\"+Inf\"}} 3\n"),
+            format!("{name}_sum{{service=\"mdt\"}} 1073.741854\n"),
+            format!("{name}_count{{service=\"mdt\"}} 3\n"),
+        ] {
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        assert_eq!(text.matches(&format!("\n{name}_")).count(), SERIES_OF_HISTOGRAM);
+        let mut full = Exposition { series: SERIES_MAX - 1, ..Exposition::default() };
+        full.add_times(WAIT_TIMES, &[], &times);
+        assert_eq!((full.series, full.dropped), (SERIES_MAX - 1, SERIES_OF_HISTOGRAM));
     }
 
     #[test]

@@ -193,9 +193,9 @@ struct Up {
     /// them.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(types::MDTS_MAX)))]
     mdts: Option<u32>,
-    /// Number of object storage targets.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=200))]
-    osts: u32,
+    /// Number of object storage targets; default: 4. None is ever removed.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    osts: Option<u32>,
     /// Where the targets' directories are, if not in the data directory: DIR/testfs-OST0000 and so
     /// on may be mounted devices. It must exist.
     #[arg(long, value_name = "DIR")]
@@ -216,8 +216,6 @@ struct Up {
     /// Mount options, as of `nacre mount -o`.
     #[arg(short = 'o', long, value_name = "OPTIONS", default_value = "")]
     options: String,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Answer Prometheus at this TCP port, path /metrics: the mount at 127.0.N.1, each server at
     /// its own address.
     #[arg(long, value_name = "PORT")]
@@ -233,6 +231,8 @@ struct Up {
     /// such lines (docs/design/device.md). The last one that fits a target holds.
     #[arg(long, value_name = "[TARGETS:]DEVICE")]
     device: Vec<Pretend>,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre format`.
@@ -313,8 +313,6 @@ struct Serve {
     /// Take over no permanent parameter (`lctl set_param -P`) in this run.
     #[arg(long)]
     no_permanent: bool,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Log to this file; without it to stderr. At 64 MiB it becomes FILE.1; SIGHUP opens it again.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
@@ -344,6 +342,8 @@ struct Serve {
     /// Tell the parent on stdout for whom recoveries wait.
     #[arg(long, hide = true)]
     tell_recovery: bool,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre forget`.
@@ -418,14 +418,14 @@ struct Mount {
     /// Where the daemon logs; without it to the run directory.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    #[command(flatten)]
-    machine: MachineOptions,
     /// Answer Prometheus at this address, path /metrics.
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<std::net::SocketAddr>,
     /// Of mount(8): write no /etc/mtab. There is none.
     #[arg(short = 'n', hide = true)]
     no_mtab: bool,
+    #[command(flatten)]
+    machine: MachineOptions,
 }
 
 /// Options of `nacre lst-node`.
@@ -518,7 +518,7 @@ impl Nacre {
             Command::Tune(args) => daemons::tune::run(&args.options()).map(|()| 0),
             Command::Serve(args) => daemons::serve::run(&args.options()),
             Command::Status(args) => status::run(&args.options()),
-            Command::Top(args) => top::run(args.pause()),
+            Command::Top(args) => top::run(args.pause(), args.addresses()),
             Command::Doctor(args) => doctor::run(&args.options()),
             Command::ExportMeta(args) => {
                 let ExportMeta { target, output: file } = args;

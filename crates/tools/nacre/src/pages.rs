@@ -28,6 +28,19 @@ Level of the log: error, warn, info, debug or trace.
 Seconds that a command waits for the answer of a daemon.
 ";
 
+const FILES: &str = "\
+.SH FILES
+.TP
+.I /run/nacre
+Control sockets of daemons, and logs of mounts.
+.TP
+.I /etc/nacre/NAME.conf
+Options of the systemd unit nacre@NAME, which serves /srv/nacre/NAME.
+.TP
+.I DATA/up.json, DATA/log
+State and logs of nacre up \\-\\-data DATA.
+";
+
 /// Writes completions for `command`, called `name`, to stdout.
 pub(crate) fn completion(
     shell: clap_complete::Shell,
@@ -99,6 +112,7 @@ fn page(command: &Command, name: &str, section: &str, above: &str) -> std::io::R
     }
     out.extend(notes(&help).bytes());
     out.extend(ENVIRONMENT.bytes());
+    out.extend(FILES.bytes());
     let see = TOOLS.iter().filter(|tool| name == format!("nacre-{tool}"));
     let see: Vec<String> = see.map(|tool| format!("{tool}(1)")).chain([above.to_owned()]).collect();
     write!(out, ".SH \"SEE ALSO\"\n{}\n", escaped(&see.join(", ")))?;
@@ -152,5 +166,13 @@ mod tests {
         let wanted = ".SH \"NOTES\"\nOne line.\n\\&.two\n.SH \"EXAMPLES\"\n.nf\n  a \\-b   c\n.fi\n\
                       .SH \"EXIT STATUS\"\n0 good;\n1 bad\n";
         assert_eq!(page, wanted);
+    }
+
+    #[test]
+    fn a_page_names_files() {
+        let page = page(&Command::new("nacre"), "nacre", "1", "nacre(1)").expect("a page");
+        let page = String::from_utf8(page).expect("text");
+        let at = |heading: &str| page.find(heading).expect("a section");
+        assert!(at(".SH ENVIRONMENT") < at(".SH FILES") && at(".SH FILES") < at("SEE ALSO"));
     }
 }

@@ -5,8 +5,16 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error, FromArgMatches};
 
-/// Words of Lustre's tools that Nacre does not have: tool, start of the word, reason and way out.
+/// How a file system of `nacre up` ends.
+const DOWN: &str = "nacre up ends with Ctrl-C or kill, and nacre umount ends a mount";
+
+/// Words of Lustre's and other tools that Nacre does not have: tool, start of the word, reason and
+/// way out.
 const ABSENT: &[(&str, &str, &str)] = &[
+    ("nacre", "down", DOWN),
+    ("nacre", "stop", DOWN),
+    ("nacre", "start", "use nacre up, nacre serve or nacre mount"),
+    ("nacre", "health", "use nacre status"),
     ("lfs", "mirror", "each object has one copy, and there are no mirrors"),
     ("lfs", "quota", "there are no quotas"),
     ("lfs", "setquota", "there are no quotas"),
@@ -17,6 +25,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lfs", "swap_layouts", "use lfs migrate"),
     ("lfs", "ladvise", "servers take no advice"),
     ("lfs", "rmfid", "use lfs fid2path, and rm"),
+    ("lfs", "flushctx", "a mount keeps no security contexts"),
     ("lfs", "pcc", "there is no persistent client cache"),
     ("lctl", "which_nid", "NIDs are addresses; use lctl ping"),
     ("lctl", "net", "servers get their address with nacre serve --listen"),
@@ -38,8 +47,8 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lctl", "clear", "daemons log to files; NACRE_LOG sets the level"),
 ];
 
-/// Options of Lustre's tools and of find(1) that Nacre does not have: command, names, reason and
-/// way out.
+/// Options of Lustre's tools and of find(1) that Nacre does not have: command, names without their
+/// dashes, reason and way out.
 const ABSENT_OPTIONS: &[(&str, &[&str], &str)] = &[
     (
         "lfs find",
@@ -49,6 +58,13 @@ const ABSENT_OPTIONS: &[(&str, &[&str], &str)] = &[
     ("lfs find", &["exec", "execdir", "ok", "delete", "ls", "printf"], "use -print0 and xargs -0"),
     ("lfs find", &["o", "or", "prune", "path", "iname", "regex"], "use find(1) to choose by names"),
     ("lfs find", &["projid"], "there are no project quotas, use -user or -group"),
+    ("lfs find", &["lazy"], "sizes are exact, use -size"),
+    ("lfs find", &["fid"], "use lfs fid2path"),
+    ("lfs find", &["attrs"], "files have no attributes of chattr(1), use -perm"),
+    ("lfs find", &["newermt", "newerat", "newerct", "newerBt"], "use -newer or -mtime"),
+    ("lfs getstripe", &["hex-idx"], "indices are decimal"),
+    ("lfs", &["list-commands"], "use lfs --help"),
+    ("lctl", &["list-commands"], "use lctl --help"),
 ];
 
 /// Phrases of the parsers below, and the words that a user understands.
@@ -107,7 +123,7 @@ fn path_of(command: &Command, args: &[OsString]) -> String {
 
 /// A line about a word of Lustre's that is not here.
 fn absent(error: &Error, path: &str) -> Option<String> {
-    let tool = path.strip_prefix("nacre ")?;
+    let tool = path.strip_prefix("nacre ").unwrap_or(path);
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
     {
@@ -125,7 +141,13 @@ fn absent_option(option: &str, command: &str) -> Option<String> {
     let name = option.trim_start_matches('-');
     let is_it = |(of, names, _): &&(&str, &[&str], &str)| *of == command && names.contains(&name);
     let (.., why) = ABSENT_OPTIONS.iter().find(is_it)?;
-    Some(format!("error: {command} -{name}: not supported: {why}"))
+    Some(format!("error: {command} {}: not supported: {why}", dashed(command, name)))
+}
+
+/// An option as its command writes it.
+fn dashed(command: &str, name: &str) -> String {
+    let is_short = command == "lfs find" || name.len() == 1;
+    format!("{}{name}", if is_short { "-" } else { "--" })
 }
 
 /// The text of an error, with the whole command to type for help.
@@ -195,9 +217,12 @@ mod tests {
             for name in *names {
                 assert!(!has(name), "{path} -{name}");
                 let said = absent_option(&format!("--{name}"), path).expect("a line");
-                assert!(said.starts_with(&format!("error: {path} -{name}: ")), "{said}");
+                let written = dashed(path, name);
+                assert!(said.starts_with(&format!("error: {path} {written}: ")), "{said}");
             }
         }
+        let said = absent_option("-lazy", "lfs find").expect("a line");
+        assert!(said.starts_with("error: lfs find -lazy: not supported: "), "{said}");
         assert_eq!(absent_option("--wombat", "lfs find"), None);
         assert_eq!(absent_option("--ls", "lfs getstripe"), None);
     }
@@ -206,7 +231,8 @@ mod tests {
     fn a_word_that_is_absent_is_not_a_command() {
         let root = crate::args::declared();
         for (tool, start, _) in ABSENT {
-            let tool = root.find_subcommand(tool).expect("a tool");
+            let below = || root.find_subcommand(tool).expect("a tool");
+            let tool = if *tool == "nacre" { &root } else { below() };
             let clash = tool.get_subcommands().find(|sub| sub.get_name().starts_with(start));
             assert!(clash.is_none(), "{clash:?}");
         }

@@ -2,18 +2,19 @@
 //!
 //! | step | module |
 //! |---|---|
-//! | asks the daemons for parameters | `status::ask` |
+//! | asks the daemons for parameters, or those of other machines for metrics | `status::ask`, `scrape` |
 //! | reads counters | `counters` |
 //! | makes a sample of all answers | [`sample`] |
 //! | makes rates of two samples, and finds the slowest service | [`rates`] |
 //! | draws a page | `page` |
 //!
-//! Only [`run`] touches the operating system.
+//! Only [`run`] and `scrape` touch the operating system.
 
 mod counters;
 mod page;
 pub mod rates;
 pub mod sample;
+mod scrape;
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -27,21 +28,29 @@ use page::{Page, View};
 use rates::{Order, Rates};
 use sample::Sample;
 
-/// Shows rates until `q` or Ctrl-C, with a new sample after each pause. Returns the exit status.
-pub fn run(pause: Duration) -> Result<u8> {
+/// Shows rates until `q` or Ctrl-C, with a new sample after each pause: of the daemons that answer
+/// Prometheus at these addresses, or of this machine's. Returns the exit status.
+pub fn run(pause: Duration, from: &[String]) -> Result<u8> {
     let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     ensure!(is_terminal, "top needs a terminal; nacre status does not");
     let mut terminal = ratatui::try_init().context("the terminal")?;
-    let done = show(&mut terminal, pause);
+    let done = show(&mut terminal, pause, from);
     ratatui::restore();
     done.map(|()| 0)
 }
 
-fn show(terminal: &mut DefaultTerminal, pause: Duration) -> Result<()> {
+fn look(from: &[String]) -> Sample {
+    if from.is_empty() {
+        return Sample::of(&status::ask::ask(sample::PATTERNS));
+    }
+    scrape::ask(from)
+}
+
+fn show(terminal: &mut DefaultTerminal, pause: Duration, from: &[String]) -> Result<()> {
     let (mut view, mut rates) = (View::default(), Rates::default());
     let mut last: Option<(Instant, Sample)> = None;
     loop {
-        let (at, sample) = (Instant::now(), Sample::of(&status::ask::ask(sample::PATTERNS)));
+        let (at, sample) = (Instant::now(), look(from));
         if let Some((before, older)) = &last {
             rates = Rates::between(older, &sample, (at - *before).as_secs_f64());
         }

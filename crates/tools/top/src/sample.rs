@@ -11,7 +11,7 @@ use crate::counters::{self, Count};
 pub const PATTERNS: &[&str] = &[
     "{obdfilter,mdt_data}.*.{stats,export_stats,job_stats}",
     "{mdt,mdt_data,obdfilter}.*.exports",
-    "mdt.*.md_stats",
+    "mdt.*.{md_stats,job_stats}",
     "{ost,mds,mgs,ldlm}.*.*.{stats,nrs_policies}",
 ];
 
@@ -23,7 +23,7 @@ pub type Life = (String, u32);
 pub enum Kind {
     /// By NID; data servers alone count these.
     Client,
-    /// By job id; data servers alone count these.
+    /// By job id.
     Job,
     Target,
 }
@@ -106,7 +106,7 @@ impl Sample {
         self.lives.insert(life);
     }
 
-    fn service(&mut self, life: &Life, name: &str) -> &mut Service {
+    pub(crate) fn service(&mut self, life: &Life, name: &str) -> &mut Service {
         self.services.entry((life.clone(), name.to_owned())).or_default()
     }
 
@@ -116,7 +116,7 @@ impl Sample {
         }
     }
 
-    fn count(&mut self, kind: Kind, life: &Life, name: &str, count: Count) {
+    pub(crate) fn count(&mut self, kind: Kind, life: &Life, name: &str, count: Count) {
         let key = Key { kind, life: life.clone(), name: name.to_owned() };
         let sum = self.counts.entry(key).or_default();
         *sum = sum.plus(count);
@@ -142,7 +142,7 @@ mod tests {
             ("obdfilter.t-OST0000.job_stats", jobs),
             ("obdfilter.t-OST0001.job_stats", jobs),
             ("obdfilter.t-OST0000.stats", "sync 4 samples [reqs]\n"),
-            ("mdt.t-MDT0000.md_stats", "open 3 samples [reqs]\n"),
+            ("mdt.t-MDT0000.md_stats", "open 3 samples [usecs] 1 2 4\n"),
             ("obdfilter.t-OST0000.exports", "07 0x3 10.0.0.1@tcp node1:/mnt\n"),
             ("ost.OSS.ost_io.stats", "req_waittime 2 samples [usec] 1 9 10 82\n"),
             (

@@ -160,7 +160,7 @@ impl Key {
         key
     }
 
-    /// A keyed hash: jobids are chosen by users, who shall not choose collisions.
+    /// A keyed hash, because users choose jobids and must not be able to choose collisions.
     #[inline]
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let mut hash = seed;

@@ -93,7 +93,7 @@ impl Check<'_> {
                 Mend::Delete { mdt: self.image.index, keys: entries.map(key).collect() }
             }
         };
-        let text = format!("entries of {dir}, which is no directory in the tree");
+        let text = format!("entries of {dir}, which is not a directory in the tree");
         self.add(Rule::StrayEntry, dir, text, Some(mend));
     }
 

@@ -36,7 +36,7 @@ impl Plan<'_> {
                     let inode = self.inode(child)?;
                     if !inode.attr.is_dir() || inode.attr.nlink == 0 {
                         let name = String::from_utf8_lossy(name);
-                        return Err(format!("`{name}` of the root is no directory: rename it"));
+                        return Err(format!("`{name}` of the root is not a directory: rename it"));
                     }
                     at = child;
                 }

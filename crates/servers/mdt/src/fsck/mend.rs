@@ -355,7 +355,7 @@ impl<'a> Plan<'a> {
         let entry = self.entry(dir, cookie)?;
         let record = &entry.record;
         if !self.is_dir(to) {
-            return Err(format!("{to} is no directory"));
+            return Err(format!("{to} is not a directory"));
         }
         // a name that is there stays, and the file of the other one gets a name in lost+found
         if self.free_cookie(to, &record.name).is_ok() {

@@ -299,7 +299,7 @@ fn a_shard_is_listed_by_its_directory_and_has_no_name() {
         striped(stores, &[fid(1, 7), fid(2, 7)]);
         shard(stores, fid(1, 7));
     });
-    assert_eq!(missing, format!("{} lists {}, which is no shard of it", fid(0, 1), fid(2, 7)));
+    assert_eq!(missing, format!("{} lists {}, which is not a shard of it", fid(0, 1), fid(2, 7)));
     let named = after(|stores| {
         striped(stores, &[fid(2, 1)]);
         stores.inode_with(fid(2, 1), (S_IFDIR, AttrFlags::SHARD, 0), (2, 3), Fid::ROOT);

@@ -239,7 +239,7 @@ impl<'a> Check<'a> {
             self.bad.push(finding.mended_by(Mend::Unshard(*shard)));
         }
         for (master, shard) in listed.difference(&said) {
-            let text = format!("{master} lists {shard}, which is no shard of it");
+            let text = format!("{master} lists {shard}, which is not a shard of it");
             let finding = Finding::new(Rule::MissingShard, *shard, text).with([*master]);
             let mend = self.missing_shard(*master, *shard);
             self.bad.push(Finding { mend, ..finding });

@@ -14,7 +14,7 @@ use super::walk::{self, Damage, Walked};
 const NAMED_MAX: u64 = 16;
 /// What to do about a damaged tree.
 const WAY_OUT: &str =
-    "nothing of it is served; restore this target from a backup, or format it anew and lose it";
+    "nothing of it is served; restore this target from a backup, or format it again and lose it";
 
 /// An error where LMDB must not see the tree. A damaged record is logged, and EIO later.
 pub(super) fn all(root: &RootFile, dir: &Path) -> Result<(), String> {

@@ -55,7 +55,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 fn mdt(text: &str) -> Result<u32, String> {
     let named = || text.parse::<TargetId>().ok().filter(|id| id.kind == TargetKind::Mdt);
     let index = text.parse().ok().or_else(|| named().map(|id| id.index));
-    index.ok_or_else(|| format!("'{text}' is no MDT"))
+    index.ok_or_else(|| {
+        format!("'{text}' is not an MDT: expected an index or a name, as 1 or MDT0001")
+    })
 }
 
 fn each(args: &Args, path: &Path, first: &mut First) {

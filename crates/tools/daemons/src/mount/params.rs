@@ -330,8 +330,9 @@ fn connector(params: &ParamTree, client: &Client, instance: &str, target: &Targe
         now(&of, id).map_or("0", |state| if state.active { "1" } else { "0" }).into()
     });
     let (of, id) = (client.clone(), target.id);
-    params.register(format!("{base}.state"), move || {
-        now(&of, id).map_or_else(String::new, |state| state.state)
+    params.register_typed(format!("{base}.state"), move || {
+        let verdict = |now: TargetState| Verdict { is_well: now.connected, text: now.state };
+        Ok(now(&of, id).map(verdict))
     });
     params.register(format!("{base}.max_rpcs_in_flight"), || IN_FLIGHT.to_string());
     match target.id.kind {

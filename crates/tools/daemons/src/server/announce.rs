@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use endpoint::{Call, CallError, Registration};
-use types::{Errno, FsName, Span, TargetId};
+use types::{Errno, FsName, Instant, Span, TargetId};
 use wire::Opcode;
 use wire::config::{self, FsConfig, Register, TargetInfo};
 
@@ -22,6 +22,8 @@ const EVERY_STALE: Span = Span::secs(1);
 const EVERY_ALONE: Span = Span::secs(1);
 /// Pause after a refused registration.
 const PAUSE: Span = Span::secs(2);
+/// How often a target that waits for its MGS says so: an address of the MGS may be wrong.
+const EVERY_COMPLAINT: Span = Span::secs(60);
 /// One question's patience; the next one may find the MGS elsewhere.
 const PATIENCE: Span = Span::secs(30);
 
@@ -99,7 +101,7 @@ fn instance_of(server: &Server, id: TargetId) -> u64 {
 
 async fn announce(server: &Server, target: &TargetDir, register: &Register) {
     let name = &target.name();
-    let mut told = false;
+    let mut said = None;
     loop {
         match ask(server, register).await {
             Ok(version) => {
@@ -114,14 +116,20 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
             }
             Err(CallError::Shutdown) => return,
             Err(error) => {
-                if !told {
+                let now = server.env.now();
+                if is_due(said, now) {
                     tracing::warn!("{name}: waits for the MGS: {error}");
+                    said = Some(now);
                 }
-                told = true;
             }
         }
         server.env.sleep(PAUSE).await;
     }
+}
+
+/// Whether a target that waits says so now: at once, and then once in a while.
+fn is_due(said: Option<Instant>, now: Instant) -> bool {
+    said.is_none_or(|said| now - said >= EVERY_COMPLAINT)
 }
 
 /// Registers once. The version of the configuration that has it.
@@ -214,5 +222,18 @@ async fn read(server: &Server, fsname: &str, patience: Span) -> Said {
         }
         Err(CallError::Errno(Errno::ENOENT)) => Said::Unknown,
         Err(_) => Said::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_that_waits_says_so_at_once_and_then_once_a_minute() {
+        let said = Instant(7);
+        assert!(is_due(None, said));
+        assert!(!is_due(Some(said), said + PATIENCE));
+        assert!(is_due(Some(said), said + EVERY_COMPLAINT));
     }
 }

@@ -27,7 +27,7 @@ use crate::server::patience::start;
 use crate::server::{Among, Awaited, Culprit, Ended, Server, ServerOptions, Trust};
 use crate::targets::{self, TargetDir};
 
-/// Pause before a node boots again.
+/// Pause before a node is started again.
 const PAUSE: Span = Span::millis(200);
 /// A stop that takes longer is given up: clients replay changes that were not durable.
 const STOP_MAX: Span = Span::secs(30);

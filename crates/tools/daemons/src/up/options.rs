@@ -17,8 +17,8 @@ pub struct Options {
     /// MDTs at least. Without a number, a new file system has two, and one that is there has as
     /// many as before.
     pub mdts: Option<u32>,
-    /// OSTs at least.
-    pub osts: u32,
+    /// OSTs at least; four without a number.
+    pub osts: Option<u32>,
     /// Where the targets' directories are, if not in `data`.
     pub device_dir: Option<PathBuf>,
     /// Servers in processes of their own.

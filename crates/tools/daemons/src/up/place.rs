@@ -173,8 +173,11 @@ impl Place {
         let mdts = plan::mdts_wanted(options.mdts, known.union(&found));
         let wanted: Vec<TargetId> = std::iter::once(TargetId::MGT)
             .chain((0..mdts).map(TargetId::mdt))
-            .chain((0..options.osts).map(TargetId::ost))
+            .chain((0..options.osts.unwrap_or(plan::OSTS)).map(TargetId::ost))
             .collect();
+        for line in plan::kept(options.mdts, options.osts, &found) {
+            ctl::say!("nacre up: {line}");
+        }
         let mut plan = Plan::new(&wanted, &known, &found);
         if !plan.make.is_empty() {
             known.extend(known::by_mgs(&self.targets, options.fsname)?);

@@ -48,6 +48,27 @@ pub(super) fn mdts_wanted<'a>(
     asked.unwrap_or(if has_some { 1 } else { MDTS_OF_NEW })
 }
 
+/// OSTs, unless a number is asked for.
+pub(super) const OSTS: u32 = 4;
+
+/// A line for each kind of which fewer are asked for than there are, because none is removed.
+pub(super) fn kept(
+    mdts: Option<u32>,
+    osts: Option<u32>,
+    there: &BTreeSet<TargetId>,
+) -> Vec<String> {
+    let count = |is_kind: fn(&TargetId) -> bool| there.iter().filter(|id| is_kind(id)).count();
+    let rows = [
+        ("--mdts", "MDTs", mdts, count(|id| id.kind == TargetKind::Mdt)),
+        ("--osts", "OSTs", osts, count(|id| id.is_ost())),
+    ];
+    let fewer = rows.into_iter().filter_map(|(option, kind, asked, there)| {
+        let asked = asked.filter(|asked| (*asked as usize) < there)?;
+        Some(format!("the file system has {there} {kind}, and {option} {asked} removes none"))
+    });
+    fewer.collect()
+}
+
 /// Whether nothing can be mounted without `target`: the MGS, and the MDT that has the root.
 pub(super) fn is_needed_to_mount(target: TargetId) -> bool {
     let target = target.dom_of().unwrap_or(target);
@@ -70,6 +91,16 @@ mod tests {
         let [one, three] = [&[TargetId::mdt(0)][..], &[0, 1, 2].map(TargetId::mdt)];
         assert_eq!((wanted(None, one), wanted(None, three)), (1, 1), "no further one");
         assert_eq!((wanted(Some(1), &[]), wanted(Some(4), one)), (1, 4));
+    }
+
+    #[test]
+    fn fewer_targets_than_there_are_get_a_line() {
+        let there = set(&[TargetId::MGT, TargetId::mdt(0), TargetId::ost(0), TargetId::ost(1)]);
+        assert_eq!(kept(Some(1), Some(2), &there), [""; 0]);
+        assert_eq!(kept(None, None, &there), [""; 0]);
+        let line = "the file system has 2 OSTs, and --osts 1 removes none";
+        assert_eq!(kept(Some(1), Some(1), &there), [line]);
+        assert_eq!(kept(Some(1), Some(1), &set(&[])), [""; 0], "a new file system");
     }
 
     #[test]

@@ -11,7 +11,8 @@ use clap::Args;
 Asks all daemons of this machine at once, and prints on one screen: troubles; targets with state,
 space and sessions; services with the scheduler's policy and waiting requests; mounts with the
 targets that they wait for; clients. A target of another machine is shown as a mount here sees it.
-A daemon that does not answer within 2 s is named (NACRE_ANSWER_WAIT: seconds).
+A daemon that does not answer within 2 s is named (NACRE_ANSWER_WAIT: seconds). For several machines
+see nacre top --from, and docs/monitoring.
 
 Troubles are: a daemon that is silent or not healthy, a target in recovery or full, a mount without
 a connection to a target that is in use, a mount without its daemon, a target out of use.
@@ -42,7 +43,7 @@ inodes, and whether direct I/O and fallocate work; it makes a file there and rem
 is ok, warn or bad, with the reason and the command to type. No setting is changed.
 
 Limits are those of a process that is started here: run it as the user, and in the unit or
-container, that shall run Nacre.
+container, that will run Nacre.
 
 Examples:
   nacre doctor
@@ -51,7 +52,7 @@ Examples:
 
 Exit status: 0 nothing is bad; 3 something is bad; 1 failure, reported on stderr; 2 wrong usage.")]
 pub(super) struct Doctor {
-    /// Look also at the file system below this directory, where targets are or shall be.
+    /// Look also at the file system below this directory, where targets are or will be.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// Port of the servers.
@@ -68,25 +69,45 @@ pub(super) struct Doctor {
 Shows the work of this machine's daemons: operations and bytes per second by client, job and
 target, and for each service of a server the requests per second, their mean wait in the queue,
 the requests that wait now, and the scheduler's policy in force. The start page names the service
-whose requests wait most, and the jobs and clients that load it. Clients and jobs are counted where
-data is served (OSTs, and data on an MDT); an MDT counts its operations as a whole.
+whose requests wait most, and the jobs and clients that load it. Clients are counted where data is
+served (OSTs, and data on an MDT). Jobs are counted at MDTs too.
+
+With --from the same of daemons on other machines, which were started with --metrics. Metrics have
+no clients, and the policy is the one that has started most requests.
 
 Keys: 1 to 5 or Tab choose a page, b sorts by bytes, o by operations, q or Ctrl-C ends.
 
 Examples:
   nacre top
   nacre top --interval 5
+  nacre top --from mds1:9169,oss1:9169,oss2:9169
 
 Exit status: 0 ended by a key; 1 failure, reported on stderr: it needs a terminal; 2 wrong usage.")]
 pub(super) struct Top {
     /// Seconds between two samples.
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=60))]
     interval: u64,
+    /// Daemons of any machine, by the addresses of their --metrics.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = address)]
+    from: Vec<String>,
+}
+
+/// A host and a port; the host is looked up later.
+fn address(text: &str) -> Result<String, String> {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match port.map(|(_, port)| port.parse::<u16>()) {
+        Some(Ok(_)) => Ok(text.to_owned()),
+        _ => Err("expected HOST:PORT, as oss1:9169".to_owned()),
+    }
 }
 
 impl Top {
     pub(super) fn pause(&self) -> Duration {
         Duration::from_secs(self.interval)
+    }
+
+    pub(super) fn addresses(&self) -> &[String] {
+        &self.from
     }
 }
 
