@@ -63,7 +63,7 @@ fn a_node_goes_on_until_the_storage_of_its_last_target_fails() {
         fail(&server, TargetId::mdt(0)); // and with it its data target
         let last = env.timeout(PATIENCE, server.ended()).await.expect("the node ends");
         assert!(matches!(last, Ended::Storage(..)), "{last}");
-        drop(env.timeout(PATIENCE, server.abandon()).await);
+        let _it_has_failed = env.timeout(PATIENCE, server.abandon()).await;
     });
     fs::remove_dir_all(&dir).expect("cleaned up");
 }
