@@ -182,8 +182,8 @@ impl Client {
         all.iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
     }
 
-    /// Other clients for which calls wait now, and where: "MDT0000 (waits for c7)". They do not give
-    /// up what they cache.
+    /// Other clients for which calls wait now, and where: "MDT0000 (waits for c7)". They do not
+    /// give up what they cache.
     #[must_use]
     pub fn held_up_by(&self) -> Vec<String> {
         let all = self.0.all_targets();
