@@ -253,6 +253,13 @@ impl Spaces {
         u8::try_from(used).unwrap_or(100)
     }
 
+    /// Whether no member of a pool has room for new files. An OST is full before its last byte is
+    /// used, so the used share may never reach 100 %.
+    fn is_full(&self, pool: &Pool) -> bool {
+        let closed = |ost: &u32| self.seen.get(ost).and_then(|seen| seen.closed);
+        !pool.osts.is_empty() && pool.osts.iter().all(|ost| closed(ost) == Some(Closed::Full))
+    }
+
     /// What there is to say of a pool that a file wants.
     pub(crate) fn pool_state(&self, name: &str) -> String {
         let Some(pool) = self.pools.get(name) else {
@@ -291,9 +298,8 @@ impl Spaces {
         for _ in 0..SPILLS_MAX {
             let Some(pool) = self.pools.get(&name) else { break };
             let Spill { target, threshold_percent } = &pool.spill;
-            let stays =
-                !self.pools.contains_key(target) || self.used_percent(pool) < *threshold_percent;
-            if stays {
+            let spills = self.used_percent(pool) >= *threshold_percent || self.is_full(pool);
+            if !spills || !self.pools.contains_key(target) {
                 break;
             }
             name.clone_from(target);
@@ -567,6 +573,24 @@ mod tests {
         spaces.set_pools(&pools(&[("flash", &[1])]));
         assert_eq!(spaces.pools["flash"].spill, spill("gone", 80), "what was set stays");
         assert_eq!(spaces.pools.len(), 1);
+    }
+
+    #[test]
+    fn a_pool_whose_osts_are_all_full_spills_below_100_percent() {
+        let mut spaces = Spaces::new(0);
+        spaces.set_pools(&pools(&[("flash", &[0, 1]), ("disk", &[2])]));
+        let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
+        let pool = |spaces: &mut Spaces| place(spaces, &wanting("flash")).map(|(_, pool)| pool);
+        spaces.told(0, room(900), None);
+        spaces.told(1, room(900), None);
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()), "no other pool is set");
+        spaces.pools.get_mut("flash").expect("it is there").spill.target = "disk".to_owned();
+        assert_eq!(pool(&mut spaces), Ok("disk".to_owned()));
+        spaces.told(1, room(3_000), None);
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()), "one has room again");
+        spaces.told(1, room(900), None);
+        spaces.told(0, room(900), Some(Closed::ReadOnly));
+        assert_eq!(pool(&mut spaces), Ok("flash".to_owned()), "a read-only OST is not full");
     }
 
     #[test]
