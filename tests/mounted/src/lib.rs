@@ -418,6 +418,18 @@ impl Up {
         self.try_tool(args).unwrap_or_else(|error| panic!("nacre {args:?}: {error}"))
     }
 
+    /// Objects of these targets (`OST0001`, `DOM0000`), if all of them can be asked.
+    #[must_use]
+    pub fn objects(&self, targets: &[&str]) -> Option<usize> {
+        let mut count = 0;
+        for target in targets {
+            let name = format!("testfs-{target}");
+            let listed = self.try_tool(&["list-objects", name.as_str()]).ok()?;
+            count += listed.lines().filter(|line| !line.contains(" end ")).count();
+        }
+        Some(count)
+    }
+
     fn try_tool(&self, args: &[impl AsRef<std::ffi::OsStr>]) -> Result<String, String> {
         let output = Command::new(nacre_bin())
             .args(args)
