@@ -4,12 +4,14 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fusedev::Channel;
 use mounted::work::{Seen, Worker};
-use mounted::{Scratch, Up, count, figure, posix, range};
+use mounted::{Scratch, Up, count, figure, nacre_bin, posix, range, until};
 
 /// Longest pause that an application may see when a server is killed.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -245,4 +247,141 @@ fn fsynced_files_survive_the_death_of_everything() {
     up.start_again(&[]);
     assert!(up.at("synced-0-0").exists());
     up.stop();
+}
+
+/// The layouts of a file that moves while servers and clients die.
+const SHAPES: [&str; 3] =
+    ["-c 4 -S 64K", "-E 64K -L mdt -E -1 -c 2 -S 128K", "-E 1M -c 1 -E 4M -c 2 -E -1 -c 4"];
+
+/// Where its bytes are.
+const TARGETS: &[&str] = &["OST0000", "OST0001", "OST0002", "OST0003", "DOM0000"];
+
+/// The file that moves has so many parts, each with one number in all its words.
+const PARTS: usize = 512;
+const PART: usize = 64 << 10;
+
+fn part(number: u64) -> Vec<u8> {
+    number.to_le_bytes().repeat(PART / 8)
+}
+
+/// A file that moves, with zeros.
+fn movable(up: &Up) -> File {
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).open(up.at("f")).expect("made");
+    file.write_all_at(&vec![0; PARTS * PART], 0).and_then(|()| file.sync_all()).expect("room");
+    file
+}
+
+/// `lfs migrate` of the file below a mount.
+fn migrate(mount: &Path, shape: &str) -> Command {
+    let mut command = Command::new(nacre_bin());
+    command.args(["lfs", "migrate"]).args(shape.split_whitespace()).arg("f").current_dir(mount);
+    command
+}
+
+/// Threads beside end when this is dropped, also where the test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Writes parts of the file until the end; what each of them has.
+fn overwrite(file: &File, ends: &AtomicBool) -> Vec<u64> {
+    let mut written = vec![0; PARTS];
+    for number in 1_u64.. {
+        if ends.load(Ordering::SeqCst) {
+            break;
+        }
+        let at = (number as usize).wrapping_mul(37) % PARTS;
+        file.write_all_at(&part(number), (at * PART) as u64).expect("a write never fails");
+        written[at] = number;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    written
+}
+
+#[test]
+fn kills_amid_migrations_change_no_byte() {
+    let mut up = Up::new("kill-migrations");
+    let file = movable(&up);
+    let (ends, moves) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mount = up.mount().to_owned();
+    let written = std::thread::scope(|scope| {
+        let end = Ends(&ends);
+        let writer = scope.spawn(|| overwrite(&file, &ends));
+        let mover = scope.spawn(|| {
+            for shape in SHAPES.iter().cycle() {
+                if ends.load(Ordering::SeqCst) {
+                    return;
+                }
+                let done = migrate(&mount, shape).output().expect("nacre starts");
+                let said = String::from_utf8_lossy(&done.stderr);
+                assert!(done.status.success(), "{shape}: {said}");
+                moves.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        let victims = ["MDT0000", "OST0001", "OST0003"];
+        for round in 0..count(6, 30) {
+            up.kill_server(victims[round % victims.len()]);
+            std::thread::sleep(Duration::from_millis(900 + (round as u64 * 137) % 600));
+        }
+        drop(end);
+        mover.join().expect("no migration fails because of a server's death");
+        writer.join().expect("no write fails")
+    });
+    let moves = moves.into_inner();
+    println!("kill-migrations: {moves} migrations");
+    assert!(moves > 0, "the file never moved");
+    let fresh = up.second_mount(31);
+    let whole = fs::read(fresh.join("f")).expect("reads");
+    assert_eq!(whole.len(), PARTS * PART);
+    for (at, (there, number)) in whole.chunks(PART).zip(&written).enumerate() {
+        assert!(there == part(*number), "part {at} is not that of write {number}");
+    }
+    drop(file);
+    fs::remove_file(up.at("f")).expect("unlink");
+    until("no object is left", || up.objects(TARGETS) == Some(0));
+    up.stop();
+}
+
+#[test]
+fn a_client_that_dies_amid_a_migration_leaves_the_file_whole() {
+    let mut up = Up::new("kill-mover");
+    let file = movable(&up);
+    let mut written = vec![0; PARTS];
+    for round in 0..count(3, 20) {
+        let dir = up.second_mount(41);
+        let locked = File::create(dir.join("lock")).expect("create");
+        posix::flock(&locked, libc::LOCK_EX).expect("lock");
+        let mut moving = migrate(&dir, SHAPES[round % SHAPES.len()]);
+        let mut moving = moving.stderr(Stdio::null()).spawn().expect("nacre starts");
+        std::thread::sleep(Duration::from_millis(20 + 70 * (round as u64 % 5)));
+        mounted::kill(mounted::daemon_of(&dir), libc::SIGKILL);
+        mounted::wait_bounded(&mut moving).expect("the command ends with its daemon");
+        until("the dead client's mount says so", || mounted::is_dead(&dir));
+        drop(locked);
+        // whatever pass the client was in, others go on
+        let (at, number) = (round * 31 % PARTS, round as u64 + 1);
+        file.write_all_at(&part(number), (at * PART) as u64).expect("writes go on");
+        written[at] = number;
+        let want: Vec<u8> = written.iter().flat_map(|number| part(*number)).collect();
+        assert!(fs::read(up.at("f")).expect("reads") == want, "round {round}");
+        // the client is evicted because of its lock, and its copy goes with it
+        let rival = File::open(up.at("lock")).expect("open");
+        until("a dead client's lock goes", || {
+            posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_ok()
+        });
+        let done = migrate(up.mount(), "-c 1").output().expect("nacre starts");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "it moves on: {said}");
+        assert!(fs::read(up.at("f")).expect("reads") == want, "round {round}");
+    }
+    drop(file);
+    fs::remove_file(up.at("f")).expect("unlink");
+    until("no object is left", || up.objects(TARGETS) == Some(0));
+    up.stop();
+    up.fsck();
 }
