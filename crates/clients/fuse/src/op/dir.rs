@@ -86,7 +86,7 @@ impl Fs {
         Ok(Body::Dir(out))
     }
 
-    /// A page that is on its way is waited for if the kernel needs it now. It is given up if the
+    /// A page that is on its way is waited for if the kernel needs it now. It is of no use if the
     /// kernel reads elsewhere, or if a change of a name has ended the listing.
     async fn await_ahead(&self, dir: &Dir, cookie: u64, bytes: u32) {
         let Some(ahead) = dir.ahead.borrow_mut().take() else { return };
