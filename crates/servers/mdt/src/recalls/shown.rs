@@ -13,6 +13,9 @@ pub(super) const TELL_AFTER: Span = Span::secs(1);
 /// Changes that the parameter shows.
 const SHOWN_MAX: usize = 64;
 
+/// Clients and files that are named of one change.
+const NAMED_MAX: usize = 16;
+
 /// A change that waits.
 struct Wait {
     by: String,
@@ -54,15 +57,14 @@ impl Recalls {
             let (by, files) = called.waiter(change)?;
             (by, files, called.waiting_on(change, now))
         };
-        let mut names: Vec<_> = holders.into_iter().map(|session| self.name(session)).collect();
-        if names.is_empty() {
-            names.push("timed grants".to_owned()); // which have no holder, or it is ready
-        }
-        let files: Vec<_> = files.iter().map(ToString::to_string).collect();
+        let on = match holders.is_empty() {
+            true => "timed grants".to_owned(), // which have no holder, or it is ready
+            false => first(holders.into_iter().map(|session| self.name(session))),
+        };
         Some(Wait {
             by: by.map_or_else(|| "the MDT".to_owned(), |session| self.name(session)),
-            on: names.join(", "),
-            files: files.join(" "),
+            on,
+            files: first(files.iter().map(ToString::to_string)),
             secs: (now - since).as_millis() / 1_000,
         })
     }
@@ -73,5 +75,28 @@ impl Recalls {
         }
         let known = self.exports.session(session.0);
         known.map_or_else(|| format!("session {}", session.0), |known| known.name.clone())
+    }
+}
+
+/// The first of them, and how many there are besides. After a restart a change may wait for all
+/// clients that were there before.
+fn first(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = all.len().saturating_sub(NAMED_MAX);
+    let mut shown: Vec<String> = all.take(NAMED_MAX).collect();
+    if more > 0 {
+        shown.push(format!("{more} more"));
+    }
+    shown.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_names_a_bounded_number() {
+        let of = |count: usize| first((0..count).map(|number| format!("c{number}")));
+        assert_eq!((of(1).as_str(), of(2).as_str()), ("c0", "c0, c1"));
+        assert!(of(NAMED_MAX).ends_with(", c15") && of(10_000).ends_with(", c15, 9984 more"));
     }
 }
