@@ -82,7 +82,7 @@ pub(super) struct Args {
         long = "mdt-index",
         value_name = "MDT[,MDT]",
         value_parser = listed,
-        conflicts_with_all = ["end", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "auto_stripe", "copy", "yaml"]
+        conflicts_with_all = ["end", "overstripes", "size", "index", "pool", "osts", "pattern", "extension", "mirrors", "block", "non_block", "auto_stripe", "copy", "yaml"]
     )]
     mdts: Option<Mdts>,
     /// With -m: over this many MDTs, the named one and those behind it; -1: all. -c is the same.
@@ -322,6 +322,7 @@ mod tests {
         assert!(check("migrate -d -v -m 1 d e").expect("fits").directory);
         for wrong in [
             "migrate -m 1 -S 1m d",
+            "migrate -m 1 -C 2 d",
             "migrate -m 1 -i 0 d",
             "migrate -m 1 -n d",
             "migrate -m 1 --copy g d",
