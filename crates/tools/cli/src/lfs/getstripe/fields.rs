@@ -110,12 +110,20 @@ pub(super) fn values(shown: &Shown, raw: bool) -> Values {
         pattern: lov.pattern_name(),
         generation: if shown.is_dir { 0 } else { lov.generation },
         offset: if shown.is_dir {
-            ost_or_any(lov.generation)
+            match ost_or_any(lov.generation) {
+                -1 if names_no_place(lov) => fallback.offset,
+                own => own,
+            }
         } else {
             lov.stripes.first().map_or(-1, |stripe| stripe.ost.cast_signed())
         },
         pool: lov.pool_name(),
     }
+}
+
+/// Whether a directory's default leaves open which OSTs, so that the next default says it.
+fn names_no_place(lov: &Lov) -> bool {
+    lov.pool_name().is_empty() && lov.stripes.is_empty()
 }
 
 /// Names and values of the fields asked for, in the order in which a whole layout shows them. What

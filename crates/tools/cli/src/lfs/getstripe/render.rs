@@ -277,6 +277,14 @@ lmm_pool:          disk
         let line =
             "d\nstripe_count:  4 stripe_size:   2097152 pattern:       raid0 stripe_offset: 3\n\n";
         assert_eq!(check("-D", set), line, "the file system has another default");
+        let two =
+            |pool| Lov { generation: 0xffff, stripe_size: 0, stripes: Vec::new(), ..lov(pool) };
+        for (pool, offset) in [("", "stripe_offset: 3\n"), ("disk", "stripe_offset: -1 pool:")] {
+            let system = Lov { generation: 3, ..lov("") };
+            let own = Shown { fallback: (&system).into(), ..dir(Some(two(pool))) };
+            let shown = check("-d", own);
+            assert!(shown.contains(offset), "{shown}");
+        }
         let raw = "d\nstripe_count:  0 stripe_size:   0 pattern:       raid0 stripe_offset: -1\n\n";
         assert_eq!(check("-R", dir(None)), raw);
         let all = Lov {
