@@ -15,6 +15,9 @@ use types::Fid;
 use crate::op::Op;
 use crate::record::Inode;
 
+/// OSTs of a striping that are named.
+const OSTS_SHOWN: usize = 64;
+
 /// A line for each thing that has a say, in the order in which they are asked.
 pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     let dir =
@@ -102,11 +105,20 @@ fn would_get(op: &Op<'_, '_>, made: &Asked, out: &mut String) {
                     Rule::Space => "by free space",
                     Rule::RoundRobin => "in turn",
                 };
-                let names = osts.iter().map(|ost| format!("OST{ost:04x}"));
-                format!("{rule}: {}", names.collect::<Vec<_>>().join(" "))
+                format!("{rule}: {}", named(&osts))
             }
         };
         line(out, "OSTs, if made now", &value);
+    }
+}
+
+/// Names of the first ones, and how many others there are: the text is the value of an attribute.
+fn named(osts: &[u32]) -> String {
+    let names = osts.iter().take(OSTS_SHOWN).map(|ost| format!("OST{ost:04x}"));
+    let names = names.collect::<Vec<_>>().join(" ");
+    match osts.len().saturating_sub(OSTS_SHOWN) {
+        0 => names,
+        others => format!("{names} and {others} more"),
     }
 }
 

@@ -401,6 +401,15 @@ fn an_overstriped_file_has_several_objects_on_an_ost() {
     let mut osts: Vec<u32> = shown.stripes.iter().map(|stripe| stripe.ost).collect();
     osts.sort_unstable();
     assert_eq!(osts, [0, 0, 1, 1, 2, 2, 3, 3]);
+
+    let wide = Template { stripe_count: 2_000, ..asked };
+    let body = SetxattrReq { fid: world.dir.into(), ..SetxattrReq::default() };
+    let value = lov::encode_dir(&wide);
+    world.rig.call(Opcode::MdtSetxattr, &body, &[b"lustre.lov", &value]).expect("a default");
+    let body = FidReq { fid: world.dir.into(), ..FidReq::default() };
+    let told = world.rig.call(Opcode::MdtGetxattr, &body, &[b"lustre.lov.why"]).expect("told");
+    let told = String::from_utf8(told.buf(1).to_vec()).expect("text");
+    assert!(told.contains(" and 1936 more\n") && told.len() < 4_096, "{told}");
 }
 
 #[test]
