@@ -73,6 +73,10 @@ pub(crate) const PUT_REMOVE_PAUSE: Span = Span::secs(1);
 /// Records of removed files that go to an OST in one request.
 pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 
+/// Objects of the records that are looked at together: all may be on one OST. Fewer records of wide
+/// files make a batch.
+pub(crate) const DESTROY_BATCH_OBJECTS: usize = 1 << 18;
+
 const _: () = assert!(DESTROY_BATCH_MAX <= osd::RANGE_RECORDS_MAX, "they go in one set");
 
 /// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability,

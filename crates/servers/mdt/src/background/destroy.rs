@@ -21,7 +21,7 @@ use wire::body::{BatchFlags, ObjectRange, OstBatchReq};
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
 
-use crate::limits::{DESTROY_BATCH_MAX, ROOM_WAIT};
+use crate::limits::{DESTROY_BATCH_MAX, DESTROY_BATCH_OBJECTS, ROOM_WAIT};
 use crate::record::DestroyRecord;
 use crate::target::Mdt;
 
@@ -128,18 +128,26 @@ async fn records(mdt: &Mdt, from: u64, end: u64) -> Decided<Vec<(u64, DestroyRec
     mdt.engine.store.meta().ready().await;
     let view = mdt.engine.store.meta().running()?;
     let mut found = Vec::new();
-    let mut broken = false;
+    let (mut objects, mut broken) = (0, false);
     view.scan(Table::Destroys, &from.to_be_bytes(), &mut |key, value| {
         let number = key.try_into().ok().map(u64::from_be_bytes);
         match number.zip(DestroyRecord::decode(value)) {
             Some((number, _)) if number >= end => return false,
-            Some(pair) => found.push(pair),
+            Some((number, record)) => {
+                objects += record.osts.len();
+                found.push((number, record));
+            }
             None => broken = true,
         }
-        !broken && found.len() < DESTROY_BATCH_MAX
+        !broken && !is_whole(found.len(), objects)
     })?;
     assert!(found.len() <= DESTROY_BATCH_MAX, "a batch is bounded");
     if broken { Err(OpError::Broken("destroy log")) } else { Ok(found) }
+}
+
+/// Whether so many records with so many objects are a batch.
+fn is_whole(records: usize, objects: usize) -> bool {
+    records >= DESTROY_BATCH_MAX || objects >= DESTROY_BATCH_OBJECTS
 }
 
 /// Brings the log to one OST, for ever.
@@ -180,10 +188,11 @@ async fn serve(mdt: Rc<Mdt>, cursors: Rc<Cursors>, ost: u32) {
 async fn batch_for(mdt: &Mdt, ost: u32, from: u64) -> Decided<Batch> {
     let end = mdt.engine.destroys_durable.get();
     let records = records(mdt, from, end).await?;
-    let end = if records.len() < DESTROY_BATCH_MAX {
-        end.max(from)
-    } else {
+    let objects = records.iter().map(|(_, record)| record.osts.len()).sum();
+    let end = if is_whole(records.len(), objects) {
         records.last().map_or(from, |(number, _)| number + 1)
+    } else {
+        end.max(from)
     };
     let mut ranges = Vec::new();
     for (_, record) in &records {
@@ -299,4 +308,16 @@ async fn remove_done(mdt: &Mdt, cursors: &Cursors, from: u64, to: u64) -> Decide
         at = last + 1;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_has_bounds_for_records_and_for_objects() {
+        let of = |stripes: usize| (1..).find(|records| is_whole(*records, records * stripes));
+        assert_eq!([of(1), of(32)], [Some(DESTROY_BATCH_MAX); 2]);
+        assert_eq!(of(2_000), Some(132), "not 8 million objects");
+    }
 }
