@@ -18,6 +18,7 @@
 use types::{Extent, Fid};
 
 use super::{Component, ComponentError, Composite, Place};
+use crate::lov::composite::share_of_all;
 use crate::{Layout, POOL_BYTES, Raid0, Template};
 
 /// OSTs for a component.
@@ -95,6 +96,14 @@ impl Step {
 }
 
 impl Chosen {
+    /// On all OSTs, as far as the layout has bytes for them.
+    fn within(mut self, wanted: &Template, composite: &Composite) -> Chosen {
+        if wanted.stripe_count < 0 {
+            self.osts.truncate(share_of_all(composite));
+        }
+        self
+    }
+
     fn objects<S: Supply>(self, wanted: &Template, supply: &mut S) -> Result<Layout, S::Error> {
         let count = ComponentError::Layout(crate::LayoutError::OstCount {
             stripes: i64::from(wanted.stripe_count),
@@ -124,7 +133,8 @@ impl Composite {
             match self.components[index].place.clone() {
                 Place::Mdt | Place::Objects(_) => return Ok(()), // these miss nothing
                 Place::Wanted(wanted) => {
-                    let objects = supply.choose(&wanted, 0)?.objects(&wanted, supply)?;
+                    let chosen = supply.choose(&wanted, 0)?.within(&wanted, self);
+                    let objects = chosen.objects(&wanted, supply)?;
                     let given = self.instantiate(index, objects);
                     given.map_err(|error| supply.refuse(error))?;
                 }
@@ -148,7 +158,7 @@ impl Composite {
         let least = if stripes == 0 { 0 } else { step.share(stripes) };
         let chosen = match supply.choose(wanted, least) {
             Err(error) if S::is_lack(&error) && self.has_next(index) => None,
-            chosen => Some(chosen?),
+            chosen => Some(chosen?.within(wanted, self)),
         };
         let chosen = chosen.filter(|chosen| {
             let bytes = step.share(chosen.osts.len());

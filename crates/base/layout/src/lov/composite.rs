@@ -16,7 +16,8 @@ use super::{
     V1_BYTES, V3_BYTES, is_magic, template_of,
 };
 use crate::composite::{
-    Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
+    COMPOSITE_BYTES_MAX, Component, ComponentError, Composite, CompositeTemplate, Place,
+    TemplateComponent, Wanted,
 };
 use crate::{POOL_BYTES, Template};
 
@@ -150,6 +151,18 @@ pub(crate) fn bytes_of(composite: &Composite) -> usize {
         }
     };
     HEAD_BYTES + composite.components.iter().map(entry).sum::<usize>()
+}
+
+/// Objects of a component on all OSTs, at most: its share of the bytes that such components without
+/// objects may still add to the layout.
+pub(crate) fn share_of_all(composite: &Composite) -> usize {
+    let is_on_all = |component: &&Component| match &component.place {
+        Place::Wanted(template) | Place::Extendable(template, _) => template.stripe_count < 0,
+        Place::Mdt | Place::Objects(_) | Place::Extension(_) => false,
+    };
+    let count = composite.components.iter().filter(is_on_all).count();
+    let left = COMPOSITE_BYTES_MAX.saturating_sub(bytes_of(composite));
+    (left / STRIPE_BYTES / count.max(1)).max(1)
 }
 
 /// One entry, or the two of an extendable component.

@@ -407,3 +407,22 @@ fn a_layout_that_took_something_away_did_not_grow() {
     assert!(!with(|file| file.last_id = 1));
     assert!(!with(|file| file.mdt_object = Some(FILE)));
 }
+
+#[test]
+fn components_on_all_osts_share_the_bytes_of_a_layout() {
+    let all = Template { stripe_count: -1, ..Template::default() };
+    let parts = [
+        (GIB, Wanted::Striped(all.clone())),
+        (2 * GIB, Wanted::Extendable(all.clone(), 64 * MIB)),
+        (END_OF_FILE, Wanted::Striped(all)),
+    ];
+    let mut file = made(&parts).expect("a layout");
+    file.extend(u64::MAX, &mut Osts::new(vec![GIB; 2_000])).expect("each has its share");
+    assert_eq!((file.check(), file.missing(u64::MAX).count()), (Ok(()), 0));
+    let counts: Vec<usize> =
+        file.components.iter().filter_map(|part| Some(part.objects()?.osts.len())).collect();
+    assert!(counts.len() == 3 && counts.iter().all(|count| (800..1_000).contains(count)));
+    let mut one = made(&parts[..1]).expect("a layout");
+    one.extend(1, &mut Osts::new(vec![GIB; 2_000])).expect("room");
+    assert_eq!(one.components[0].objects().map(|objects| objects.osts.len()), Some(2_000));
+}
