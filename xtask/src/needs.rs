@@ -133,14 +133,15 @@ fn apt(args: &[&str]) -> Result<()> {
 /// Installs what [`WISHED`] names, one by one. A package that cannot be installed costs its check
 /// and a line.
 fn wishes(install: bool) {
-    let mut missing = WISHED.iter().filter(|(program, _)| !has_program(program)).peekable();
+    let missing = || WISHED.iter().filter(|(program, _)| !has_program(program));
     let can_install = install && is_root() && has_program("apt-get");
-    if can_install && missing.peek().is_some() {
+    let has_systemd = Path::new("/run/systemd/system").exists();
+    let is_installed = |package: &str| can_install && !(has_systemd && package == SERVER);
+    if missing().any(|(_, package)| is_installed(package)) {
         report(apt(&["update", "-q"]));
     }
-    for (program, package) in missing {
-        let starts_server = *package == SERVER && Path::new("/run/systemd/system").exists();
-        if can_install && !starts_server {
+    for (program, package) in missing() {
+        if is_installed(package) {
             report(apt(&[&INSTALL[..], &[*package]].concat()));
         }
         if !has_program(program) {
