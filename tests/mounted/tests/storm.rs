@@ -46,9 +46,7 @@ fn dirs(root: &Path) -> Vec<PathBuf> {
 }
 
 /// Renames until `stop`, by open directories: their numbers stay while they move.
-fn rename_until(root: &Path, seed: u64, stop: &AtomicBool) -> Result<(Sums, u64), String> {
-    let open = |dir: PathBuf| File::open(dir).expect("a directory");
-    let dirs: Vec<File> = dirs(root).into_iter().map(open).collect();
+fn rename_until(dirs: &[File], seed: u64, stop: &AtomicBool) -> Result<(Sums, u64), String> {
     let (mut rng, mut sums, mut done) = (SplitMix64::new(seed), Sums::new(), 0);
     while !stop.load(Ordering::SeqCst) {
         let mut draw = || (rng.below(dirs.len() as u64) as usize, rng.below(NAMES).to_string());
@@ -118,11 +116,15 @@ fn fill(up: &Up) {
 /// All threads, while MDTs die in turn; the sums of all.
 fn storm(up: &Up, roots: &[PathBuf; 2]) -> Sums {
     let stop = &AtomicBool::new(false);
+    // before any of them moves
+    let open = |dir: PathBuf| File::open(dir).expect("a directory");
+    let all_of = |root: &PathBuf| dirs(root).into_iter().map(open).collect::<Vec<File>>();
+    let opened = &roots.each_ref().map(all_of);
     let outcomes: Vec<_> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..2 * WORKERS)
             .map(|worker| {
-                let root = &roots[worker % 2];
-                scope.spawn(move || rename_until(root, worker as u64, stop))
+                let dirs = &opened[worker % 2];
+                scope.spawn(move || rename_until(dirs, worker as u64, stop))
             })
             .collect();
         for kill in 0..count(4, 20) {
