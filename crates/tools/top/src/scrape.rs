@@ -30,11 +30,21 @@ pub(crate) fn ask(addresses: &[String]) -> Sample {
     sample
 }
 
+/// Tries all addresses of a host, as `::1` and `127.0.0.1` of localhost.
+fn connect(at: &str) -> io::Result<TcpStream> {
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "no address");
+    for addr in at.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&addr, PATIENCE) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
 /// `GET /metrics`.
 fn fetch(at: &str) -> io::Result<String> {
-    let nowhere = || io::Error::new(io::ErrorKind::NotFound, "no address");
-    let addr = at.to_socket_addrs()?.next().ok_or_else(nowhere)?;
-    let mut stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+    let mut stream = connect(at)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let question = format!("GET /metrics HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
@@ -228,7 +238,8 @@ mod tests {
     #[test]
     fn daemons_are_asked_and_a_silent_one_is_named() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let at = listener.local_addr().expect("its address").to_string();
+        let port = listener.local_addr().expect("its address").port();
+        let at = format!("localhost:{port}"); // ::1 may come first, where nothing listens
         let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
         let absent = closed.local_addr().expect("its address").to_string();
         drop(closed);
