@@ -44,10 +44,11 @@ impl Drop for Endpoint {
     }
 }
 
-/// Answers `GET /metrics` at `at` with what `text` gives.
+/// Answers `GET /metrics` at `at` with what `text` gives, which is of so many executors.
 pub(crate) async fn serve(
     env: &Env,
     at: SocketAddr,
+    executors: usize,
     text: impl Fn() -> LocalFuture<'static, String> + 'static,
 ) -> io::Result<Endpoint> {
     let listener = TcpListener::bind(at).await?;
@@ -63,7 +64,7 @@ pub(crate) async fn serve(
             let number = seat.number;
             let scraper = env2.spawn("scraper", async move {
                 // it went away, or is too slow: its loss
-                let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*text)).await;
+                let _ = env3.timeout(SCRAPE_MAX, answer(stream, executors, &*text)).await;
                 drop(seat);
             });
             seats.give(number, scraper);
@@ -114,6 +115,7 @@ impl Drop for Seat {
 
 async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    executors: usize,
     text: &dyn Fn() -> LocalFuture<'static, String>,
 ) -> io::Result<()> {
     let Some(head) = head(&mut stream).await? else {
@@ -129,7 +131,7 @@ async fn answer(
             respond(&mut stream, "200 OK", &text, with_body).await
         }
         ("GET" | "HEAD", "/health") => {
-            let (status, body) = health(&text().await);
+            let (status, body) = health(&text().await, executors);
             respond(&mut stream, status, body, with_body).await
         }
         ("GET" | "HEAD", _) => {
@@ -140,15 +142,16 @@ async fn answer(
     }
 }
 
-/// Status and body of a daemon with these metrics: it is healthy if each of its executors is.
-fn health(text: &str) -> (&'static str, &'static str) {
-    let mut found = text.lines().filter(|line| {
+/// Status and body of a daemon with these metrics: it is healthy if each of its executors says so.
+/// One that does not answer in time has no part in the metrics.
+fn health(text: &str, executors: usize) -> (&'static str, &'static str) {
+    let is_well = |line: &&str| {
         let rest = line.strip_prefix(families::HEALTH.name);
-        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
-    });
-    match found.any(|line| !line.ends_with(" 1")) {
-        false => ("200 OK", "healthy\n"),
-        true => ("503 Service Unavailable", "not healthy: see lctl get_param health_check\n"),
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.ends_with(" 1"))
+    };
+    match text.lines().filter(is_well).count() >= executors {
+        true => ("200 OK", "healthy\n"),
+        false => ("503 Service Unavailable", "not healthy: see lctl get_param health_check\n"),
     }
 }
 
@@ -189,7 +192,7 @@ mod tests {
     use super::*;
 
     fn up() -> LocalFuture<'static, String> {
-        Box::pin(std::future::ready("up 1\n".to_owned()))
+        Box::pin(std::future::ready("lustre_health_check 1\n".to_owned()))
     }
 
     async fn asked(endpoint: &Endpoint, request: &str) -> String {
@@ -205,14 +208,14 @@ mod tests {
     fn scrapers_that_say_nothing_keep_no_other_one_out() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let at = "127.0.0.1:0".parse().expect("an address");
-            let endpoint = serve(&env, at, up).await.expect("a port");
+            let endpoint = serve(&env, at, 1, up).await.expect("a port");
             let mut silent = VecDeque::new();
             for _ in 0..SCRAPERS_MAX {
                 silent.push_back(TcpStream::connect(endpoint.addr()).await.expect("it listens"));
             }
             for _ in 0..3 {
                 let answer = asked(&endpoint, "GET /metrics HTTP/1.1\r\n\r\n").await;
-                assert!(answer.ends_with("\r\n\r\nup 1\n"), "{answer}");
+                assert!(answer.ends_with("\r\n\r\nlustre_health_check 1\n"), "{answer}");
             }
             let mut oldest = silent.pop_front().expect("all of them");
             let end = env.timeout(Span(SCRAPE_MAX.0 / 2), oldest.read(&mut [0])).await;
@@ -224,12 +227,20 @@ mod tests {
     fn a_scrape_is_answered_and_nonsense_is_refused() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let at = "127.0.0.1:0".parse().expect("an address");
-            let endpoint = serve(&env, at, up).await.expect("a port");
+            let endpoint = serve(&env, at, 1, up).await.expect("a port");
             let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "y".repeat(REQUEST_BYTES_MAX));
             for (request, status, body) in [
-                ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200", "\r\n\r\nup 1\n"),
-                ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", "\r\n\r\nup 1\n"),
-                ("HEAD /metrics HTTP/1.1\r\n\r\n", "200", "Length: 5\r\nConnection: close\r\n\r\n"),
+                (
+                    "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                    "200",
+                    "\r\n\r\nlustre_health_check 1\n",
+                ),
+                ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", "\r\n\r\nlustre_health_check 1\n"),
+                (
+                    "HEAD /metrics HTTP/1.1\r\n\r\n",
+                    "200",
+                    "Length: 22\r\nConnection: close\r\n\r\n",
+                ),
                 ("GET /health HTTP/1.1\r\n\r\n", "200", "\r\n\r\nhealthy\n"),
                 ("GET / HTTP/1.1\r\n\r\n", "404", "/health\n"),
                 ("POST /metrics HTTP/1.1\r\n\r\n", "405", "GET /metrics\n"),
@@ -249,11 +260,13 @@ mod tests {
         let line = |executor: u32, value: u32| {
             format!("lustre_health_check{{component=\"health\",executor=\"{executor}\"}} {value}\n")
         };
-        let status = |text: &str| health(text).0.split(' ').next().map(str::to_owned);
-        assert_eq!(status(&(line(0, 1) + &line(1, 1))), Some("200".to_owned()));
-        assert_eq!(status(&(line(0, 1) + &line(1, 0))), Some("503".to_owned()));
+        let status = |text: &str, executors: usize| health(text, executors).0.split(' ').next();
+        assert_eq!(status(&(line(0, 1) + &line(1, 1)), 2), Some("200"));
+        assert_eq!(status(&(line(0, 1) + &line(1, 0)), 2), Some("503"));
+        assert_eq!(status(&line(0, 1), 2), Some("503"), "one is silent");
         let head = "# HELP lustre_health_check 1 is healthy, 0\n";
-        assert_eq!(status(&(head.to_owned() + "lustre_health_check 1\n")), Some("200".to_owned()));
+        assert_eq!(status(&(head.to_owned() + "lustre_health_check 1\n"), 1), Some("200"));
+        assert_eq!(status(head, 1), Some("503"));
     }
 
     /// Whether a request is answered with the metrics: only a GET or HEAD of `/metrics` is. The
@@ -268,7 +281,7 @@ mod tests {
         let mut out = Vec::new();
         let stream = tokio::io::join(request.as_bytes(), &mut out);
         let done = {
-            let mut answering = std::pin::pin!(answer(stream, &up));
+            let mut answering = std::pin::pin!(answer(stream, 1, &up));
             answering.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         };
         assert!(matches!(done, std::task::Poll::Ready(Ok(()))));

@@ -67,6 +67,7 @@ pub async fn start(
     shown: Shown,
     others: Vec<mpsc::Sender<Scrape>>,
 ) -> Option<Endpoint> {
+    let executors = others.len() + 1;
     let (at, env2, others) = (at?, env.clone(), Rc::new(others));
     let text = move || -> LocalFuture<'static, String> {
         let asked = ask(&others);
@@ -78,7 +79,7 @@ pub async fn start(
         }
         Box::pin(with_others(env2.clone(), own, asked))
     };
-    match http::serve(env, at, text).await {
+    match http::serve(env, at, executors, text).await {
         Ok(endpoint) => {
             tracing::info!("metrics at http://{}/metrics", endpoint.addr());
             Some(endpoint)
