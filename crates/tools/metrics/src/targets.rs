@@ -92,7 +92,9 @@ pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
         }
         for (target, servers) in values::<Lines>(params, base, "waiting_on") {
             let labels = [("component", *component), ("target", &target)];
-            out.add(families::AWAITED, &labels, servers.0.len() as f64);
+            // a server that answers while it waits for another client is not awaited
+            let awaited = servers.0.iter().filter(|line| !line.contains("(waits for "));
+            out.add(families::AWAITED, &labels, awaited.count() as f64);
         }
     }
     for base in IMPORTS {
