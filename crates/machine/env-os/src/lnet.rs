@@ -155,7 +155,7 @@ impl Lnet {
     }
 
     /// These peers came to an earlier run of this node. Strangers that connect and say nothing do
-    /// not keep them out. At most [`KNOWN_MAX`] are remembered.
+    /// not keep them out. At most `KNOWN_MAX` are remembered.
     pub fn expect(&self, peers: impl Iterator<Item = Nid>) {
         let mut state = self.state();
         for peer in peers.filter(|peer| *peer != Nid::default()) {
