@@ -53,7 +53,7 @@ pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
 pub use stats::{HeadStats, NrsStats, PolicyStats};
-pub use tbf::{TbfNode, TbfParam, TbfSpeed, check_tbf_rule, parse_tbf_rule};
+pub use tbf::{TbfNode, TbfParam, TbfSpeed, check_tbf_rule, parse_tbf_rule, tbf_mixes_clients};
 pub use trr::trr;
 
 use std::rc::Rc;

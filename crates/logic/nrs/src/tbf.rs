@@ -55,7 +55,7 @@ use rules::Rules;
 use selection::Selection;
 use stale::Stale;
 
-pub use speed::{TbfSpeed, parse_tbf_rule};
+pub use speed::{TbfSpeed, parse_tbf_rule, tbf_mixes_clients};
 
 use crate::limits::ATTACH_STEP;
 use crate::{
