@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    before, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes,
-    pair, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
+    before, borders, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours,
+    nodes, pair, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -96,6 +96,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "streams on a simulated disk beside small files on flash and on the same disk",
         quick: false,
         run: devices::streams,
+    },
+    Part {
+        name: "borders",
+        about: "4 KiB at random by size of files: their first bytes at the MDT, on flash, on disk",
+        quick: false,
+        run: borders::by_size,
     },
     Part {
         name: "mdts",
@@ -197,7 +203,7 @@ pub(crate) const PARTS: &[Part] = &[
 
 /// Parts that one word of the command line names together.
 const TOPICS: &[(&str, &[&str])] =
-    &[("layouts", &["layouts", "dom", "wide", "devices"]), ("mdts", &["mdts", "nodes"])];
+    &[("layouts", &["layouts", "dom", "wide", "devices", "borders"]), ("mdts", &["mdts", "nodes"])];
 
 /// Names of the parts of these topics. A word that is not a topic stays as it is.
 pub(crate) fn of_topics(words: &[String]) -> Vec<String> {

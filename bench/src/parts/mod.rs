@@ -1,6 +1,7 @@
 //! The benchmarks, one file per subject. Each function is one part of a run.
 
 pub(crate) mod before;
+pub(crate) mod borders;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dom;
