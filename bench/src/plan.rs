@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::bed::Bed;
 use crate::parts::{
     before, borders, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours,
-    nodes, pair, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
+    nodes, pair, pauses, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -116,6 +116,12 @@ pub(crate) const PARTS: &[Part] = &[
         run: nodes::executors,
     },
     Part {
+        name: "mdt-pauses",
+        about: "longest calls on four MDTs while one of them is killed",
+        quick: false,
+        run: pauses::of_mdts,
+    },
+    Part {
         name: "listing",
         about: "attributes of a directory's files against their stripes, beside older ways",
         quick: false,
@@ -202,8 +208,10 @@ pub(crate) const PARTS: &[Part] = &[
 ];
 
 /// Parts that one word of the command line names together.
-const TOPICS: &[(&str, &[&str])] =
-    &[("layouts", &["layouts", "dom", "wide", "devices", "borders"]), ("mdts", &["mdts", "nodes"])];
+const TOPICS: &[(&str, &[&str])] = &[
+    ("layouts", &["layouts", "dom", "wide", "devices", "borders"]),
+    ("mdts", &["mdts", "nodes", "mdt-pauses"]),
+];
 
 /// Names of the parts of these topics. A word that is not a topic stays as it is.
 pub(crate) fn of_topics(words: &[String]) -> Vec<String> {
@@ -243,6 +251,6 @@ mod tests_of_the_plan {
             assert!(find(part).is_some(), "{part}");
         }
         let words = ["mdts", "rpc"].map(str::to_owned);
-        assert_eq!(of_topics(&words), ["mdts", "nodes", "rpc"]);
+        assert_eq!(of_topics(&words), ["mdts", "nodes", "mdt-pauses", "rpc"]);
     }
 }
