@@ -259,3 +259,48 @@ impl Kernel {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use env_sim::{Sim, SimConfig};
+    use fusedev::{LocalFuture, Request};
+    use types::Nid;
+
+    use super::*;
+
+    /// A daemon that makes no directory before the kernel has heard of a name beside it.
+    struct Circular(Notifier);
+
+    impl Handler for Circular {
+        fn handle(self: Rc<Self>, request: Request) -> LocalFuture {
+            Box::pin(async move {
+                let answer = match &request.op {
+                    Op::Getattr { .. } => Ok(Body::Attr(abi::AttrOut::default())),
+                    Op::Mkdir { .. } => {
+                        let name: Rc<[u8]> = Rc::from(&b"name"[..]);
+                        self.0.inval_entries(&[(abi::ROOT_ID, name)]).await;
+                        Ok(Body::Empty)
+                    }
+                    _ => Err(Errno::ENOENT),
+                };
+                request.replier.reply(&answer);
+            })
+        }
+
+        fn forget(&self, _: u64, _: u64) {}
+    }
+
+    #[test]
+    #[should_panic(expected = "a circle of waits: notification 1 waits for")]
+    fn an_answer_that_waits_for_a_notification_about_a_locked_directory_fails_at_once() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("mount", Nid::tcp([10, 0, 0, 1].into()));
+        let (tick, version) = (Span::millis(4), Version::Epochs);
+        let traits = Traits { tick, late_max: Span::ZERO, plus: false, version };
+        let handler = |notifier| -> Rc<dyn Handler> { Rc::new(Circular(notifier)) };
+        let kernel = Kernel::new(&node.env(), handler, traits, Rng::new(1));
+        let made = async move { kernel.mkdir(Who::root(1), "dir", 0o755).await };
+        let made = sim.block_on_for(&node, Span::secs(1), made);
+        panic!("the daemon waits for ever: {made:?}");
+    }
+}

@@ -91,7 +91,9 @@ impl Stage<'_> {
         let board = board.borrow();
         self.ops += board.raw.len() as u64;
         if !finished {
-            return Err(format!("round {round}: not every program finishes"));
+            let waits = mounts.iter().map(|(node, kernel)| (node.name(), kernel.waits()));
+            let waits: Vec<_> = waits.collect();
+            return Err(format!("round {round}: not every program finishes: {waits:?}"));
         }
         board.check().map_err(|breach| format!("round {round}: {breach}"))
     }
