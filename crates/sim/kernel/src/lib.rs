@@ -136,6 +136,8 @@ type NameKey = (u64, Vec<u8>);
 
 struct Inner {
     env: Env,
+    /// Where the handler works.
+    daemon: Env,
     device: Direct,
     traits: Traits,
     rng: RefCell<Rng>,
@@ -156,6 +158,18 @@ impl Kernel {
         traits: Traits,
         rng: Rng,
     ) -> Kernel {
+        Kernel::apart([env, env], handler, traits, rng)
+    }
+
+    /// The same of a daemon that may stop or die without its kernel: the environments of the kernel
+    /// and of the daemon, whose clocks must be the same.
+    #[must_use]
+    pub fn apart(
+        [env, daemon]: [&Env; 2],
+        handler: impl FnOnce(Notifier) -> Rc<dyn Handler>,
+        traits: Traits,
+        rng: Rng,
+    ) -> Kernel {
         let cache = Rc::new(RefCell::new(Cache::new(traits.tick)));
         cache.borrow_mut().counts_evictions = traits.version != Version::Old;
         let waits = Waits::default();
@@ -168,6 +182,7 @@ impl Kernel {
         let notifier = Notifier::direct(Rc::new(ear));
         Kernel(Rc::new(Inner {
             env: env.clone(),
+            daemon: daemon.clone(),
             device: Direct::new(handler(notifier)),
             traits,
             rng: RefCell::new(rng),
@@ -220,7 +235,7 @@ impl Kernel {
             let answer = answer.take().expect("a request is answered once");
             drop(answer.send(reply.clone()));
         });
-        self.0.env.spawn("fuse", self.0.waits.working(request, work));
+        self.0.daemon.spawn("fuse", self.0.waits.working(request, work));
         let wait = self.0.waits.for_answer(who, request);
         let reply = answered.await.unwrap_or(Err(Errno::ENOTCONN));
         drop(wait);
