@@ -3,12 +3,16 @@
 //! while messages are lost and the MDT is killed. Some order must explain all answers. When a
 //! change was answered, no call that begins later, on any mount, sees the earlier state.
 //!
+//! From seed 1,000 on, daemons also stop for up to 15 s while their kernels go on, and the clocks
+//! of mounts run apart from the MDT's.
+//!
 //! A call by path is two calls here, as in the kernel: finding the inode, then the operation on it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use client::Client;
 use env::Env;
 use env_sim::{Control, Faults, NodeHandle};
 use fusedev::InitInfo;
@@ -37,32 +41,77 @@ const PERMISSIONS: u32 = 0o7777;
 const HEARD_AFTER: Span = Span::millis(100);
 /// What a kernel may believe longer than it was told: its ticks, and how late its callers run.
 const SLACK: Span = Span::millis(30);
+/// Seeds from here on have faults of mounts too. The runs of others do not change.
+const HARD_FROM: u64 = 1_000;
+/// A daemon that is stopped runs again after this.
+const STOP_MAX: Span = Span::secs(15);
+/// A program is at work this long after its round's begin.
+const AT_WORK: Span = Span::millis(100);
+/// Clocks of a mount run apart from the MDT's by so many millionths: `ldlm::grants::SKEW_PERCENT`
+/// allows less than 100,000.
+const DRIFT_PPM_MAX: u64 = 40_000;
+
+/// A mount: its machine with the kernel and programs, and its daemon.
+#[derive(Clone)]
+struct Entered {
+    machine: NodeHandle,
+    daemon: NodeHandle,
+    client: Client,
+}
+
+/// The same with a kernel.
+#[derive(Clone)]
+struct Mount {
+    machine: NodeHandle,
+    daemon: NodeHandle,
+    kernel: Kernel,
+}
 
 impl Stage<'_> {
-    pub(super) fn kernel(&mut self) -> Result<(), String> {
-        let clients: Vec<_> = (0..MOUNTS).map(|_| self.enter("mount")).collect();
-        let mut mounts = Vec::new();
-        for (node, client) in &clients {
-            let env = node.env();
-            let bugs = self.bugs;
-            let traits = Traits::draw(SLACK, &mut self.rng);
-            let minor = traits.version.minor();
-            let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
-            let handler = |notifier| fuse::handler(&env, client.clone(), info, notifier, bugs);
-            let kernel = Kernel::new(&env, handler, traits, self.rng.fork());
-            mounts.push((node.clone(), kernel));
-        }
+    pub(super) fn kernel(&mut self, seed: u64) -> Result<(), String> {
+        let is_hard = seed >= HARD_FROM;
+        let entered: Vec<_> = (0..MOUNTS).map(|_| self.enter_machine(is_hard)).collect();
+        let mounts: Vec<_> = entered.iter().map(|entered| self.mount_kernel(entered)).collect();
         for round in 0..ROUNDS {
-            self.kernel_once(&mounts, round)?;
+            self.kernel_once(&mounts, round, is_hard)?;
         }
         drop(mounts);
-        self.nothing_is_left(&clients[0])
+        let first = &entered[0];
+        self.nothing_is_left(&(first.daemon.clone(), first.client.clone()))
     }
 
-    fn kernel_once(&mut self, mounts: &[(NodeHandle, Kernel)], round: u32) -> Result<(), String> {
+    /// The daemon of a hard run has a node of its own.
+    fn enter_machine(&mut self, is_hard: bool) -> Entered {
+        if !is_hard {
+            let (node, client) = self.enter("mount");
+            return Entered { machine: node.clone(), daemon: node, client };
+        }
+        let drift = self.rng.range(0, 2 * DRIFT_PPM_MAX) as i32 - DRIFT_PPM_MAX as i32;
+        let [machine, daemon] = ["machine", "mount"].map(|name| {
+            self.nodes += 1;
+            let node = self.cluster.client_node(&format!("{name}{}", self.nodes), self.nodes);
+            node.drift_clock(drift);
+            node
+        });
+        let client = self.cluster.mount(&daemon);
+        Entered { machine, daemon, client }
+    }
+
+    fn mount_kernel(&mut self, entered: &Entered) -> Mount {
+        let Entered { machine, daemon, client } = entered.clone();
+        let (env, bugs) = (daemon.env(), self.bugs);
+        let traits = Traits::draw(SLACK, &mut self.rng);
+        let minor = traits.version.minor();
+        let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
+        let handler = |notifier| fuse::handler(&env, client, info, notifier, bugs);
+        let kernel = Kernel::apart([&machine.env(), &env], handler, traits, self.rng.fork());
+        Mount { machine, daemon, kernel }
+    }
+
+    fn kernel_once(&mut self, mounts: &[Mount], round: u32, is_hard: bool) -> Result<(), String> {
         let cluster = self.cluster;
         let board = Rc::new(RefCell::new(Board::new(cluster.sim.control())));
-        let (node, maker) = mounts[0].clone();
+        let (node, maker) = (mounts[0].machine.clone(), mounts[0].kernel.clone());
         let made = cluster.sim.block_on_for(&node, PEACE_MAX, async move {
             for dir in 0..DIRS {
                 maker.mkdir(Who::root(0), &dir_path(round, dir), 0o777).await?;
@@ -74,28 +123,48 @@ impl Stage<'_> {
             other => return Err(format!("mkdir: {other:?}")),
         }
         let programs = (0..).zip(mounts.iter().cycle().take(MOUNTS * PROGRAMS));
-        for (who, (node, kernel)) in programs {
+        for (who, mount) in programs {
             let program = Program {
                 who,
-                env: node.env(),
-                kernel: kernel.clone(),
+                env: mount.machine.env(),
+                kernel: mount.kernel.clone(),
                 round,
                 board: board.clone(),
             };
-            node.env().spawn("program", program.work(self.rng.fork()));
+            mount.machine.env().spawn("program", program.work(self.rng.fork()));
         }
-        self.disturb(&board);
+        match is_hard && self.rng.chance(500_000) {
+            true => self.stop_one(mounts),
+            false => self.disturb(&board),
+        }
         let finished =
             cluster.sim.run_until(PEACE_MAX, || board.borrow().finished == MOUNTS * PROGRAMS);
         cluster.sim.set_faults(Faults::default());
+        if is_hard {
+            mounts.iter().for_each(|mount| mount.daemon.resume());
+        }
         let board = board.borrow();
         self.ops += board.raw.len() as u64;
         if !finished {
-            let waits = mounts.iter().map(|(node, kernel)| (node.name(), kernel.waits()));
+            let waits = mounts.iter().map(|mount| (mount.daemon.name(), mount.kernel.waits()));
             let waits: Vec<_> = waits.collect();
             return Err(format!("round {round}: not every program finishes: {waits:?}"));
         }
         board.check().map_err(|breach| format!("round {round}: {breach}"))
+    }
+
+    /// A daemon stops while its kernel and programs go on. The MDT lives meanwhile, because a
+    /// client that is stopped does not hear of its death.
+    fn stop_one(&mut self, mounts: &[Mount]) {
+        if self.rng.chance(400_000) {
+            self.cluster.sim.set_faults(Faults::stormy());
+        }
+        self.pause(AT_WORK);
+        let (index, span) = (self.rng.index(MOUNTS), self.rng.span(Span::ZERO, STOP_MAX));
+        let daemon = &mounts[index].daemon;
+        let what = format!("stops {} for {:.3} s", daemon.name(), span.as_secs_f64());
+        self.cluster.sim.narrate(&what);
+        daemon.pause(span);
     }
 
     /// Mostly something is wrong with the network or the MDT.
