@@ -75,7 +75,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Leases => stage.leases(),
         Script::Fence => stage.fence(),
         Script::Damaged => stage.damaged(),
-        Script::Kernel => stage.kernel(),
+        Script::Kernel => stage.kernel(seed),
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
         Script::OnOpen => stage.on_open(),

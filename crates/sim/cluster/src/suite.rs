@@ -43,6 +43,9 @@ const FIXED: &[(&str, u64)] = &[
     ("matrix", 54), // 48 with one death in each cell, and some with two
 ];
 
+/// Seeds of [`Scenario::kernel`] in which mounts have faults too.
+const HARD_KERNELS: Range<u64> = 1_000..1_080;
+
 /// Drawn seeds fit into 32 bits, so that people can read and type them.
 const DRAWN_BITS: u32 = 32;
 
@@ -57,9 +60,10 @@ pub fn suite(drawn: &[u64]) -> Vec<(u64, Scenario)> {
         let scenario = Scenario::by_name(name).expect("the scenarios of the suite exist");
         (1..=*count).map(move |seed| (seed, scenario))
     });
+    let kernels = HARD_KERNELS.map(|seed| (seed, Scenario::kernel()));
     let storms = drawn.iter().map(|seed| (*seed, Scenario::storm()));
     let matrices = drawn.iter().step_by(MATRIX_ONE_OF).map(|seed| (*seed, Scenario::matrix()));
-    fixed.chain(storms).chain(matrices).collect()
+    fixed.chain(kernels).chain(storms).chain(matrices).collect()
 }
 
 /// `count` seeds that depend on `text` alone: the same text gives the same seeds.
@@ -165,6 +169,13 @@ mod tests {
         let seeds = count(&drawn) - count(&[]);
         assert_eq!(seeds as u32 * cells_of_two_deaths(drawn[0]), 1_000);
         assert!(count(&[]) > 0, "the fixed ones reach every rare branch without drawn ones");
+    }
+
+    #[test]
+    fn the_kernels_mounts_have_faults_in_eighty_seeds() {
+        let runs = suite(&[]).into_iter();
+        let hard = runs.filter(|(seed, run)| run.name == "kernel" && *seed >= 1_000);
+        assert_eq!(hard.count(), 80);
     }
 
     #[test]
