@@ -1,8 +1,9 @@
 //! Commands in documents do what the documents show. Each runs as a reader would type it, in one
 //! shell per document.
 //!
-//! A block `console` has commands behind `$ ` and what they print. Numbers may differ, and a line
-//! `...` stands for lines that are left out. A block `sh` has commands that must succeed. Other
+//! A block `console` has commands behind `$ ` and what they print. Numbers may differ, but not
+//! those that are the same on every machine, and a rule of the scheduler must hold its jobs back. A
+//! line `...` replaces lines that are left out. A block `sh` has commands that must succeed. Other
 //! blocks are templates, pictures, or the two commands that CI runs.
 //! `NACRE_UPDATE=1 cargo xtask mounted readme` records the README's session again.
 
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use mounted::{Scratch, full, nacre_bin};
 use rustix::mount::{MountFlags, UnmountFlags};
-use transcript::{Ended, Part, Session, Shell, parse, same_shape};
+use transcript::{Ended, Part, Rule, Session, Shell, parse, same_numbers, same_shape};
 
 /// Documents with commands that need a file system.
 const DOCS: &[&str] = &[
@@ -81,13 +82,23 @@ fn without_waits(output: &str) -> String {
 }
 
 /// Runs the commands of a block `console`; the block as it would be recorded now.
-fn run_shown(session: &mut Session, text: &str, wrong: &mut Vec<String>) -> String {
+fn run_shown(
+    session: &mut Session,
+    rule: &mut Rule,
+    text: &str,
+    wrong: &mut Vec<String>,
+) -> String {
     let mut block = String::new();
     for part in parse(text) {
         let Part::Step { command, ended: kept } = part else { continue };
         let mut now = session.run(&command);
         now.output = without_waits(&now.output);
-        if now.status != kept.status || !same_shape(&kept.output, &now.output) {
+        let is_same = same_shape(&kept.output, &now.output)
+            && same_numbers(&kept.output, &now.output)
+            && now.status == kept.status;
+        if !rule.follow(&command, &now.output) {
+            wrong.push(format!("$ {command}\n-- is faster than the rule in force\n{now}"));
+        } else if !is_same {
             wrong.push(format!("$ {command}\n-- shown\n{kept}-- printed\n{now}"));
         }
         let output = recorded(&kept.output, &now.output);
@@ -101,13 +112,16 @@ fn the_readme_does_what_it_shows() {
     let _covered = Covered::new();
     let (scratch, mut session) = session("readme");
     let mut text = read("README.md");
-    let mut wrong = Vec::new();
+    let (mut rule, mut wrong) = (Rule::default(), Vec::new());
     let blocks = transcript::blocks(&text, "console");
     assert!(!blocks.is_empty(), "the README shows a session");
     assert_eq!(transcript::blocks(&text, "").len(), 1, "only CI's two commands are not run here");
     for (_, block) in blocks {
-        let now = run_shown(&mut session, &block, &mut wrong);
+        let now = run_shown(&mut session, &mut rule, &block, &mut wrong);
         text = text.replace(&block, &now);
+    }
+    if rule.checked() == 0 {
+        wrong.push("the README shows no job that a rule holds back".to_owned());
     }
     for (line, block) in transcript::blocks(&text, "sh") {
         run_all(&mut session, "README.md", line, &block, &mut wrong);

@@ -11,6 +11,7 @@
 //! of an output do not count. The code blocks `console` of a Markdown document have the same form
 //! ([`blocks`]).
 
+mod figures;
 mod mask;
 mod session;
 mod shell;
@@ -18,6 +19,7 @@ mod shell;
 use std::fs;
 use std::path::Path;
 
+pub use figures::{Rule, same_numbers};
 pub use mask::same_shape;
 pub use session::Session;
 pub use shell::{Ended, Shell};
