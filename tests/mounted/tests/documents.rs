@@ -14,15 +14,7 @@ use mounted::{Scratch, full, nacre_bin};
 use rustix::mount::{MountFlags, UnmountFlags};
 use transcript::{Ended, Part, Rule, Session, Shell, parse, same_numbers, same_shape};
 
-/// Documents with commands that need a file system.
-const DOCS: &[&str] = &[
-    "docs/operations.md",
-    "docs/design/device.md",
-    "docs/design/pools.md",
-    "docs/monitoring/README.md",
-];
-
-/// Run before a block whose first command starts no file system.
+/// Run before the commands of a document that does not begin with a file system of its own.
 const PRESET: &str = "nacre up --separate --mount /mnt/nacre &";
 
 /// Directories of the machine that documents use; empty ones of our own are mounted over them.
@@ -137,13 +129,63 @@ fn the_readme_does_what_it_shows() {
 
 /// Runs the commands of a block `sh`.
 fn run_all(session: &mut Session, name: &str, line: usize, block: &str, wrong: &mut Vec<String>) {
-    for command in block.lines().map(|line| line.split("   #").next().unwrap_or_default().trim()) {
-        if command.is_empty() || command.starts_with('#') {
-            continue;
-        }
-        let ended = session.run(command);
+    for command in transcript::commands(block) {
+        let ended = session.run(&command);
         if ended.status != 0 {
             wrong.push(format!("{name}:{line}: {command}\n{ended}"));
+        }
+    }
+}
+
+/// The documents below `docs/`, as paths from the root.
+fn documents() -> Vec<String> {
+    let (mut dirs, mut found) = (vec![root().join("docs")], Vec::new());
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).expect("a directory of documents") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "md") {
+                let name = path.strip_prefix(root()).expect("it is below the root");
+                found.push(name.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The blocks with commands in the order of the document: first line, whether the output is shown,
+/// and the text.
+fn blocks(text: &str) -> Vec<(usize, bool, String)> {
+    let of = |kind: &str, is_shown: bool| {
+        let found = transcript::blocks(text, kind).into_iter();
+        found.map(move |(line, block)| (line, is_shown, block))
+    };
+    let mut all: Vec<_> = of("console", true).chain(of("sh", false)).collect();
+    all.sort_by_key(|(line, ..)| *line);
+    all
+}
+
+/// Runs the commands of a document, and compares their output where it is shown.
+fn run_document(name: &str, blocks: &[(usize, bool, String)], wrong: &mut Vec<String>) {
+    let _covered = Covered::new();
+    let (_scratch, mut session) = session("documents");
+    let first = blocks.first().map_or("", |(.., block)| block.trim_start_matches("$ "));
+    if !first.starts_with("nacre up") {
+        let ended = session.run(PRESET);
+        assert_eq!(ended.status, 0, "{ended}");
+    }
+    let mut rule = Rule::default();
+    for (line, is_shown, block) in blocks {
+        if *is_shown {
+            let before = wrong.len();
+            run_shown(&mut session, &mut rule, block, wrong);
+            wrong[before..]
+                .iter_mut()
+                .for_each(|text| text.insert_str(0, &format!("{name}:{line}: ")));
+        } else {
+            run_all(&mut session, name, *line, block, wrong);
         }
     }
 }
@@ -152,22 +194,10 @@ fn run_all(session: &mut Session, name: &str, line: usize, block: &str, wrong: &
 #[test]
 fn commands_in_documents_work() {
     let mut wrong = Vec::new();
-    for name in DOCS {
-        let text = read(name);
-        let blocks = transcript::blocks(&text, "sh");
-        assert!(!blocks.is_empty(), "{name} has no commands that can be run");
-        if !full() {
-            continue;
-        }
-        let _covered = Covered::new();
-        let (_scratch, mut session) = session("documents");
-        if !blocks[0].1.starts_with("nacre up") {
-            let ended = session.run(PRESET);
-            assert_eq!(ended.status, 0, "{ended}");
-        }
-        for (line, block) in blocks {
-            run_all(&mut session, name, line, &block, &mut wrong);
-        }
+    let all: Vec<_> = documents().into_iter().map(|name| (blocks(&read(&name)), name)).collect();
+    assert!(all.iter().any(|(blocks, _)| !blocks.is_empty()), "no commands can be run");
+    for (blocks, name) in all.iter().filter(|(blocks, _)| !blocks.is_empty() && full()) {
+        run_document(name, blocks, &mut wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
