@@ -63,7 +63,9 @@ const O_EXCL: u32 = 0o200;
 
 pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Script) -> Report {
     let (rng, bugs) = (cluster.sim.rng(), scenario.bugs().fuse);
-    let mut stage = Stage { cluster, rng, bugs, nodes: 0, ops: 0, restarts: 0, points: 0 };
+    let has_all_layouts = scenario.has_all_layouts(seed);
+    let mut stage =
+        Stage { cluster, rng, bugs, has_all_layouts, nodes: 0, ops: 0, restarts: 0, points: 0 };
     let failure = match script {
         Script::Share => stage.share(),
         Script::Late => stage.late(),
@@ -138,6 +140,8 @@ struct Stage<'a> {
     cluster: &'a Cluster,
     rng: Rng,
     bugs: fuse::Bugs,
+    /// Layouts are drawn from all that there are.
+    has_all_layouts: bool,
     nodes: u32,
     ops: u64,
     restarts: u32,
