@@ -20,10 +20,12 @@ use crate::op::{Answer, Op};
 use crate::record::Inode;
 use crate::state::Effect;
 
-/// Adds the components of a composite value behind the last one, which must have an end.
+/// Adds the components of a composite value behind the last one, which must have an end. They get
+/// a pool as those of a new file do.
 pub(super) fn add(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
     let more = lov::composite::decode_tail(value).map_err(|error| error.errno())?;
     let mut composite = composite_of(op, &inode)?;
+    let more = op.pooled(&inode, more)?;
     let before = composite.clone();
     composite.add(&more, &op.state.lod.template()).map_err(|error| error.errno())?;
     if let Some(replayed) = op.replayed_components(&inode)? {

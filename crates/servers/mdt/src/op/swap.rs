@@ -50,6 +50,9 @@ pub(super) fn swap(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decid
         op.change(swapped.clone());
     }
     planted::reached("mdt: a file took over other objects");
+    if taken.mdt_object().or(given.mdt_object()).is_some() {
+        planted::reached("mdt: a file took over an object of an MDT, or gave one");
+    }
     op.full_answer(&inode, 0, Disposition::empty())
 }
 
