@@ -2,7 +2,7 @@
 //! shell per document.
 //!
 //! A block `console` has commands behind `$ ` and what they print. Numbers may differ, and a line
-//! `...` stands for lines that are left out. A block `sh` has commands that must succeed. Other
+//! `...` means lines that are left out. A block `sh` has commands that must succeed. Other
 //! blocks are templates, pictures, or the two commands that CI runs.
 //! `NACRE_UPDATE=1 cargo xtask mounted readme` records the README's session again.
 
