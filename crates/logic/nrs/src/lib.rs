@@ -1,5 +1,5 @@
-//! The request scheduler (`docs/design/nrs.md`): policies that order the requests of one head, and
-//! the rule by which a partition's workers choose between the high-priority and the regular head.
+//! The request scheduler (`docs/design/nrs.md`). Policies order the requests of one head. A rule
+//! chooses between a partition's high-priority and regular head.
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 

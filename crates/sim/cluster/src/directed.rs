@@ -8,7 +8,7 @@
 //!   tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
-//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
+//! - **dead**, **lost**, **`told`**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
 //!   **kept**, **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
 
 mod damaged;

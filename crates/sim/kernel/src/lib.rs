@@ -17,7 +17,7 @@
 //! - Validity begins when the caller runs again, which may be late, and ends with a tick.
 //! - Listings with attributes (READDIRPLUS) link the entries that they return. An entry without a
 //!   node id changes nothing.
-//! - An inode's access list is kept until an entry tells of the inode, its attributes are asked for
+//! - An inode's access list is kept until an entry reports the inode, its attributes are asked for
 //!   or set, or it is invalidated.
 //! - A call that meets ESTALE is tried once more, with a new request for every step.
 //! - Unused entries may be forgotten at any time.

@@ -1,7 +1,7 @@
 //! Open files and their page cache, as in `fs/fuse/file.c`. A file has one page.
 //!
-//! - A `read` through a cached handle asks for attributes that are not believed (AUTO_INVAL_DATA).
-//!   Then it takes the page, or locks it and sends a READ.
+//! - A `read` through a cached handle asks for attributes that are no longer valid
+//!   (AUTO_INVAL_DATA). Then it takes the page, or locks it and sends a READ.
 //! - A notification about pages distrusts the attributes, then waits for the page's lock.
 //! - An open without KEEP_CACHE drops the page. A direct write drops it before it is sent.
 //! - The kernel also drops pages when it hears another size or time of a change. This model does

@@ -1,4 +1,4 @@
-//! What the commands of a rule say about its speed, without a policy that runs.
+//! Parses a rule's commands as far as they set its speed, without a policy that runs.
 
 use types::Span;
 

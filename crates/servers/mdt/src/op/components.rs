@@ -5,8 +5,9 @@
 //! Replay: the same again.
 //!
 //! The data of removed components is lost. A client that has the file open continues with the
-//! layout that it has, so the objects must refuse that layout beforehand. The caller has told them
-//! to, under the file's lock, and names the generation. Otherwise a file that is open is EBUSY.
+//! layout that it has, so the objects must refuse that layout beforehand. The caller has asked them
+//! to do so, under the file's lock, and names the generation. Otherwise a file that is open is
+//! EBUSY.
 
 use layout::composite::Component;
 use layout::lov;

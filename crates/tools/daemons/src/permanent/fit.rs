@@ -1,4 +1,4 @@
-//! Values that the MGS may store as permanent parameters: the name must exist, and the value must
+//! Values that the MGS may store as permanent parameters. The name must exist, and the value must
 //! not prevent the mount of a file system after a restart.
 
 use device::Model;
