@@ -130,38 +130,27 @@ fn users_who_hold_connections_to_control_sockets_keep_no_administrator_out() {
     up.stop();
 }
 
-/// Logs of servers, and of the mount at `dir`.
-fn logs(up: &Up, dir: &Path) -> [Vec<PathBuf>; 2] {
+/// The log of the mount at `dir`.
+fn log_of_mount(dir: &Path) -> PathBuf {
     let run = std::env::var_os("NACRE_RUN").map_or_else(|| "/run/nacre".into(), PathBuf::from);
-    let name = path(dir).trim_matches('/').replace('/', "-");
-    let files = fs::read_dir(up.data().join("log")).expect("logs").flatten();
-    let of_servers = files.map(|file| file.path()).filter(|path| !path.ends_with("up.log"));
-    [of_servers.collect(), vec![run.join(format!("mount-{name}.log"))]]
+    run.join(format!("mount-{}.log", path(dir).trim_matches('/').replace('/', "-")))
 }
 
 #[test]
-fn logs_of_servers_and_mounts_say_that_a_server_is_lost_and_back() {
+fn the_log_of_a_mount_says_that_a_server_is_lost_and_back() {
     let mut up = Up::new("trouble-lost");
     let mount = up.second_mount(28);
-    until("the MDT is connected to all OSTs", || {
-        let _it_may_be_there = fs::remove_file(up.at("f"));
-        assert_eq!(up.tool(&["lfs", "setstripe", "-c", "-1", "f"]), "");
-        up.tool(&["lfs", "getstripe", "-c", "f"]).trim() == "4"
-    });
     fs::write(mount.join("f"), "x").expect("the mount is connected");
-    let [of_servers, of_mount] = logs(&up, &mount);
-    for (target, logs) in [("OST0001", of_servers), ("MDT0000", of_mount)] {
-        let said = |words: &str| {
-            let texts = logs.iter().map(|log| fs::read_to_string(log).unwrap_or_default());
-            let begin = format!("connection to {target} at ");
-            let is_it = |line: &str| line.contains(&begin) && line.contains(words);
-            texts.into_iter().any(|text| text.lines().any(is_it))
-        };
-        assert!(!said(" lost: "), "{target} was there");
-        up.kill_server(target);
-        until("a line about the lost server", || said(" lost: operations that need it wait"));
-        until("a line about its return", || said(" restored after "));
-    }
-    fs::write(mount.join("g"), "y").expect("all servers are back");
+    let log = log_of_mount(&mount);
+    let said = |words: &str| {
+        let text = fs::read_to_string(&log).expect("the mount has a log");
+        let begin = "connection to MDT0000 at ";
+        text.lines().any(|line| line.contains(begin) && line.contains(words))
+    };
+    assert!(!said(" lost: "), "it was there");
+    up.kill_server("MDT0000");
+    until("a line about the lost server", || said(" lost: operations that need it wait"));
+    until("a line about its return", || said(" restored after "));
+    fs::write(mount.join("g"), "y").expect("the server is back");
     up.stop();
 }
