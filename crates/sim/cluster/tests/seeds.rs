@@ -95,6 +95,14 @@ fn the_object_behind_a_new_length_may_go_with_the_power_of_all() {
     assert!(report.failure.is_none(), "{report}");
 }
 
+/// The store could not be read when a client stated its grants: the MDT went on waiting for them,
+/// renewed no lease of that client and evicted it.
+#[test]
+fn a_client_that_states_its_grants_to_a_busy_store_keeps_its_session() {
+    let report = run(3_122_444_805, &Scenario::storm());
+    assert!(report.failure.is_none(), "{report}");
+}
+
 #[test]
 fn power_cuts_of_slow_disks_lose_nothing_durable() {
     for report in run_seeds(&Scenario::slow()) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use env::LocalFuture;
 use ldlm::grants::Bits;
-use osd::{StoreError, Table, View};
+use osd::{Table, View};
 use service::Incoming;
 use types::{Errno, Fid};
 use wire::body::{GrantAck, GrantWord, GrantsFlags};
@@ -49,7 +49,7 @@ pub(crate) fn restate<'a>(
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     let (held, flags): (Vec<GrantWord>, _) = decoded(incoming)?;
     let (session, is_last) = (incoming.session.id, flags.contains(GrantsFlags::LAST));
-    let judged = judged(&mdt.engine, &held).map_err(|error| error.errno())?;
+    let judged = judged(&mdt.engine, &held);
     let go_on = mdt.recalls.restate(session, &held, &judged, is_last).map_err(|_misbehaved| {
         let client = incoming.session.client;
         tracing::warn!(
@@ -62,10 +62,16 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     Ok(reply(incoming, &go_on))
 }
 
-/// What of each may be true, by the records of the files.
-pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Result<Vec<Bits>, StoreError> {
-    let view = engine.store.meta().running()?;
-    Ok(held.iter().map(|held| credible(engine, &*view, held.fid.into())).collect())
+/// What of each may be true, by the records of the files. Nothing while the store cannot be read:
+/// the client has stated what it holds all the same, and holds none of it any more.
+pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Vec<Bits> {
+    match engine.store.meta().running() {
+        Ok(view) => held.iter().map(|held| credible(engine, &*view, held.fid.into())).collect(),
+        Err(error) => {
+            tracing::debug!(%error, "grants that a client states are not taken");
+            vec![Bits::empty(); held.len()]
+        }
+    }
 }
 
 /// What a client may hold of a file after a restart. Data that it may write the MDT knows from the
