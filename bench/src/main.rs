@@ -36,7 +36,8 @@ use crate::store::Store;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "cargo xtask bench")]
 struct Args {
-    /// Only these parts or topics: `layouts` is layouts, dom, wide, devices; `mdts` is mdts, nodes.
+    /// Only these parts or topics. `layouts` is layouts, dom, wide, devices and borders; `mdts` is
+    /// mdts, nodes and mdt-pauses.
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
     /// Phases of 3 s and 3 pairs, and only mdtest, IOR, fio, lnet and native creates: at most ten

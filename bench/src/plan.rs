@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    before, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours, nodes,
-    pair, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
+    before, borders, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours,
+    nodes, pair, pauses, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -98,6 +98,12 @@ pub(crate) const PARTS: &[Part] = &[
         run: devices::streams,
     },
     Part {
+        name: "borders",
+        about: "4 KiB at random by size of files: their first bytes at the MDT, on flash, on disk",
+        quick: false,
+        run: borders::by_size,
+    },
+    Part {
         name: "mdts",
         about: "directories over four MDTs beside a directory of one MDT",
         quick: false,
@@ -108,6 +114,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "two MDTs on two executors of one process beside two processes",
         quick: false,
         run: nodes::executors,
+    },
+    Part {
+        name: "mdt-pauses",
+        about: "longest calls on four MDTs while one is killed, and while a directory is split",
+        quick: false,
+        run: pauses::of_mdts,
     },
     Part {
         name: "listing",
@@ -196,8 +208,10 @@ pub(crate) const PARTS: &[Part] = &[
 ];
 
 /// Parts that one word of the command line names together.
-const TOPICS: &[(&str, &[&str])] =
-    &[("layouts", &["layouts", "dom", "wide", "devices"]), ("mdts", &["mdts", "nodes"])];
+const TOPICS: &[(&str, &[&str])] = &[
+    ("layouts", &["layouts", "dom", "wide", "devices", "borders"]),
+    ("mdts", &["mdts", "nodes", "mdt-pauses"]),
+];
 
 /// Names of the parts of these topics. A word that is not a topic stays as it is.
 pub(crate) fn of_topics(words: &[String]) -> Vec<String> {
@@ -237,6 +251,6 @@ mod tests_of_the_plan {
             assert!(find(part).is_some(), "{part}");
         }
         let words = ["mdts", "rpc"].map(str::to_owned);
-        assert_eq!(of_topics(&words), ["mdts", "nodes", "rpc"]);
+        assert_eq!(of_topics(&words), ["mdts", "nodes", "mdt-pauses", "rpc"]);
     }
 }

@@ -24,7 +24,7 @@ use crate::machine::CpuTime;
 use crate::row::{Bound, Row, Spread};
 use crate::scale::Scale;
 
-const UP: [&str; 8] = [
+pub(super) const UP: [&str; 8] = [
     "--osts",
     "3",
     "--device",
@@ -44,7 +44,8 @@ const SETTLE: Duration = Duration::from_secs(1);
 const LEAST: f64 = 0.95;
 
 /// Each service has a head and slots of its own for each target.
-const HEADS: [&str; 2] = ["ost.OSS.ost_io.nrs_head_scope", "mds.MDS.mdt_io.nrs_head_scope"];
+pub(super) const HEADS: [&str; 2] =
+    ["ost.OSS.ost_io.nrs_head_scope", "mds.MDS.mdt_io.nrs_head_scope"];
 
 /// Layouts with names: of the stream, and of the neighbours.
 const LAYOUTS: [(&str, &str); 7] = [

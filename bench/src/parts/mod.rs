@@ -1,6 +1,7 @@
 //! The benchmarks, one file per subject. Each function is one part of a run.
 
 pub(crate) mod before;
+pub(crate) mod borders;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dom;
@@ -14,6 +15,7 @@ pub(crate) mod metadata;
 pub(crate) mod neighbours;
 pub(crate) mod nodes;
 pub(crate) mod pair;
+pub(crate) mod pauses;
 pub(crate) mod processes;
 pub(crate) mod programs;
 mod public;

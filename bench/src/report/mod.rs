@@ -14,7 +14,7 @@ use serde_json::json;
 
 use self::charts::Drawn;
 use crate::machine::Machine;
-use crate::parts::listing;
+use crate::parts::{borders, listing};
 use crate::row::{PartResult, Row};
 
 /// Writes `figures.md` and everything of [`data`] into `dir`.
@@ -51,7 +51,8 @@ fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
             fs::write(dir.join(format!("{name}.svg")), plot::ratios(title, &rows)?)?;
         }
     }
-    listings(dir, results)
+    listings(dir, results)?;
+    small_calls(dir, results)
 }
 
 /// A plot for each program that has listed on mounts.
@@ -62,6 +63,20 @@ fn listings(dir: &Path, results: &[PartResult]) -> Result<()> {
         if !lines.is_empty() {
             let title = format!("{program}: time of a file against its stripes");
             let svg = plot::lines(&title, ("stripes", "us a file"), &lines)?;
+            fs::write(dir.join(format!("{name}.svg")), svg)?;
+        }
+    }
+    Ok(())
+}
+
+/// A plot for random writes to files of several layouts, and one for reads.
+fn small_calls(dir: &Path, results: &[PartResult]) -> Result<()> {
+    let rows: Vec<&Row> = results.iter().flat_map(|result| &result.rows).collect();
+    for (name, access) in borders::PLOTS {
+        let lines = borders::lines(&rows, access);
+        if !lines.is_empty() {
+            let title = format!("{access} of 4 KiB at random, against the file's size");
+            let svg = plot::lines(&title, ("KiB of a file", "calls/s"), &lines)?;
             fs::write(dir.join(format!("{name}.svg")), svg)?;
         }
     }

@@ -46,6 +46,11 @@ pub fn tmpfile(dir: &Path, flags: i32) -> io::Result<File> {
         .open(dir)
 }
 
+/// Opens a file with `O_DIRECT`, for reads and writes.
+pub fn open_direct(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path)
+}
+
 /// Gives an open file a name.
 pub fn link_open(file: &File, path: &Path) -> io::Result<()> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());

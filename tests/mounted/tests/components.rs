@@ -1,5 +1,5 @@
-//! Progressive layouts on a mount: components get their objects as a file grows, other mounts see
-//! the data written into them, and a restarted server keeps the objects that it gave.
+//! Progressive layouts on a mount. Components get their objects as a file grows, and other mounts
+//! see the data written into them. A restarted server keeps the objects that it gave.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};

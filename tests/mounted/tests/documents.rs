@@ -1,8 +1,9 @@
 //! Commands in documents do what the documents show. Each runs as a reader would type it, in one
 //! shell per document.
 //!
-//! A block `console` has commands behind `$ ` and what they print. Numbers may differ, and a line
-//! `...` stands for lines that are left out. A block `sh` has commands that must succeed. Other
+//! A block `console` has commands behind `$ ` and what they print. Numbers may differ, but not
+//! those that are the same on every machine, and a rule of the scheduler must hold its jobs back. A
+//! line `...` replaces lines that are left out. A block `sh` has commands that must succeed. Other
 //! blocks are templates, pictures, or the two commands that CI runs.
 //! `NACRE_UPDATE=1 cargo xtask mounted readme` records the README's session again.
 
@@ -11,17 +12,9 @@ use std::path::{Path, PathBuf};
 
 use mounted::{Scratch, full, nacre_bin};
 use rustix::mount::{MountFlags, UnmountFlags};
-use transcript::{Ended, Part, Session, Shell, parse, same_shape};
+use transcript::{Ended, Part, Rule, Session, Shell, parse, same_numbers, same_shape};
 
-/// Documents with commands that need a file system.
-const DOCS: &[&str] = &[
-    "docs/operations.md",
-    "docs/design/device.md",
-    "docs/design/pools.md",
-    "docs/monitoring/README.md",
-];
-
-/// Run before a block whose first command starts no file system.
+/// Run before the commands of a document that does not begin with a file system of its own.
 const PRESET: &str = "nacre up --separate --mount /mnt/nacre &";
 
 /// Directories of the machine that documents use; empty ones of our own are mounted over them.
@@ -81,13 +74,23 @@ fn without_waits(output: &str) -> String {
 }
 
 /// Runs the commands of a block `console`; the block as it would be recorded now.
-fn run_shown(session: &mut Session, text: &str, wrong: &mut Vec<String>) -> String {
+fn run_shown(
+    session: &mut Session,
+    rule: &mut Rule,
+    text: &str,
+    wrong: &mut Vec<String>,
+) -> String {
     let mut block = String::new();
     for part in parse(text) {
         let Part::Step { command, ended: kept } = part else { continue };
         let mut now = session.run(&command);
         now.output = without_waits(&now.output);
-        if now.status != kept.status || !same_shape(&kept.output, &now.output) {
+        let is_same = same_shape(&kept.output, &now.output)
+            && same_numbers(&kept.output, &now.output)
+            && now.status == kept.status;
+        if !rule.follow(&command, &now.output) {
+            wrong.push(format!("$ {command}\n-- is faster than the rule in force\n{now}"));
+        } else if !is_same {
             wrong.push(format!("$ {command}\n-- shown\n{kept}-- printed\n{now}"));
         }
         let output = recorded(&kept.output, &now.output);
@@ -101,13 +104,16 @@ fn the_readme_does_what_it_shows() {
     let _covered = Covered::new();
     let (scratch, mut session) = session("readme");
     let mut text = read("README.md");
-    let mut wrong = Vec::new();
+    let (mut rule, mut wrong) = (Rule::default(), Vec::new());
     let blocks = transcript::blocks(&text, "console");
     assert!(!blocks.is_empty(), "the README shows a session");
     assert_eq!(transcript::blocks(&text, "").len(), 1, "only CI's two commands are not run here");
     for (_, block) in blocks {
-        let now = run_shown(&mut session, &block, &mut wrong);
+        let now = run_shown(&mut session, &mut rule, &block, &mut wrong);
         text = text.replace(&block, &now);
+    }
+    if rule.checked() == 0 {
+        wrong.push("the README shows no job that a rule holds back".to_owned());
     }
     for (line, block) in transcript::blocks(&text, "sh") {
         run_all(&mut session, "README.md", line, &block, &mut wrong);
@@ -123,13 +129,63 @@ fn the_readme_does_what_it_shows() {
 
 /// Runs the commands of a block `sh`.
 fn run_all(session: &mut Session, name: &str, line: usize, block: &str, wrong: &mut Vec<String>) {
-    for command in block.lines().map(|line| line.split("   #").next().unwrap_or_default().trim()) {
-        if command.is_empty() || command.starts_with('#') {
-            continue;
-        }
-        let ended = session.run(command);
+    for command in transcript::commands(block) {
+        let ended = session.run(&command);
         if ended.status != 0 {
             wrong.push(format!("{name}:{line}: {command}\n{ended}"));
+        }
+    }
+}
+
+/// The documents below `docs/`, as paths from the root.
+fn documents() -> Vec<String> {
+    let (mut dirs, mut found) = (vec![root().join("docs")], Vec::new());
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).expect("a directory of documents") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "md") {
+                let name = path.strip_prefix(root()).expect("it is below the root");
+                found.push(name.display().to_string());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The blocks with commands in the order of the document: first line, whether the output is shown,
+/// and the text.
+fn blocks(text: &str) -> Vec<(usize, bool, String)> {
+    let of = |kind: &str, is_shown: bool| {
+        let found = transcript::blocks(text, kind).into_iter();
+        found.map(move |(line, block)| (line, is_shown, block))
+    };
+    let mut all: Vec<_> = of("console", true).chain(of("sh", false)).collect();
+    all.sort_by_key(|(line, ..)| *line);
+    all
+}
+
+/// Runs the commands of a document, and compares their output where it is shown.
+fn run_document(name: &str, blocks: &[(usize, bool, String)], wrong: &mut Vec<String>) {
+    let _covered = Covered::new();
+    let (_scratch, mut session) = session("documents");
+    let first = blocks.first().map_or("", |(.., block)| block.trim_start_matches("$ "));
+    if !first.starts_with("nacre up") {
+        let ended = session.run(PRESET);
+        assert_eq!(ended.status, 0, "{ended}");
+    }
+    let mut rule = Rule::default();
+    for (line, is_shown, block) in blocks {
+        if *is_shown {
+            let before = wrong.len();
+            run_shown(&mut session, &mut rule, block, wrong);
+            wrong[before..]
+                .iter_mut()
+                .for_each(|text| text.insert_str(0, &format!("{name}:{line}: ")));
+        } else {
+            run_all(&mut session, name, *line, block, wrong);
         }
     }
 }
@@ -138,22 +194,10 @@ fn run_all(session: &mut Session, name: &str, line: usize, block: &str, wrong: &
 #[test]
 fn commands_in_documents_work() {
     let mut wrong = Vec::new();
-    for name in DOCS {
-        let text = read(name);
-        let blocks = transcript::blocks(&text, "sh");
-        assert!(!blocks.is_empty(), "{name} has no commands that can be run");
-        if !full() {
-            continue;
-        }
-        let _covered = Covered::new();
-        let (_scratch, mut session) = session("documents");
-        if !blocks[0].1.starts_with("nacre up") {
-            let ended = session.run(PRESET);
-            assert_eq!(ended.status, 0, "{ended}");
-        }
-        for (line, block) in blocks {
-            run_all(&mut session, name, line, &block, &mut wrong);
-        }
+    let all: Vec<_> = documents().into_iter().map(|name| (blocks(&read(&name)), name)).collect();
+    assert!(all.iter().any(|(blocks, _)| !blocks.is_empty()), "no commands can be run");
+    for (blocks, name) in all.iter().filter(|(blocks, _)| !blocks.is_empty() && full()) {
+        run_document(name, blocks, &mut wrong);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

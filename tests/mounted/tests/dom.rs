@@ -1,6 +1,6 @@
-//! Data on the MDT, on a mount: small files lie beside their inodes and on no OST, move to OSTs
-//! when they grow, and are removed with their names. A killed MDT loses no synced data. The data
-//! target is not presented as an OST.
+//! Data on the MDT, on a mount. Small files lie beside their inodes and on no OST. They move to
+//! OSTs when they grow, and are removed with their names. A killed MDT loses no synced data. The
+//! data target is not presented as an OST.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! An MDT whose disk is lost and that is recreated from an export: everything in the export is
+//! An MDT whose disk is lost and that is recreated from an export. Everything in the export is
 //! there, later work is listed, and no client reads another file's bytes.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
 //! Stores that versions 1 and 2 wrote must always open. `fixtures/store-v*.tar.gz` are the data
-//! directories of a file system of two OSTs: one that was stopped in order, and one whose processes
-//! were all killed while a client worked.
+//! directories of two file systems, each with two OSTs. One was stopped in order. The processes of
+//! the other were all killed while a client worked.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,5 +1,5 @@
-//! `nacre fsck` on a real file system: clean while it is served and when it is stopped, damage in
-//! the stores is found and repaired, and the next start serves what was repaired.
+//! `nacre fsck` on a real file system. It is clean while it is served and when it is stopped.
+//! Damage in the stores is found and repaired, and the next start serves the repaired stores.
 
 use std::fs;
 use std::io::Write;

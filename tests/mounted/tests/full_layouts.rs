@@ -1,5 +1,5 @@
 //! Full disks under layouts: a file that grows at a full MDT, a full pool, and a migration to an
-//! OST that fills up. Each test shows what the caller gets, and that written bytes stay.
+//! OST that fills up. Each test shows the caller's result, and that written bytes stay.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};

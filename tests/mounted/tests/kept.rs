@@ -1,4 +1,4 @@
-//! Small writes that a mount's daemon acknowledges before it sends them: another mount sees them,
+//! Small writes that a mount's daemon acknowledges before it sends them. Another mount sees them,
 //! and a daemon that is killed loses nothing that was synced.
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! Several MDTs on a mount: remote and striped directories under programs, what `lfs` shows of
-//! them, restarts that keep everything, and one MDT killed while another serves.
+//! Several MDTs on a mount: remote and striped directories under programs, `lfs` on them, restarts
+//! that keep everything, and one MDT killed while another serves.
 
 use std::fs;
 use std::path::Path;

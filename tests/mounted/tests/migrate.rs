@@ -1,5 +1,5 @@
-//! `lfs migrate` on a mount: a file's bytes move into other objects while programs on two mounts
-//! write and read it, holes stay holes, times stay, and no object is left behind.
+//! `lfs migrate` on a mount. A file's bytes move into other objects while programs on two mounts
+//! write and read it. Holes stay holes, times stay, and no object is left behind.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -1,5 +1,5 @@
-//! Files in the kernel's page cache: repeated reads ask no OST, and what another mount writes is
-//! seen at once.
+//! Files in the kernel's page cache: repeated reads ask no OST, and bytes that another mount writes
+//! are seen at once.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};

@@ -1,7 +1,7 @@
 //! The remaining calls of a local file system. Every case runs on the local file system, which
-//! defines the right result. Then it runs on a mount, on striped files, in directories of another
-//! MDT and over four MDTs, and on a mount that behaves as on Linux 6.1. All must give the same
-//! result.
+//! defines the right result. Then it runs on a mount: on striped files, in directories of another
+//! MDT and over four MDTs. It also runs on a mount that behaves as on Linux 6.1. All must give the
+//! same result.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};

@@ -1,5 +1,5 @@
-//! Power cuts: the disks under all targets stop at once in the middle of work, and return with what
-//! was on the platter.
+//! Power cuts: the disks under all targets stop at once in the middle of work, and return with the
+//! bytes that were on the platter.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,6 +1,6 @@
 //! Renames of files and directories among directories of four MDTs, from threads on two mounts,
-//! while MDTs die. Nothing is replaced, so a model knows the end: everything is in one place, and
-//! what is at a name is the sum of the renames to it and from it that succeeded.
+//! while MDTs die. Nothing is replaced, so a model knows the end: everything is in one place. The
+//! object at a name follows from the renames to it and from it that succeeded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -11,6 +11,7 @@
 //! of an output do not count. The code blocks `console` of a Markdown document have the same form
 //! ([`blocks`]).
 
+mod figures;
 mod mask;
 mod session;
 mod shell;
@@ -18,6 +19,7 @@ mod shell;
 use std::fs;
 use std::path::Path;
 
+pub use figures::{Rule, same_numbers};
 pub use mask::same_shape;
 pub use session::Session;
 pub use shell::{Ended, Shell};
@@ -137,6 +139,30 @@ pub fn blocks(markdown: &str, kind: &str) -> Vec<(usize, String)> {
     found
 }
 
+/// The commands of a block `sh`, without remarks. A loop is one command. So are a line that ends
+/// with a backslash and the next one.
+#[must_use]
+pub fn commands(block: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for line in block.lines() {
+        let line = line.split("   #").next().unwrap_or_default().trim_end();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match all.last_mut() {
+            Some(last) if goes_on(last, line) => last.push_str(&format!("\n{line}")),
+            _ => all.push(line.to_owned()),
+        }
+    }
+    all
+}
+
+/// Whether `line` is a part of the command that begins with `last`.
+fn goes_on(last: &str, line: &str) -> bool {
+    let word = line.split([' ', ';']).next().unwrap_or_default();
+    last.ends_with('\\') || line.starts_with(' ') || ["done", "fi", "esac", "}"].contains(&word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,5 +183,13 @@ mod tests {
         let found = blocks(text, "console");
         assert_eq!(found, [(3, "$ b\nc\n".to_owned()), (10, "$ e\n".to_owned())]);
         assert_eq!(blocks(text, ""), [(7, "$ d\n".to_owned())]);
+    }
+
+    #[test]
+    fn a_command_may_have_several_lines() {
+        let block = "cd /mnt     # a remark\n\n# another\nwhile a; do\n    b || sleep 1   # c\n\
+                     done\na \\\n  b\ndone_with x\n";
+        let wanted = ["cd /mnt", "while a; do\n    b || sleep 1\ndone", "a \\\n  b", "done_with x"];
+        assert_eq!(commands(block), wanted);
     }
 }

@@ -1,5 +1,5 @@
 //! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, error
-//! messages, and the lines of logs.
+//! messages, and the lines of logs. Also in the openings of modules, which developers read first.
 
 use std::fs;
 
@@ -59,6 +59,7 @@ pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
             check(&file.name, number, &without_code(line), wrong);
         }
     }
+    tree.rust().for_each(|file| opening(file, wrong));
     let is_internal = |name: &str| INTERNAL.iter().any(|folder| name.starts_with(folder));
     for file in tree.rust().filter(|file| !is_internal(&file.name)) {
         logged(file, wrong);
@@ -92,6 +93,15 @@ fn has_word(text: &str, word: &str) -> bool {
             |letter: Option<char>| letter.is_none_or(|it| !it.is_alphanumeric() && it != '_');
         is_end(text[..at].chars().next_back()) && is_end(text[at + word.len()..].chars().next())
     })
+}
+
+/// The lines `//!` of a file, without their code blocks.
+fn opening(file: &File, wrong: &mut Vec<String>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let is_opening = |number: usize| lines[number - 1].trim_start().starts_with("//!");
+    for (number, line) in file.prose().filter(|(number, _)| is_opening(*number)) {
+        check(&file.name, number, &without_code(line), wrong);
+    }
 }
 
 /// Without spans in backticks, which are names.
@@ -142,7 +152,7 @@ fn literals(text: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, literals, logged, without_values};
+    use super::{check, literals, logged, opening, without_values};
     use crate::tidy::tree::file;
 
     #[test]
@@ -166,6 +176,15 @@ mod tests {
             "fn f() {\n    tracing::warn!(%at, \"nobody is there\");\n    let a = \"nobody\";\n}";
         logged(&file("a.rs", text), &mut wrong);
         assert_eq!(wrong, ["a.rs:2: 'nobody' (rule 1 of CONTRIBUTING's words)"]);
+    }
+
+    #[test]
+    fn openings_of_modules_are_read_without_code_and_other_comments() {
+        let mut wrong = Vec::new();
+        let text = "//! One `told`.\n//! ```text\n//! nobody\n//! ```\n//! Nobody waits.\n\n\
+                    /// It tells.\nfn f() {} // anew";
+        opening(&file("a.rs", text), &mut wrong);
+        assert_eq!(wrong, ["a.rs:5: 'nobody' (rule 1 of CONTRIBUTING's words)"]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! section of a specification that is not in the repository, no number of a decision or a
 //! requirement kept elsewhere, and no path of a machine.
 //!
-//! Such a reference is replaced by the sentence that it stands for, by a file under `docs/`, or by
-//! its public source: a ticket, a paper, an RFC, a file of Lustre.
+//! Such a reference is replaced by the sentence that it means, by a file under `docs/`, or by its
+//! public source: a ticket, a paper, an RFC, a file of Lustre.
 
 use anyhow::Result;
 

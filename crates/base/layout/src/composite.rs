@@ -1,6 +1,6 @@
-//! Composite layouts: a file is divided into components, and each component has its own striping
-//! (Lustre: progressive file layouts, LU-8998; data on MDT, LU-3285; self-extending layouts,
-//! LU-10070).
+//! Composite layouts: a file is divided into components, and each component has its own striping.
+//! Lustre: progressive file layouts (LU-8998), data on MDT (LU-3285), self-extending layouts
+//! (LU-10070).
 //!
 //! ```text
 //!  0      64K          64M                      end of file
@@ -8,7 +8,7 @@
 //! ```
 //! A component that is only wanted has no objects and reads as zeros. It gets its objects with the
 //! first write into it or beyond it. Offsets in objects are computed from the file's offset, not
-//! from the component's start, so that components can be made, cut and added without moving data.
+//! from the component's start. So components can be made, cut and added without moving data.
 //!
 //! An extendable component gets its extent in steps, as long as its OSTs have room ([`extend`]):
 //! ```text

@@ -1,5 +1,5 @@
-//! Directories whose names are spread over several MDTs: the striping of a directory, the striping
-//! that is asked for, and the shard that a name belongs to.
+//! Directories whose names are spread over several MDTs: a directory's striping, the requested
+//! striping, and the shard that a name belongs to.
 //!
 //! ```text
 //!  lmv_mds_md_v1 (0x0CD20CD0): 0 magic | 4 count | 8 master MDT | 12 hash | 16 version | 20 migration 20

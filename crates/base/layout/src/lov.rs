@@ -198,6 +198,18 @@ impl Lov {
         }
     }
 
+    /// Whether it is striped over OSTs and does not ask for several objects on one OST.
+    #[must_use]
+    pub fn is_raid0(&self) -> bool {
+        matches!(self.pattern, 0 | PATTERN_RAID0)
+    }
+
+    /// Whether several objects may be on one OST.
+    #[must_use]
+    pub fn is_overstriped(&self) -> bool {
+        self.pattern == PATTERN_OVERSTRIPED
+    }
+
     /// Stripe count as commands print it: -n is n on every OST.
     #[must_use]
     pub fn count(&self) -> i32 {

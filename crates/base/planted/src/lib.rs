@@ -5,9 +5,9 @@
 //!   notices a switch, no run tests that promise.
 //! - [`reached`] counts a rare branch. If no seed gets there, the branch is tested in name only.
 //!
-//! Without the feature `on`, every switch is `false` at compile time and a mark does nothing, so
-//! that an optimised binary contains neither the code of a bug nor its name. Only simulation and
-//! tests turn the feature on.
+//! Without the feature `on`, every switch is `false` at compile time and a mark does nothing. So an
+//! optimised binary contains neither the code of a bug nor its name. Only simulation and tests turn
+//! the feature on.
 //!
 //! Counters belong to a thread, because a simulated world does too. Only the harness reads them.
 

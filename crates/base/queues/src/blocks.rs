@@ -5,8 +5,8 @@
 //! ring -> last block <-> first block <-> ...      block  [ which of its 64 are there | neighbours ]   [ ids ]
 //! ```
 //! Links through the listed things would cost two cache lines of neighbours for each entry that
-//! comes or leaves. The ids are kept apart from the bits: entries that leave in a different order
-//! than they came touch one line of bits in each of many blocks.
+//! comes or leaves. The ids are kept apart from the bits. So entries that leave in a different
+//! order than they came touch one line of bits per block.
 //!
 //! Invariants
 //! - Entries are in the order in which they were appended.

@@ -1,8 +1,8 @@
 //! A hash map whose hasher has no random key, so that two equal runs give the same order.
 //!
-//! It is for tables that are searched by key many times per operation, and whose keys peers cannot
-//! choose at will (ids that we gave out, records on their way to disk). It has no defence against
-//! chosen collisions. No caller may rely on the order.
+//! It is for tables that are searched by key many times per operation. Peers must not be able to
+//! choose the keys at will: examples are ids that we gave out, and records on their way to disk.
+//! The map has no defence against chosen collisions. No caller may rely on the order.
 
 use rustc_hash::FxBuildHasher;
 

@@ -13,7 +13,7 @@
 //! - No entry is smaller than its parent.
 //! - `positions[entry.handle]` is the index of that entry.
 //! - The memory of the entries' array is released by chunks. The array has room for at most four
-//!   times what is used, and four chunks more. The memory of handles is released when the heap is
+//!   times the entries, and four chunks more. The memory of handles is released when the heap is
 //!   empty.
 //!
 //! Equal keys leave in no particular order: a key that must be fair carries an arrival number.

@@ -10,9 +10,9 @@
 //! Invariants
 //! - No entry leaves before its time. It leaves no later than the first look that comes at least a
 //!   tick after its time.
-//! - Everything in a lower level is due before anything in a higher one, so the earliest entry is
+//! - Everything in a lower level is due before anything in a higher one. So the earliest entry is
 //!   in the first occupied slot of the lowest occupied level.
-//! - Entries of one tick leave in the order in which they were inserted: when the present reaches a
+//! - Entries of one tick leave in the order in which they were inserted. When the present reaches a
 //!   slot, the slot is emptied downwards before anything of its ticks can be inserted on a lower
 //!   level.
 

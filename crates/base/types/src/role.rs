@@ -1,4 +1,4 @@
-//! Roles of peers: what a node takes a peer for, in the order of what it may ask.
+//! Roles of peers, in the order of the operations that each may ask for.
 //!
 //! A role is decided once: when a session connects, or when a local user asks a daemon's socket.
 //! Which operations are for which role is a table of the operations (`wire::Opcode::least_role`).

@@ -28,7 +28,7 @@
 //! | listxattr | empty | names, each with a NUL behind it |
 //! | fid2path | empty | paths from the root (no leading slash; empty for the root), each with a NUL behind it |
 //! | statfs | `StatfsRep` | |
-//! | sync | `SyncRep` | |
+//! | sync | `SyncRep` | of a file that has names at other MDTs: `Vec` of their indexes (`u32`) |
 //! | prepare, updates | empty | `Vec` of [`crate::updates::Fact`], of [`crate::updates::Record`] |
 //! | update | empty | |
 //! | move | empty | [`crate::updates::Moved`] |

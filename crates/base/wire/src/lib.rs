@@ -1,8 +1,8 @@
 //! Every message of Nacre and its bytes: frames, request and reply headers, bodies, versions.
 //!
-//! A **frame** is what an LND carries ([`Frame`]). A request or reply frame holds a fixed header
-//! and up to [`BUFS_MAX`] buffers, each with its own length. Buffer 0 of a request is its body, a
-//! fixed little-endian struct ([`body`]); names, layouts and inline data follow. **Readers ignore a
+//! An LND carries **frames** ([`Frame`]). A request or reply frame holds a fixed header and up to
+//! [`BUFS_MAX`] buffers, each with its own length. Buffer 0 of a request is its body, a fixed
+//! little-endian struct ([`body`]); names, layouts and inline data follow. **Readers ignore a
 //! longer body and zero-extend a shorter one**: fields are appended, never reused, so an old and a
 //! new node understand each other.
 //!

@@ -1,5 +1,6 @@
-//! Operation codes, one row each: number, name, the kind of target, whether the operation is
-//! executed exactly once, its way, and the least role of who asks. A number is never reused.
+//! Operation codes, one row each: number, name, kind of target, way, and the least role of the peer
+//! that asks. A row also says whether the operation is executed exactly once. A number is never
+//! reused.
 
 use types::{Role, TargetKind};
 

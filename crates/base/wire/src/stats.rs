@@ -1,5 +1,5 @@
-//! Answers of a getattr of many files, and of closes of many. Each is what a request about one file
-//! is answered, or its error.
+//! Answers of a getattr of many files, and of closes of many. Each entry is the answer to a request
+//! about one file, or its error.
 //!
 //! ```text
 //!  | errno u32 | layout_len u32 | AttrRep 184 | layout record, padded to 8 |

@@ -2,7 +2,7 @@
 //! stores keep them. Encoded with postcard.
 //!
 //! A [`Record`] has the parts of all MDTs. Each MDT that takes part stores it in the transaction
-//! that carries out its own part, so every copy is enough to complete the operation everywhere.
+//! that carries out its own part. So every copy is enough to complete the operation everywhere.
 
 pub use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

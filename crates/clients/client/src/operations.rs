@@ -1,7 +1,7 @@
-//! What each operation of an MDT or OST means for this client, one row each.
+//! The meaning of each operation of an MDT or OST for this client, one row each.
 //!
-//! An opcode without a row does not compile. The files that act on a row match all kinds, so an
-//! operation of a new kind does not compile either until they say what it does.
+//! An opcode without a row does not compile. The files that act on a row match all kinds. So an
+//! operation of a new kind does not compile either until they handle it.
 
 use types::TargetKind;
 use wire::Opcode;

@@ -8,16 +8,17 @@
 //!                                   closed at the MDT
 //! ```
 //! Invariants
-//! - A handle is used again only if the client has held the file's data without a break since it
-//!   came to rest, and holds its attributes ([`Grants::held_since`]). So no other client has opened
-//!   the file for writing, and the kernel has checked the caller's permission with the attributes
-//!   that the MDT has. Without a kernel no handle rests.
-//! - The MDT counts a handle at rest as open, whatever the client believes. So a mistake here keeps
-//!   the space of a removed file too long, and nothing else.
+//! - A handle is used again only if the client holds the file's attributes and has held its data
+//!   since the handle came to rest, without a break ([`Grants::held_since`]). So no other client
+//!   has opened the file for writing, and the kernel has checked the caller's permission with the
+//!   attributes that the MDT has. Without a kernel no handle rests.
+//! - The MDT counts a handle at rest as open, even if the client has lost it. So a mistake here
+//!   keeps the space of a removed file too long, and nothing else.
 //!
 //! A recall of the file closes the handle before it is acknowledged, so that the MDT removes a file
 //! at once, and gives WRITE to the one client that has it open. That wait has a bound
-//! ([`CLOSE_WAIT`]): the close travels with other requests, which may themselves wait for recalls.
+//! ([`CLOSE_WAIT`]), because the close travels with other requests, which may themselves wait for
+//! recalls.
 //!
 //! Lustre: the open lock and `opencache_max_ms` of `llite`.
 //!

@@ -4,12 +4,12 @@
 //!  LOOKUP f10 -- pattern --> f11 .. f26 in one request --> names and attributes under grants
 //!  LOOKUP f11 -- on its way: waits for that request ------> answered from the grant
 //! ```
-//! What is asked ahead is used only under a grant: a name that the MDT calls back meanwhile, or
-//! does not grant, is looked up again. So a file that is being written gains nothing but its name.
-//! **AGL** asks the objects of dirty files that nothing seems to write any more and offers their
-//! size to the MDT, which grants their attributes from then on.
+//! An answer that was asked ahead is used only under a grant. A name that the MDT calls back
+//! meanwhile, or does not grant, is looked up again. So a file that is being written gains nothing
+//! but its name. **AGL** asks the objects of dirty files that nothing seems to write any more. It
+//! offers their size to the MDT, which grants their attributes from then on.
 //!
-//! [`series`] decides what is asked for. Lustre: `statahead.c`.
+//! [`series`] decides which names are asked for. Lustre: `statahead.c`.
 
 mod series;
 

@@ -1,7 +1,7 @@
 //! Extended attributes. The MDT stores all of them. `lustre.lov` and `trusted.lov` are views of the
 //! layout in Lustre's binary form ([`layout::lov`]). `lustre.lmv` and `lustre.dmv` are those of a
-//! directory's striping and of its default for new subdirectories ([`layout::dir`]).
-//! `lustre.som` is what the MDT knows of a file's size.
+//! directory's striping and of its default for new subdirectories ([`layout::dir`]). `lustre.som`
+//! is the MDT's knowledge of a file's size.
 
 use std::rc::Rc;
 

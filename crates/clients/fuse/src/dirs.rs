@@ -3,7 +3,7 @@
 //! A handle keeps the last page that it fetched, because the kernel requests less at a time than
 //! one round trip should bring. A read from the start fetches a new page.
 //!
-//! With attributes, the client keeps what it has fetched, under grants. While the kernel reads, the
+//! With attributes, the client keeps the fetched entries under grants. While the kernel reads, the
 //! handle asks for the next page ([`Ahead`]).
 
 use std::cell::{Cell, RefCell};

@@ -1,4 +1,4 @@
-//! What the kernel does with an answer that it takes in after a notification.
+//! The kernel's treatment of an answer that it takes in after a notification.
 
 /// What keeps an answer that the kernel takes in late from undoing a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Names that the kernel caches, and until when. The kernel can be told to forget them one by one.
+//! Names that the kernel caches, and until when. A notification makes it forget a single name.
 //!
 //! ```text
 //!  told (LOOKUP, CREATE, READDIRPLUS) --> believed --time, recall, FORGET, own unlink--> gone

@@ -1,4 +1,4 @@
-//! What the kernel may have in its page cache, as counts of its requests and answers.
+//! The data that the kernel may have in its page cache, as counts of its requests and answers.
 //! [`crate::page_cache`] says when it may keep data.
 
 use std::cell::Cell;

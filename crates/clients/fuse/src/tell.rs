@@ -1,7 +1,8 @@
 //! Answers about files, and how long the kernel may cache them.
 //!
-//! The kernel may cache an answer for long if it can be told to forget it ([`crate::recall`]). It
-//! may cache any other answer only for a moment, because a recall waits for the end of that time.
+//! The kernel may cache an answer for long if a notification can make it forget it
+//! ([`crate::recall`]). It may cache any other answer only for a moment, because a recall waits for
+//! the end of that time.
 
 use client::{Attr, Glance, Lease};
 use fusedev::{Body, abi};

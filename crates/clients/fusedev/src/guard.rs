@@ -11,8 +11,8 @@
 //!   the teller waits for the caller, and neither ends. So another process ends the connection.
 //! - The guard acts however the serving process ends, because a process that ends cleanly may have
 //!   such a teller too. If the connection has ended before, nothing happens. The mount stays.
-//! - The guard has no descriptor of `/dev/fuse`, is its own session, and ignores the signals that a
-//!   terminal or a service manager sends to all processes of a daemon.
+//! - The guard has no descriptor of `/dev/fuse` and is its own session. It ignores the signals that
+//!   a terminal or a service manager sends to all processes of a daemon.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice};

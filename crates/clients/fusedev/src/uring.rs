@@ -12,9 +12,9 @@
 //!   committed together.
 //! - An entry is taken until its request is answered, and some requests wait for minutes (locks).
 //!   So each queue keeps spare entries: more are registered when few are left.
-//! - Most FORGETs, INTERRUPT and notifications still use the device. The FORGET of an entry of a
-//!   READDIRPLUS that the kernel cannot use comes as a request without an answer, and its entry
-//!   must be given back. After an unmount every entry comes back with ENOTCONN.
+//! - Most FORGETs, INTERRUPT and notifications still use the device. If the kernel cannot use an
+//!   entry of a READDIRPLUS, its FORGET comes as a request without an answer. The entry of such a
+//!   request must be given back. After an unmount every entry comes back with ENOTCONN.
 
 mod entry;
 mod follow;

@@ -1,4 +1,4 @@
-//! Counts of what sessions hold and wait for.
+//! Counts of the locks that sessions hold and wait for.
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //!
 //! Grant rule: a request is granted when it conflicts with no granted range and with no earlier
 //! waiter of the same object. An operation takes its whole range of an object in one request and
-//! waits for no second one, so there is no deadlock to detect here.
+//! waits for no second one. So there is no deadlock to detect here.
 
 use std::collections::BTreeMap;
 

@@ -1,15 +1,15 @@
 //! A node's part in a session: the session, its tests, the running loops and the counters.
 //!
 //! Invariants
-//! - A node is in one session at a time; `force` moves it to another, which stops everything of the
-//!   first.
-//! - Everything that is started is told to stop exactly once: by its batch, by the end of the
-//!   session, or by silence.
+//! - A node is in one session at a time; `force` moves it to another, and everything of the first
+//!   one stops.
+//! - Everything that is started gets exactly one order to stop: from its batch, from the end of the
+//!   session, or from silence.
 //! - A loop belongs to a [`Run`]; a loop that ends after its run was stopped changes nothing any
 //!   more.
 //!
-//! The driver performs in order what [`Member::handle`] and [`Member::handle_timeout`] return. It
-//! calls [`Member::loop_ended`] for each loop that it started, when that loop ends.
+//! The driver performs the steps that [`Member::handle`] and [`Member::handle_timeout`] return, in
+//! order. It calls [`Member::loop_ended`] for each loop that it started, when that loop ends.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The contents of a transfer, and how its receiver checks them.
 //!
 //! `simple` and `full` fill the buffer with one magic word. `crc` makes each word from the sender,
-//! the sequence and the word's place, so that it also detects a page in the wrong place, of another
+//! the sequence and the word's place. So it also detects a page in the wrong place, of another
 //! transfer or of another node. A receiving buffer is poisoned before data arrive ([`POISON`]), so
 //! that bytes that never arrived are not those of the transfer before.
 

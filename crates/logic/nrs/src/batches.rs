@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - The batches of a group have growing rounds.
-//! - What is before a group's first batch means nothing, so that the end of one batch touches no
-//!   other one.
+//! - Links before a group's first batch mean nothing, so that the end of one batch touches no other
+//!   one.
 
 use queues::{Blocks, NIL, PLACES_END, Ring, Slab, Vacant};
 

@@ -5,8 +5,8 @@
 //! - `quantum`: 1..65535, default 8. A change holds for batches opened later.
 //! - `unit`: `rpc` or `kib`. In KiB, a batch closes when the data of its requests reaches the
 //!   quantum, and the excess is a debt of the client's next batch.
-//! - `place`: `keep` (default) or `lustre`. It decides whether a client whose last request has just
-//!   left keeps its seat and goes on with the rest of its quantum when it asks again.
+//! - `place`: `keep` (default) or `lustre`. With `keep`, a client whose last request has just left
+//!   keeps its seat. It goes on with the rest of its quantum when it asks again.
 
 use queues::Key;
 

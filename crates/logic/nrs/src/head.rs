@@ -4,7 +4,7 @@
 //! Invariants
 //! - FIFO takes everything, so no request is lost; a request is held by one policy at a time.
 //! - If several policies hold requests, they are asked in turn: old and new drain 1:1.
-//! - Whether a request may leave depends on the request and its policy only: a request that one
+//! - Whether a request may leave depends on the request and its policy only. A request that one
 //!   policy holds back holds up no other policy.
 //! - A policy that was replaced goes on at its own pace. Its limits are overridden only by the end
 //!   of the service, by a request's latest time, or by an administrator (`fifo now`).

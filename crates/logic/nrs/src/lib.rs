@@ -1,5 +1,5 @@
-//! The request scheduler (`docs/design/nrs.md`): policies that order the requests of one head, and
-//! the rule by which a partition's workers choose between the high-priority and the regular head.
+//! The request scheduler (`docs/design/nrs.md`). Policies order the requests of one head. A rule
+//! chooses between a partition's high-priority and regular head.
 //!
 //! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
 
@@ -53,7 +53,7 @@ pub use queue::{Handle, Id, Links, List, Queue};
 pub use request::{ID_NONE, Io, Request};
 pub use state::PolicyState;
 pub use stats::{HeadStats, NrsStats, PolicyStats};
-pub use tbf::{TbfNode, TbfParam, TbfSpeed, check_tbf_rule, parse_tbf_rule};
+pub use tbf::{TbfNode, TbfParam, TbfSpeed, check_tbf_rule, parse_tbf_rule, tbf_mixes_clients};
 pub use trr::trr;
 
 use std::rc::Rc;

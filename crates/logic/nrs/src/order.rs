@@ -1,4 +1,4 @@
-//! Whose rank it is: the groups that have requests, by round and number.
+//! The order of the groups that have requests, by round and number.
 //!
 //! ```text
 //! ahead        a group that has come before all others
@@ -7,12 +7,12 @@
 //! ```
 //! Most groups come behind all others of their round, because they are new or because their last
 //! batch has just ended. They are appended in O(1). A group that comes back to a seat in the past
-//! is served next: it is `ahead`, in no list, and goes without a look at others. A group that comes
-//! back to a seat between others or has to pay for rounds is a stray, in O(log strays).
+//! is `ahead`: it is in no list and is served next, without a look at others. A group that comes
+//! back to a seat between others or has to pay for rounds is a stray. It costs O(log strays).
 //!
 //! Invariants
-//! - A group stands here exactly while it has a batch, and stands here once, with the rank of its
-//!   first batch.
+//! - A group is here exactly while it has a batch. It is here once, with the rank of its first
+//!   batch.
 //! - Turns grow along a list; those of `this` are in round `base`, those of `next` in the one after
 //!   it. `next` is empty when `this` is.
 //! - `first` is the lowest rank of lists and strays. `ahead`, if there is one, is lower.

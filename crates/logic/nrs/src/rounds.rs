@@ -1,5 +1,5 @@
 //! Rounds: groups of requests take turns, a batch of at most a quantum each. CRR-N, CRR-E, ORR and
-//! TRR share them; they differ in what a group is and in the order inside a batch.
+//! TRR share them; they differ in their groups and in the order inside a batch.
 //!
 //! ```text
 //! rounds  5: [ batch of a ] [ batch of c ]      6: [ batch of a ] [ batch of b ]      7: [ batch of a ]
@@ -18,17 +18,17 @@
 //!   requests in flight, the first gets less. The order of the clients differs from round to round.
 //! - `keep`: the number is the group's seat. All rounds walk the seats in the same order. A group
 //!   that comes back goes on with the rest of its quantum at its seat, and because that turn is
-//!   past, it is next. It may be one round late: what is left of the round before the one being
-//!   served comes first. A group that is later than that has lost its seat.
+//!   past, it is next. It may be one round late: the rest of the round before the one being served
+//!   comes first. A group that is later than that has lost its seat.
 //!
 //! Invariants
 //! - A group has at most one batch in a round.
 //! - Nothing is before the round being served, but for late groups, which are before everything
 //!   else. With `lustre`, that round has a request while requests are queued.
 //! - The first request of an idle group waits for at most one batch of each other group. With
-//!   `keep`, it also waits for what is late, so that it may wait for two.
-//! - With `keep`, of two groups that are never later than a round, neither ever is more than two
-//!   quanta and the cost of a request ahead of the other since both have a seat.
+//!   `keep`, it also waits for late batches, so that it may wait for two.
+//! - With `keep`, two groups that are never later than a round stay close together while both have
+//!   a seat. Neither is ever ahead by more than two quanta and the cost of a request.
 //! - A group without requests is forgotten after [`GROUP_IDLE_SECS`], or when there are too many of
 //!   them.
 

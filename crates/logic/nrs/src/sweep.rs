@@ -1,4 +1,4 @@
-//! Groups in rounds, by offset inside a batch. ORR and TRR share this and define what a group is.
+//! Groups in rounds, by offset inside a batch. ORR and TRR share this and define the groups.
 //!
 //! Only the batch being served is kept in order, and it is put in order when its turn comes. A
 //! batch that waits costs nothing but its links, and no sort is longer than a quantum.

@@ -14,7 +14,7 @@
 //! Classes that share a bucket take turns in it.
 //!
 //! Invariants
-//! - A class is in the heap exactly when it has requests and is attached to the current rules; its
+//! - A class is in the heap exactly when it has requests and is attached to the current rules. Its
 //!   entry has the time of the ticket for its first request. The other classes with requests are in
 //!   `stale`. Nothing of them leaves before they are attached, except requests that are removed.
 //! - Requests of one class leave in the order in which they came.
@@ -55,7 +55,7 @@ use rules::Rules;
 use selection::Selection;
 use stale::Stale;
 
-pub use speed::{TbfSpeed, parse_tbf_rule};
+pub use speed::{TbfSpeed, parse_tbf_rule, tbf_mixes_clients};
 
 use crate::limits::ATTACH_STEP;
 use crate::{

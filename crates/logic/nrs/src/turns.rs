@@ -1,4 +1,4 @@
-//! Groups in rounds, FIFO inside a batch. CRR-N and CRR-E share this and define what a group is.
+//! Groups in rounds, FIFO inside a batch. CRR-N and CRR-E share this and define the groups.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;

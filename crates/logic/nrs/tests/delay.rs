@@ -1,5 +1,6 @@
-//! `delay` against an ordered map by (millisecond, arrival): which requests are held, when each
-//! leaves and in which order, what FIFO does beside it, and when the head is to be asked again.
+//! `delay` against an ordered map by (millisecond, arrival). The tests compare which requests are
+//! held, when each leaves and in which order, FIFO beside it, and when the head is to be asked
+//! again.
 
 mod common;
 

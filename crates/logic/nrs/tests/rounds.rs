@@ -1,5 +1,5 @@
-//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests: Lustre's rules word by word,
-//! with ties in arrival order, and the rules of seats (`place=keep`).
+//! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests. The map follows Lustre's rules
+//! word by word, with ties in arrival order, and the rules of seats (`place=keep`).
 
 mod common;
 

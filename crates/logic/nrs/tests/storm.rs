@@ -1,6 +1,6 @@
-//! Hot swaps, promotions, removals and failing policies under load, over many seeds: nothing is
-//! lost, nothing leaves twice, no request is held beyond its latest time, and FIFO keeps the order
-//! of arrival.
+//! Hot swaps, promotions, removals and failing policies under load, over many seeds. Nothing is
+//! lost and nothing leaves twice. No request is held beyond its latest time, and FIFO keeps the
+//! order of arrival.
 
 mod common;
 

@@ -1,7 +1,7 @@
-//! `tbf` against its slow model: which request leaves when, how late the head is to be asked again,
-//! the answers of commands, and the number of classes of each rule. The tests cover partitions,
-//! both heads, scopes, removals and promotions, and rules that come, change and go while classes
-//! still wait for the rules before them.
+//! `tbf` against its slow model: when each request leaves, when the head is to be asked again, the
+//! answers of commands, and each rule's number of classes. The tests cover partitions, both heads,
+//! scopes, removals and promotions. Rules come, change and go while classes still wait for the
+//! rules before them.
 
 mod common;
 mod slow_tbf;

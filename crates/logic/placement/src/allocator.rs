@@ -1,4 +1,4 @@
-//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, by free space if
+//! The order in which an MDT looks for OSTs: an explicit list, an explicit start, free space if
 //! OSTs are not balanced, else round robin.
 
 use layout::{STRIPE_COUNT_DEFAULT, STRIPE_COUNT_MAX, Template};

@@ -1,9 +1,9 @@
 //! Which OSTs a new file gets: an explicit list, else an explicit start, else by free space while
-//! that is unbalanced, else round robin (Lustre: `lod_qos.c`). The same for the MDT of a new
+//! that is unbalanced, else round robin. Lustre: `lod_qos.c`. The same for the MDT of a new
 //! directory (Lustre: `lmv`).
 //!
-//! Pure: the caller passes in which OSTs exist, which may be used and how much room they have, and
-//! keeps the one [`Allocator`] (or [`MdtAllocator`]) between calls.
+//! Pure: the caller passes in the OSTs, which of them may be used, and their room. It keeps the one
+//! [`Allocator`] (or [`MdtAllocator`]) between calls.
 
 mod allocator;
 mod mdts;

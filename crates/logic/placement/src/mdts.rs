@@ -1,7 +1,7 @@
-//! Which MDT a new directory goes to where no MDT is named: in turn while the MDTs are balanced,
-//! else at random, with emptier MDTs more likely. Deep directories tend to stay on their parent's
-//! MDT. Further shards of a directory go to the next MDTs in the order of their indexes while the
-//! MDTs are balanced, else to emptier ones, too.
+//! Which MDT a new directory goes to where no MDT is named. It is each in turn while the MDTs are
+//! balanced, else a random one, with emptier MDTs more likely. Deep directories tend to stay on
+//! their parent's MDT. While the MDTs are balanced, further shards of a directory go to the next
+//! MDTs in the order of their indexes. Otherwise they go to emptier ones too.
 //!
 //! - MDTs are balanced while neither their free space nor their free inodes differ by more than the
 //!   threshold. Directories then go to the MDTs in turn, if the caller asks for that. Otherwise

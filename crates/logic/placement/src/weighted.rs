@@ -3,7 +3,7 @@
 //!
 //! weight = room - penalty(OST) - penalty(node), at least zero. Penalties spread successive
 //! choices. With each choice, the penalties of the chosen OST and of its node are halved and raised
-//! by a use of all; then every penalty falls by one use.
+//! by a use of all. Then every penalty falls by one use.
 //!
 //! Invariants
 //! - Only usable OSTs are chosen, and none of them twice.

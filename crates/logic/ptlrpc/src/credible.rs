@@ -1,7 +1,7 @@
 //! Checks a client's claims about the past: which replays and which resent opens are possible, and
 //! which answers are kept.
 //!
-//! A request with REPLAY is executed on the word of its client: it names its place in history and
+//! A request with REPLAY is executed on the word of its client. It names its place in history and
 //! brings the answer of the first time. So only a request that an earlier run can have answered is
 //! taken for a replay. The check is pure, and comes before a request is admitted.
 

@@ -1,5 +1,5 @@
-//! A target's side of one session: which requests execute, which answers are kept, and what a
-//! duplicate gets.
+//! A target's side of one session: which requests execute, which answers are kept, and which answer
+//! a duplicate gets.
 //!
 //! Invariants
 //! - A modifying xid is admitted to execution at most once (replays have a rule of their own, see

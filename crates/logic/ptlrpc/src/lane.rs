@@ -7,7 +7,7 @@
 //! - At most [`limits::CALLBACKS_MAX`] callbacks are without an answer, and at most
 //!   [`limits::CALLBACK_BYTES_MAX`] bytes of them.
 //!
-//! A client may be asked the same twice, and answers twice. A callback states what is wanted, so
+//! A client may be asked the same twice, and answers twice. A callback states the wanted result, so
 //! repeating it changes nothing.
 
 use std::collections::BTreeSet;

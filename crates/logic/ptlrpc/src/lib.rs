@@ -1,6 +1,6 @@
-//! The RPC protocol above frames, as state machines without I/O: a client's [`Import`] of a target,
-//! a target's [`Export`] to a client and its [`Lane`] of callbacks, and a target's [`Recovery`]
-//! after a restart (`docs/design/recovery.md`).
+//! The RPC protocol above frames, as state machines without I/O. A client has an [`Import`] of a
+//! target. A target has an [`Export`] to each client with a [`Lane`] of callbacks, and a
+//! [`Recovery`] after a restart (`docs/design/recovery.md`).
 //!
 //! None of them has a clock, a link or a task: time comes in as an argument, messages go out
 //! through `poll_*`.

@@ -3,8 +3,8 @@
 //!
 //! Invariants
 //! - Replays execute one at a time in global transno order; a repeated one is not executed again.
-//! - A gap in the history is passed only when no client can fill it any more: every known client is
-//!   done, present or not, or is present and has offered a later change.
+//! - A gap in the history is passed only when no client can fill it any more. Then every known
+//!   client is done, present or not, or is present and has offered a later change.
 //! - No timer runs until the first attempt to connect. Then the window is `soft`, and every sign of
 //!   progress prolongs it, up to `hard`. At its end, missing clients are evicted. Recovery is over
 //!   at once when every client is done.

@@ -1,6 +1,6 @@
-//! Random histories of two clients and a server that restarts, without I/O: messages are lost,
-//! repeated and reordered, links break, the server forgets whatever it had not committed. In every
-//! history
+//! Random histories of two clients and a server that restarts, without I/O. Messages are lost,
+//! repeated and reordered, links break, the server forgets everything that it had not committed. In
+//! every history
 //! - every change takes effect once, and acknowledged changes stay,
 //! - a tag names one unanswered request,
 //! - the history after a restart is the history before it.

@@ -1,13 +1,13 @@
-//! A longer way to the peer: everything that this node sends arrives a fixed time later.
+//! A longer way to the peer: each frame that this node sends arrives a fixed time later.
 //!
 //! ```text
 //!  send --> queue, in order --[ after OsConfig::delay ]--> the link as it is
 //! ```
-//! For measurements of what depends on the distance of nodes. Each end delays what it sends, so a
-//! round trip takes two delays where both ends have the setting. Order, credits and bounds stay.
+//! It is for measurements that depend on the distance of nodes. Each end delays its own frames, so
+//! a round trip takes two delays where both ends have the setting. Order, credits and bounds stay.
 //! Frames that wait here are bounded as those of the link's queue are.
 //!
-//! The executor's timers count milliseconds, so a timer of the kernel tells when a frame is due.
+//! The executor's timers count milliseconds, so a timer of the kernel fires when a frame is due.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

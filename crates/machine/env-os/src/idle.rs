@@ -1,7 +1,7 @@
 //! An executor without work: tokio calls this module before it parks its thread, and [`Linger`]
 //! decides whether to look once more.
 //!
-//! To look once more is to wake a task that does nothing: the runtime then asks its driver without
+//! To look once more is to wake a task that does nothing. The runtime then asks its driver without
 //! waiting, runs whatever came, and is back here.
 
 use std::cell::RefCell;

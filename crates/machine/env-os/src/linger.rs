@@ -7,8 +7,8 @@
 //! when the next step of the chain comes. Three rules keep that from costing others:
 //!
 //! - Between two looks the executor offers its CPU (`sched_yield`). If that took longer than
-//!   [`CROWDED`], another thread computes there, and a thread that yields goes to the end of the
-//!   line. The executor then stops looking for a while, for longer each time.
+//!   [`CROWDED`], another thread computes there. A thread that yields goes to the end of the line.
+//!   The executor then stops looking for a while, for longer each time.
 //! - It looks on only if the last pause was short, so an idle node sleeps.
 //! - If looking on brought nothing several times, it sleeps through some pauses.
 //!

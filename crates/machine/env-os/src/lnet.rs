@@ -2,9 +2,9 @@
 //! to sockets share it.
 //!
 //! A message is **done** when its last byte has been handed to the socket: TCP's window and its
-//! buffers do the rest. So credits bound what is held here, and a peer that takes nothing is seen
-//! as soon as its window is closed. `lo` has no credits, as in Lustre, because nothing leaves
-//! memory.
+//! buffers do the rest. So credits bound the messages that are held here, and a peer that takes
+//! nothing is seen as soon as its window is closed. `lo` has no credits, as in Lustre, because
+//! nothing leaves memory.
 //!
 //! The lock is taken once for each message and once for each write that finishes messages.
 

@@ -1,8 +1,8 @@
 //! Executors: a tokio runtime that belongs to one thread.
 //!
 //! It is tokio's `LocalRuntime` and not a `LocalSet` in a runtime. In a `LocalSet`, a task that the
-//! I/O driver wakes first wakes the set, which writes to the driver's eventfd, so that every batch
-//! of events costs one more system call.
+//! I/O driver wakes first wakes the set, which writes to the driver's eventfd. So every batch of
+//! events would cost one more system call.
 
 use std::future::Future;
 use std::io;

@@ -2,7 +2,7 @@
 //! virtual nanoseconds.
 //!
 //! No outside code is called (no wake of a foreign waker, no drop of a future) while state is
-//! borrowed, because a dropped future closes links and removes timers, which comes back in.
+//! borrowed. A dropped future closes links and removes timers, which calls this module again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

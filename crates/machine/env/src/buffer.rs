@@ -7,8 +7,7 @@
 //! - Every byte of a buffer is initialised: memory comes zeroed, and a kept buffer has the bytes
 //!   that its last user left. Neither is cleared again.
 //! - A pool keeps at most the bytes that it was made for. A buffer that comes back beyond them
-//!   replaces buffers of the size that takes most, so that the sizes in use are the ones that are
-//!   kept.
+//!   replaces buffers of the size that takes most. So the sizes in use are the ones that are kept.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

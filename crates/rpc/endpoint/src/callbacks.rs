@@ -1,13 +1,13 @@
-//! Callbacks of a target. Each is handled in a task of its own, whatever this client's requests
-//! wait for.
+//! Callbacks of a target. Each is handled in a task of its own, even while this client's requests
+//! wait.
 //!
 //! - A callback is accepted only from the target of the session, on the session's own link.
 //! - Handlers begin in the order in which callbacks arrive.
 //! - At most [`CALLBACK_SLOTS`] callbacks of one target are handled at once. Further ones are
 //!   refused as busy, and the target sends them again.
 //! - A callback that arrives again while it is handled is answered once, on the newest link. One
-//!   that arrives again later is handled again. It says what is wanted, so repeating it changes
-//!   nothing.
+//!   that arrives again later is handled again. It states the wanted result, so repeating it
+//!   changes nothing.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! The endpoint: its remotes, and the readers that give them what arrives on the links.
+//! The endpoint: its remotes, and the readers that give them the frames from the links.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

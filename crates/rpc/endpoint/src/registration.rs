@@ -1,6 +1,6 @@
-//! Whether the MGS still knows a target that registered. The MGS forgets one when an administrator
-//! says so; then the target stays away until it starts again. It also loses targets, when it begins
-//! anew without its records or with an older copy of them; then they register again.
+//! Whether the MGS still knows a target that registered. If an administrator has removed the
+//! target, it stays away until it starts again. The MGS also loses targets when it starts without
+//! its records or with an older copy of them. Then they register again.
 
 use wire::config::{FsConfig, Register, TargetInfo};
 

@@ -1,7 +1,7 @@
 //! One target from the client's side: drives a [`ptlrpc::Import`] with links, timers and hooks.
 //!
-//! No borrow of the import is held across an await or a hook. [`Remote::pump`] does what the import
-//! asks for. It is called after everything that may have changed the import.
+//! No borrow of the import is held across an await or a hook. [`Remote::pump`] carries out the
+//! import's requests. It is called after everything that may have changed the import.
 
 use std::cell::{Cell, RefCell};
 use std::io::ErrorKind::PermissionDenied;

@@ -1,4 +1,4 @@
-//! What the remotes of an endpoint share: links, one per node, and numbers of bulk data.
+//! State that the remotes of an endpoint share: links, one per node, and numbers of bulk data.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Who waits for the answer to a request.
+//! The waiter for the answer to a request.
 
 use env::BulkTicket;
 use wire::Reply;

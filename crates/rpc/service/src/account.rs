@@ -2,13 +2,13 @@
 //!
 //! Invariants
 //! - The bytes held are at most the account. A bulk larger than the account takes all of it.
-//! - A client that holds something takes at most what then remains free. So a client that takes all
-//!   it can leaves half of the account, and two leave a third. Another client's first bulk finds
-//!   room.
+//! - A client that holds something takes at most the room that then remains free. So a client that
+//!   takes all it can leaves half of the account, and two leave a third. Another client's first
+//!   bulk finds room.
 //! - Clients are served in the order in which they asked. Others pass a client that is at its
 //!   share. That client has its turn at the latest when it holds nothing any more.
 //!
-//! A client that does not send what it offered holds its share until its pulls time out.
+//! A client that does not send its offered data holds its share until its pulls time out.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

@@ -2,17 +2,18 @@
 //! assembled, and those in the queues of links.
 //!
 //! Invariants
-//! - Large answers begin only while all together are at most [`ANSWER_BYTES_ALL_MAX`], and the
-//!   address of their peer holds no more than it leaves free (`shares`).
-//! - A link of which nothing is counted may begin one, whatever others hold at its address, as long
-//!   as a quarter of all stays free for other addresses.
-//! - Of each queue, [`ANSWER_BYTES_LINK`] bytes are not counted, and a change by less is not told.
-//!   So a peer that takes what it asks for is served whatever others leave in their queues.
+//! - A large answer begins only while all answers together are at most [`ANSWER_BYTES_ALL_MAX`].
+//!   The address of its peer must hold no more than it leaves free (`shares`).
+//! - A link without counted bytes may begin one even if other links hold much at its address. A
+//!   quarter of all must stay free for other addresses.
+//! - Of each queue, [`ANSWER_BYTES_LINK`] bytes are not counted, and a change by less is not
+//!   reported. So a peer that takes its answers is served even if others leave theirs in their
+//!   queues.
 //! - A link is in the table exactly while bytes of it are counted.
 //!
-//! No event tells that a queue has become shorter. So each question that finds half of the account
-//! taken, or no room, looks at a few links of the table, in turn. A link that was not looked at
-//! since counts with what it held then, never with less than it has assembled.
+//! No event reports that a queue has become shorter. So each question that finds half of the
+//! account taken, or no room, looks at a few links of the table, in turn. Until its next look, a
+//! link counts with the bytes that it held at the last one, never with less than it has assembled.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

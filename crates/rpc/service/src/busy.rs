@@ -7,8 +7,9 @@
 //! These need no room: pings, Connects, Cancels, replays and other requests of recovery, and
 //! requests of services that nothing holds back (`ServiceSpec::is_unhindered`). Those of them that
 //! stay in memory have bounds of their own, of a session and of all together. Beyond the second, a
-//! session that holds more than little is told to ask again. Of a replay it has its link closed,
-//! because a client takes any answer to a replay for the last word. It offers all of them again.
+//! session that holds more than a little gets the answer to ask again. If the request is a replay,
+//! the link is closed instead, because a client takes any answer to a replay as final. It then
+//! offers all its replays again.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! The steps after a handler: its answer is kept and sent, its slot is given back, and a request
+//! The steps after a handler. Its answer is kept and sent, its slot is given back, and a request
 //! whose data did not arrive is tried again.
 //!
 //! An answer is remembered only here, just before it is sent. Every request that may change

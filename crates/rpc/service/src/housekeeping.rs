@@ -1,6 +1,6 @@
 //! A target's work apart from requests: recovery's clock and end, evictions, leases, early replies.
 //!
-//! It has two tasks. One ends what is over and waits for the target's commits. The other watches
+//! It has two tasks. One ends expired things and waits for the target's commits. The other watches
 //! the clocks of sessions and their requests, and waits for nothing.
 
 use std::rc::Rc;

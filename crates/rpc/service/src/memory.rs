@@ -2,14 +2,13 @@
 //! have another request here, and which is asked to try again.
 //!
 //! Invariants
-//! - The bytes held are the cost of the requests under way. Each request gives back what it took,
-//!   once.
+//! - The bytes held are the cost of the requests under way. Each request gives back its cost, once.
 //! - Requests that can be refused for lack of room never bring a node above its maximum. They never
 //!   bring a service above [`SERVICE_PARTS`] eighths of it. Requests that need no room (module
 //!   `busy`) are counted too.
-//! - A session holds at most a small part of what it leaves free ([`SESSION_PART`]). So a thousand
-//!   sessions that take all they can get leave a fiftieth, and another session has its part of
-//!   that. No session has a part that would have to be taken back.
+//! - A session holds at most a small part of the room that it leaves free ([`SESSION_PART`]). So a
+//!   thousand sessions that take all they can get leave a fiftieth, and another session has its
+//!   part of that. No session has a part that would have to be taken back.
 //!
 //! Lustre bounds the request buffers of a service, but not the part of one client.
 

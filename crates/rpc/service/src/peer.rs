@@ -2,8 +2,8 @@
 //!
 //! A peer that takes nothing costs a bounded amount of memory. Besides the link's own queue, at
 //! most [`ANSWER_BYTES_MAX`] bytes of answers are assembled at once. Other answers wait until the
-//! peer takes what it has asked for before ([`Peer::begin_answer`]). All peers of a node share a
-//! bound too (`answers`): beyond it a peer is [crowded](Peer::is_crowded).
+//! peer takes the earlier ones ([`Peer::begin_answer`]). All peers of a node share a bound too
+//! (`answers`): beyond it a peer is [crowded](Peer::is_crowded).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

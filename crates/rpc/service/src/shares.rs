@@ -1,7 +1,7 @@
 //! Bytes that the peers of a node hold together, counted by address.
 //!
 //! Invariants
-//! - What [`Shares::has_room`] admits never brings the sum above the maximum.
+//! - Bytes that [`Shares::has_room`] admits never bring the sum above the maximum.
 //! - No address is admitted to more than it leaves free. So one address that takes all it can get
 //!   has half of the maximum, two have three quarters, and others still find room.
 //!

@@ -1,4 +1,5 @@
-//! What an attempt to execute an operation comes to, and who makes an attempt for the MDT itself.
+//! The results of an attempt to execute an operation, and the origin of an attempt that the MDT
+//! makes for itself.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! A commit of the records: what it covers, and what memory knows afterwards.
+//! A commit of the records: the changes that it covers, and the state in memory afterwards.
 
 use osd::StoreError;
 use types::Transno;

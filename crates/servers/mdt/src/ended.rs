@@ -1,4 +1,4 @@
-//! What an ended session had open is closed: all of it, or what it had of one file.
+//! Closes the open handles of an ended session: all of them, or those of one file.
 
 use types::{ClientId, Fid};
 

@@ -7,9 +7,9 @@
 //! - Its lock on a file, its handles that write the file, and its right to keep writes stay until
 //!   the OSTs of that file have the fence. So no client is granted a lock in between, and no size
 //!   that another client determines is trusted. Other handles stay open until all OSTs have it.
-//! - The MDT does not know what a session held if a restart lost that state. It may have been
-//!   anything at any OST. Until an OST has the fence, no lock is granted on a file that has an
-//!   object there, and no size is trusted at all.
+//! - If a restart lost the state of a session, it may have held anything at any OST. Until an OST
+//!   has the fence, no lock is granted on a file that has an object there, and no size is trusted
+//!   at all.
 //!
 //! A record keeps each of these sessions over restarts. It goes when all OSTs have the fence.
 //!

@@ -1,10 +1,10 @@
-//! The rules that must hold in a file system, as a pure library: what breaks them, and how it is
-//! mended. `docs/design/fsck.md` lists the rules.
+//! The rules that must hold in a file system, as a pure library: breaches and their mends.
+//! `docs/design/fsck.md` lists the rules.
 //!
-//! Tests and simulation check running images and durable ones. `nacre fsck` checks and mends
-//! stores that no server has open, with the objects of all OSTs. It reads everything, so no server
-//! calls it. Of a file system that is served it reads copies, and asks the MDT of each file to mend
-//! what MDTs can mend while they serve ([`LiveRounds`]).
+//! Tests and simulation check running images and durable ones. `nacre fsck` checks and mends stores
+//! that no server has open, with the objects of all OSTs. It reads everything, so no server calls
+//! it. Of a file system that is served it reads copies, and asks each file's MDT for the mends that
+//! are possible while it serves ([`LiveRounds`]).
 //!
 //! [`check`] finds and `mend` plans changes for the findings of one stage. A caller applies the
 //! changes, reads the stores again and goes on until there is nothing to mend ([`Rounds`]).

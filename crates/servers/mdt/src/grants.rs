@@ -1,4 +1,4 @@
-//! The grants that the engine gives: what clients may cache.
+//! The grants that the engine gives: the names and attributes that clients may cache.
 //!
 //! - **timed** (decision 0005): attributes and names together, for 50 ms. Another client's change
 //!   waits until that time is over. After two clients wanted the same file at once, it is not
@@ -12,9 +12,9 @@
 //! Invariants
 //! - A client counts from when it asked, the MDT from when it answered. So the client's end is
 //!   never later than the MDT's.
-//! - No change affects something that another client holds a grant on, except for what that client
-//!   cannot see: access times, and the size of a file if the client does not treat that size as
-//!   known.
+//! - No change affects something that another client holds a grant on, except for values that this
+//!   client cannot see. These are access times, and the size of a file if the client does not treat
+//!   that size as known.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Locks of applications: the grant core of `ldlm`, and the requests that wait for its answers.
 //!
-//! A lock belongs to a session. A session that ends loses what it holds, but not what the client's
-//! next session holds.
+//! A lock belongs to a session. A session that ends loses its own locks, but not those of the
+//! client's next session.
 //!
 //! Locks are in memory only; clients re-state them after a restart. A waiting request gives its
 //! worker slot back. It is answered "still waiting" after the time that the client asked for. It

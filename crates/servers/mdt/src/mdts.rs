@@ -6,12 +6,15 @@ use std::rc::Rc;
 
 use placement::{Mdt, MdtAllocator, Policy, Space, Wish};
 use tokio::sync::Notify;
+use wire::body::StatfsState;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     space: Option<Space>,
     /// It gets no new directories.
     is_closed: bool,
+    /// It gets none by choice while others can take them.
+    is_degraded: bool,
 }
 
 /// See the head of the file.
@@ -29,16 +32,17 @@ impl Mdts {
         Mdts { seen: BTreeMap::new(), allocator: MdtAllocator::new(seed), wanted }
     }
 
-    /// An MDT told its room, and whether its administrator closed it.
-    pub(crate) fn told(&mut self, mdt: u32, space: Space, is_closed: bool) {
+    /// An MDT told its room, and the states that its administrator gave it.
+    pub(crate) fn told(&mut self, mdt: u32, space: Space, state: StatfsState) {
         let was = self.seen.get(&mdt).is_some_and(|seen| seen.is_closed);
-        let is_closed = is_closed || space.is_full(was);
+        let is_closed = state.contains(StatfsState::NO_CREATE) || space.is_full(was);
+        let is_degraded = state.contains(StatfsState::DEGRADED);
         if is_closed != was {
             let word = if is_closed { "no new directories" } else { "new directories again" };
             let bytes_avail = space.bytes_avail;
             tracing::info!(target: "mdt", mdt, bytes_avail, "gets {word} by choice");
         }
-        self.seen.insert(mdt, Seen { space: Some(space), is_closed });
+        self.seen.insert(mdt, Seen { space: Some(space), is_closed, is_degraded });
     }
 
     /// An MDT took no new directory, or did not answer: it gets none until it has told its room.
@@ -60,7 +64,7 @@ impl Mdts {
         policy: &Policy,
         now: u64,
     ) -> Option<u32> {
-        let all = self.known(mdts);
+        let all = self.known(mdts, 1);
         self.allocator.choose(wish, &all, policy, now)
     }
 
@@ -72,15 +76,22 @@ impl Mdts {
         policy: &Policy,
         now: u64,
     ) -> Vec<u32> {
-        let all = self.known(mdts);
+        let all = self.known(mdts, shards.1 + 1);
         self.allocator.choose_others(shards, &all, policy, now)
     }
 
-    /// What is known of these MDTs, which should be fresh.
-    fn known(&self, mdts: &[u32]) -> Vec<Mdt> {
+    /// What is known of these MDTs, which should be fresh. Degraded ones are usable if fewer than
+    /// `least` others are there.
+    fn known(&self, mdts: &[u32], least: usize) -> Vec<Mdt> {
         self.wanted.notify_one();
-        let space = |mdt: &u32| self.seen.get(mdt).and_then(|seen| seen.space);
-        mdts.iter().map(|mdt| Mdt { index: *mdt, usable: true, space: space(mdt) }).collect()
+        let is_sound = |mdt: &&u32| self.seen.get(*mdt).is_none_or(|seen| !seen.is_degraded);
+        let needs_all = mdts.iter().filter(is_sound).count() < least;
+        let of = |mdt: &u32| Mdt {
+            index: *mdt,
+            usable: needs_all || is_sound(&mdt),
+            space: self.seen.get(mdt).and_then(|seen| seen.space),
+        };
+        mdts.iter().map(of).collect()
     }
 }
 
@@ -95,11 +106,26 @@ mod tests {
         assert!(mdts.is_open(1), "nothing is known");
         mdts.refused(1);
         assert!(!mdts.is_open(1) && mdts.is_open(0));
-        mdts.told(1, room, false);
+        mdts.told(1, room, StatfsState::empty());
         assert!(mdts.is_open(1));
-        mdts.told(1, room, true);
+        mdts.told(1, room, StatfsState::NO_CREATE);
         assert!(!mdts.is_open(1), "its administrator says so");
-        mdts.told(1, Space { files_free: 40, ..room }, false);
+        mdts.told(1, Space { files_free: 40, ..room }, StatfsState::empty());
         assert!(!mdts.is_open(1), "too little for an MDT that was closed");
+    }
+
+    #[test]
+    fn a_degraded_mdt_is_chosen_only_if_the_others_are_too_few() {
+        let mut mdts = Mdts::new(0);
+        let room = Space { bytes: 1 << 30, bytes_avail: 1 << 29, files_free: 1_000 };
+        mdts.told(1, room, StatfsState::DEGRADED);
+        mdts.told(2, room, StatfsState::empty());
+        assert!(mdts.is_open(1), "it may be named");
+        let wish = Wish { parent: 1, depth: 9, may_turn: false };
+        let mut choose = |all: &[u32]| mdts.choose(&wish, all, &Policy::default(), 0);
+        assert_eq!((choose(&[1, 2]), choose(&[1])), (Some(2), Some(1)));
+        let mut others = |count| mdts.choose_others((2, count), &[1, 2, 3], &Policy::default(), 0);
+        assert_eq!(others(1), [3]);
+        assert_eq!(others(2), [3, 1]);
     }
 }

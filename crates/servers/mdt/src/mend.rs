@@ -1,12 +1,12 @@
 //! Mends that this MDT makes while it serves. `nacre fsck` says where copies of the records break a
-//! rule. The MDT looks at its running image and decides in one step, as for every operation: what
-//! others have reserved is waited for, and grants are called back. If nothing is wrong there, it
+//! rule. The MDT looks at its running image and decides in one step, as for every operation. It
+//! waits for keys that others have reserved, and calls grants back. If nothing is wrong there, it
 //! changes nothing.
 //!
-//! The MDT of a file mends what concerns the file and a name on another MDT (module [`pair`]). It
-//! has all records of the file, and only the name is a fact of another MDT. Such a mend is an
-//! operation of several MDTs: the keys are reserved on both, so an operation that is under way ends
-//! first. A mend is in no client's history.
+//! The MDT of a file mends breaches that concern the file and a name on another MDT (module
+//! [`pair`]). It has all records of the file, and only the name is a fact of another MDT. Such a
+//! mend is an operation of several MDTs: the keys are reserved on both, so an operation that is
+//! under way ends first. A mend is in no client's history.
 
 mod pair;
 

@@ -1,9 +1,9 @@
 //! Read-on-open: the reply to an open carries all bytes of a small file at the MDT, so that its
 //! client does not ask the data target.
 //!
-//! The bytes hold for as long as the client holds the grant of the attributes that the same reply
-//! gives. Changing the data of a CLEAN file takes an open for writing or a truncate first. Both
-//! make it DIRTY, so both wait until all other clients have given that grant up.
+//! The bytes are valid while the client holds the grant of the attributes in the same reply.
+//! Changing the data of a CLEAN file takes an open for writing or a truncate first. Both make it
+//! DIRTY, so both wait until all other clients have given that grant up.
 //!
 //! The MDT reads after it has given the grant, and only a CLEAN file that no client has open for
 //! writing. So nothing changes the bytes unless the client has given the grant up meanwhile. The

@@ -5,9 +5,9 @@
 //!  commit:                      data target: sync ----------------> MDT: records durable
 //! ```
 //!
-//! The MDT decides twice. The first time it checks all, draws the id and waits for what stands
-//! against the create. Nothing is applied. Then the data target writes the object. The second time
-//! the MDT applies the records.
+//! The MDT decides twice. The first time it checks all, draws the id and waits for everything that
+//! the create conflicts with. Nothing is applied. Then the data target writes the object. The
+//! second time the MDT applies the records.
 //!
 //! Invariants
 //! - A name is shown only when the object has all bytes.

@@ -1,5 +1,5 @@
 //! Grants that are called back: sends recalls, wakes changes that waited, and lets leases end.
-//! [`ldlm::grants::Mdt`] decides what is to be done; the engine asks it at each change.
+//! [`ldlm::grants::Mdt`] decides, and the engine asks it at each change.
 //!
 //! ```text
 //! execute --begin--> executed                        a holder's client
@@ -7,9 +7,9 @@
 //!                      ^  Ready <---acknowledgement--------/    or its lease ends
 //! ```
 //! A session's lease counts from when the MDT last heard from it. While a client leaves recalls
-//! without an answer, replies stop renewing the lease and say so. After a lease has ended in the
-//! way of a change, each reply to that client has a floor, because by the client's own clock the
-//! lease may last. That is durable before the change goes on, so the next instance of the MDT
+//! without an answer, replies stop renewing the lease and say so. If a lease ended in the way of a
+//! change, each reply to that client has a floor from then on. By the client's own clock, the lease
+//! may last. The floor is durable before the change goes on, so the next instance of the MDT
 //! honours nothing of it either. If a client is evicted whose lease lasts, the next instance waits
 //! for that lease, although it does not know the client.
 

@@ -389,8 +389,11 @@ impl Spaces {
         }
         let is_full_taken = !members.iter().any(|ost| self.is_open(ost));
         let is_named = template.start >= 0 || !template.osts.is_empty();
-        let has_room = |ost: &&OstAt| self.room(ost) >= bytes;
-        let bytes = if is_named || !members.iter().any(has_room) { 0 } else { bytes };
+        let bytes = if is_named || bytes == 0 {
+            0
+        } else {
+            least_room(template, members.iter().map(|ost| self.room(ost)), bytes)
+        };
         let known = members.iter().map(|ost| self.candidate(ost, is_full_taken, bytes));
         Ok((known.collect(), name, pool))
     }
@@ -406,6 +409,23 @@ impl Spaces {
         let usable = ost.is_active && takes && (bytes == 0 || self.room(ost) >= bytes);
         Ost { index: ost.index, node: ost.node, usable, is_degraded, bytes_avail }
     }
+}
+
+/// Bytes for which an OST must have room where a stripe takes `bytes`. An overstriped file puts
+/// several stripes on an OST where the OSTs are too few; as many OSTs as possible are used. 0 where
+/// no OST has room for a stripe.
+fn least_room(template: &Template, rooms: impl Iterator<Item = u64>, bytes: u64) -> u64 {
+    let mut rooms: Vec<u64> = rooms.collect();
+    rooms.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
+    let all = rooms.iter().enumerate().rev().filter(|_| template.overstriped);
+    let stripes = u64::try_from(template.stripe_count).unwrap_or(0);
+    let of_all = all.map(|(index, room)| {
+        let on_each = stripes.div_ceil(index as u64 + 1).max(1);
+        (bytes.saturating_mul(on_each), *room)
+    });
+    let fits = of_all.filter(|(least, room)| room >= least).map(|(least, _)| least).next();
+    let one = rooms.first().is_some_and(|room| *room >= bytes).then_some(bytes);
+    fits.or(one).unwrap_or(0)
 }
 
 /// Each pool has turns of its own.
@@ -646,5 +666,9 @@ mod tests {
         assert_eq!(chosen(&all, 1_000_000), [0, 1, 2], "none has so much");
         let listed = Template { stripe_count: 1, osts: vec![0], ..Template::default() };
         assert_eq!(chosen(&listed, 100_000), [0], "it was asked for");
+        let four = Template { stripe_count: 4, overstriped: true, ..Template::default() };
+        assert_eq!(chosen(&four, 15_000), [1, 1, 2, 2], "the other one has no room for two");
+        assert_eq!(chosen(&four, 20_000), [1; 4], "only one has room for more than one");
+        assert_eq!(chosen(&four, 250_000), [1; 4], "for one of them");
     }
 }

@@ -6,13 +6,13 @@
 //! ```
 //! A file that one client writes grows only through that client, so its word is the size. One
 //! question to a client covers all its files of the request, whatever their stripe counts. The
-//! caller asks the objects of the other files: those of several writers, and those whose writer
-//! does not know the size, does not answer, or may have been replaced.
+//! caller asks the objects of the other files. These have several writers, or a writer that does
+//! not know the size, does not answer, or may have been replaced.
 //!
 //! Invariants
-//! - A size is told only if the same client was the only one with a handle for writing, and no size
-//!   was changed, from before the question until after the answer.
-//! - A size that is told comes without a grant.
+//! - A size is returned only if two things hold from before the question until after the answer.
+//!   The same client is the only one with a handle for writing, and no size is changed.
+//! - A size that is returned comes without a grant.
 //! - Questions leave room in a client's lane for recalls. A client that did not answer one is not
 //!   asked for a while.
 //!

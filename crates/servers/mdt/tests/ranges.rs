@@ -1,6 +1,6 @@
-//! An MDT and real OSTs through crashes and power cuts: objects of creates that were lost with
-//! their client, objects of other creates, files that change while the sweep runs, and clients that
-//! continue after the MDT has given them up.
+//! An MDT and real OSTs through crashes and power cuts. Some objects belong to creates that were
+//! lost with their client, others do not. Files change while the sweep runs, and clients continue
+//! after the MDT has given them up.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls
 use bolero as _;

@@ -1,4 +1,4 @@
-//! A client that holds what another one wants: its requests overtake those that a policy holds
+//! A client with a grant that another one wants. Its requests overtake those that a policy holds
 //! back, and its session goes on after its lease has ended.
 
 // the fuzzer instruments all programs of a package: each links what instrumented code calls

@@ -2,7 +2,7 @@
 //!
 //! The mark `committed` is the last transno that was given out when the sync of the objects began.
 //! It goes into the record transaction after that sync. Changes that are made while the sync runs
-//! are in the same record transaction, and their data may not be durable. The mark tells them apart
+//! are in the same record transaction, and their data may not be durable. The mark separates them
 //! after a crash.
 
 use std::rc::Rc;

@@ -1,13 +1,13 @@
 //! Fences: clients that this OST refuses, because their session with an MDT has ended.
 //!
-//! The MDT passes on what a lapsed session held (locks, open files) only when the OSTs of those
-//! files refuse the session. Requests that the client sent under the old session and that are still
-//! on their way then change nothing. A fence names the MDT's store, the client, and the lowest
-//! session that may use objects. It is durable before it is answered, so that a restarted OST
-//! refuses replays too.
+//! The MDT passes on the locks and open files of a lapsed session only when the OSTs of those files
+//! refuse the session. Requests that the client sent under the old session and that are still on
+//! their way then change nothing. A fence names the MDT's store, the client, and the lowest session
+//! that may use objects. It is durable before it is answered, so that a restarted OST refuses
+//! replays too.
 //!
-//! A fence may be for all clients of an MDT ([`ClientId::EVERYBODY`]). Its MDT has lost what they
-//! held, because an older copy of its records was put back.
+//! A fence may be for all clients of an MDT ([`ClientId::EVERYBODY`]). Its MDT has lost their locks
+//! and open files, because an older copy of its records was put back.
 //!
 //! A fence goes when its client ends its session here in good order, because no request of that
 //! life can come then. Beyond [`FENCES_MAX`] the oldest go.

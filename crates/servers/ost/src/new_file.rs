@@ -1,8 +1,8 @@
 //! The data target of an MDT makes the object of a file that is made with all of its bytes.
 //!
 //! The MDT asks inside the process, for a file that no client knows yet. So there is no session, no
-//! place in history and no reply to keep. If the object is lost in a crash, its file is lost too:
-//! the client sends the bytes again with the create, or the MDT sweeps the id.
+//! place in history and no reply to keep. If the object is lost in a crash, its file is lost too.
+//! Then the client sends the bytes again with the create, or the MDT sweeps the id.
 //!
 //! A new file waits for the end of recovery, as new writes do. A replay does not.
 

@@ -1,12 +1,12 @@
 //! The owner of an object: the file and the MDT's store for which it was made, and the layouts of
 //! the file under which it may be used.
 //!
-//! An MDT whose store was made anew gives old ids to new files. Their objects may still be here
-//! with another file's bytes. So each object's record names its owner, and every request names the
-//! owner for which it comes. An object of another owner is neither shown nor changed.
+//! An MDT whose store was formatted again gives old ids to new files. Their objects may still be
+//! here with another file's bytes. So each object's record names its owner, and every request names
+//! the owner for which it comes. An object of another owner is neither shown nor changed.
 //!
-//! A client that takes bytes away from an object first sends it the layout version from which on
-//! that holds (`raise`). Clients that map by an older layout are refused (ESTALE), and ask the MDT
+//! A client that takes bytes away from an object first sends it the first layout version without
+//! these bytes (`raise`). Clients that map by an older layout are refused (ESTALE), and ask the MDT
 //! for a later one.
 //!
 //! The contents of records are cached for the objects used last, because records cannot be read

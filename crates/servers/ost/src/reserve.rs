@@ -1,16 +1,18 @@
-//! Room that is reserved for clients, so that what they acknowledge before they send it finds room.
+//! Room that is reserved for clients, so that writes that they acknowledge before they send them
+//! find room.
 //!
 //! Invariants
 //! - The room of all sessions together is free: other writes are refused (ENOSPC) where they would
 //!   take some of it, and `statfs` does not show it.
-//! - What is promised to a session in all falls only when the session gives room back. Used is at
-//!   most that.
-//! - A client gets less and less where room is short, and nothing at the end. It then sends what it
-//!   writes at once, and is told the truth.
-//! - A write without room that was let in has its bytes until it is done, whatever the disk says
-//!   meanwhile. Nor does a look at the disk count as free what was written since it began.
+//! - The sum of promises to a session falls only when the session gives room back. The room that it
+//!   has used is at most that sum.
+//! - A client gets less and less where room is short, and nothing at the end. It then sends each
+//!   write at once, and gets the OST's own answer.
+//! - An admitted write without reserved room keeps its bytes in the account until it is done, even
+//!   if the disk reports less room. Bytes that were written since a look at the disk began do not
+//!   count as free.
 //!
-//! Pure: the caller looks at the disk and tells what it saw. Lustre: `ofd` and `osc` grants.
+//! Pure: the caller looks at the disk and passes in the result. Lustre: `ofd` and `osc` grants.
 
 use std::collections::BTreeMap;
 

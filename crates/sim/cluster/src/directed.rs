@@ -8,7 +8,7 @@
 //!   tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
-//! - **dead**, **lost**, **told**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
+//! - **dead**, **lost**, **`told`**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
 //!   **kept**, **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
 
 mod damaged;
@@ -63,7 +63,18 @@ const O_EXCL: u32 = 0o200;
 
 pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Script) -> Report {
     let (rng, bugs) = (cluster.sim.rng(), scenario.bugs().fuse);
-    let mut stage = Stage { cluster, rng, bugs, nodes: 0, ops: 0, restarts: 0, points: 0 };
+    let has_all_layouts = scenario.has_all_layouts(seed);
+    let mut stage = Stage {
+        cluster,
+        rng,
+        bugs,
+        has_all_layouts,
+        nodes: 0,
+        ops: 0,
+        restarts: 0,
+        power_cuts: 0,
+        points: 0,
+    };
     let failure = match script {
         Script::Share => stage.share(),
         Script::Late => stage.late(),
@@ -75,7 +86,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Leases => stage.leases(),
         Script::Fence => stage.fence(),
         Script::Damaged => stage.damaged(),
-        Script::Kernel => stage.kernel(),
+        Script::Kernel => stage.kernel(seed),
         Script::Layouts => stage.layouts(),
         Script::Migrations => stage.migrations(),
         Script::OnOpen => stage.on_open(),
@@ -90,7 +101,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         ops: stage.ops,
         races: 0,
         restarts: stage.restarts,
-        power_cuts: 0,
+        power_cuts: stage.power_cuts,
         crash_points: stage.points,
         swaps: 0,
         faults: cluster.sim.faults(),
@@ -138,9 +149,13 @@ struct Stage<'a> {
     cluster: &'a Cluster,
     rng: Rng,
     bugs: fuse::Bugs,
+    /// Layouts are drawn from all that there are.
+    has_all_layouts: bool,
     nodes: u32,
     ops: u64,
     restarts: u32,
+    /// Of them after a power cut.
+    power_cuts: u32,
     /// Of them at a point.
     points: u32,
 }
@@ -177,11 +192,16 @@ impl Stage<'_> {
         mdt.expect("a cluster has an MDT")
     }
 
-    /// An OST or the MDT.
+    /// An OST or the MDT. Where all layouts are drawn, a machine that dies loses what need not be
+    /// durable.
     fn restart_one(&mut self) {
         let (cluster, is_cut) = (self.cluster, self.rng.chance(500_000));
         let server = *self.rng.pick(&cluster.servers.iter().collect::<Vec<_>>());
         server.kill(is_cut);
+        if is_cut && self.has_all_layouts {
+            server.power_cut(self.rng.bits());
+            self.power_cuts += 1;
+        }
         self.restarts += 1;
         self.pause(Span::secs(1));
         server.boot();

@@ -39,6 +39,7 @@ pub const MARKS: &[&str] = &[
     "mdt: a component of a file got objects",
     "mdt: a component with objects grew",
     "mdt: a directory was split or merged by itself",
+    "mdt: a file took over an object of an MDT, or gave one",
     "mdt: a file took over other objects",
     "mdt: a file waited for the fence of a lost client",
     "mdt: a grant was called back",

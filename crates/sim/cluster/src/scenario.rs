@@ -84,6 +84,9 @@ const WINDOW_SALT: u64 = 0x7769_6e64_6f77_2121;
 /// Apart from other chances of a seed.
 const DISK_SALT: u64 = 0x6f73_642d_6469_736b;
 
+/// The first seed of [`Scenario::has_all_layouts`].
+pub(crate) const ALL_LAYOUTS_FROM: u64 = 1_000;
+
 /// The recovery window of daemons.
 const WINDOW_OF_DAEMONS: Span = Span::secs(12);
 
@@ -533,9 +536,18 @@ impl Scenario {
         }
     }
 
-    /// Whether files begin at the MDT: in scenarios of them, and in odd seeds where stores fail.
+    /// Whether files begin at the MDT: in scenarios of them, in odd seeds where stores fail, and
+    /// where files move into all layouts.
     pub(crate) fn begins_at_mdt(&self, seed: u64) -> bool {
-        self.dom || (self.sick_stores && seed % 2 == 1)
+        let moves = self.script == Some(Script::Migrations) && self.has_all_layouts(seed);
+        self.dom || moves || (self.sick_stores && seed % 2 == 1)
+    }
+
+    /// Whether **layouts** and **migrations** draw from all layouts, overstriped ones and those
+    /// with data at an MDT among them. The seeds below keep the runs that they had.
+    pub(crate) fn has_all_layouts(&self, seed: u64) -> bool {
+        let has_layouts = matches!(self.script, Some(Script::Layouts | Script::Migrations));
+        has_layouts && seed >= ALL_LAYOUTS_FROM
     }
 
     /// Whether directories are split by themselves: small ones, in odd seeds where names move.

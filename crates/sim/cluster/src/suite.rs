@@ -7,6 +7,7 @@ use std::str::FromStr;
 use types::SplitMix64;
 
 use crate::Scenario;
+use crate::scenario::ALL_LAYOUTS_FROM;
 
 /// Fixed seeds of each scenario, from 1 on: two minutes on two cores together with 100 drawn ones.
 /// Directed runs are short.
@@ -43,6 +44,12 @@ const FIXED: &[(&str, u64)] = &[
     ("matrix", 54), // 48 with one death in each cell, and some with two
 ];
 
+/// Seeds of [`Scenario::kernel`] in which mounts have faults too.
+const HARD_KERNELS: Range<u64> = 1_000..1_080;
+
+/// Seeds from [`ALL_LAYOUTS_FROM`] on, of scenarios that draw from all layouts there.
+const OF_ALL_LAYOUTS: &[(&str, u64)] = &[("layouts", 40), ("migrations", 40)];
+
 /// Drawn seeds fit into 32 bits, so that people can read and type them.
 const DRAWN_BITS: u32 = 32;
 
@@ -53,13 +60,17 @@ const MATRIX_ONE_OF: usize = 4;
 /// run in [`Scenario::matrix`].
 #[must_use]
 pub fn suite(drawn: &[u64]) -> Vec<(u64, Scenario)> {
-    let fixed = FIXED.iter().flat_map(|(name, count)| {
+    let usual = FIXED.iter().map(|(name, count)| (name, 1, *count));
+    let more = OF_ALL_LAYOUTS.iter();
+    let more = more.map(|(name, count)| (name, ALL_LAYOUTS_FROM, *count));
+    let fixed = usual.chain(more).flat_map(|(name, first, count)| {
         let scenario = Scenario::by_name(name).expect("the scenarios of the suite exist");
-        (1..=*count).map(move |seed| (seed, scenario))
+        (first..first + count).map(move |seed| (seed, scenario))
     });
+    let kernels = HARD_KERNELS.map(|seed| (seed, Scenario::kernel()));
     let storms = drawn.iter().map(|seed| (*seed, Scenario::storm()));
     let matrices = drawn.iter().step_by(MATRIX_ONE_OF).map(|seed| (*seed, Scenario::matrix()));
-    fixed.chain(storms).chain(matrices).collect()
+    fixed.chain(kernels).chain(storms).chain(matrices).collect()
 }
 
 /// `count` seeds that depend on `text` alone: the same text gives the same seeds.
@@ -165,6 +176,25 @@ mod tests {
         let seeds = count(&drawn) - count(&[]);
         assert_eq!(seeds as u32 * cells_of_two_deaths(drawn[0]), 1_000);
         assert!(count(&[]) > 0, "the fixed ones reach every rare branch without drawn ones");
+    }
+
+    #[test]
+    fn the_kernels_mounts_have_faults_in_eighty_seeds() {
+        let runs = suite(&[]).into_iter();
+        let hard = runs.filter(|(seed, run)| run.name == "kernel" && *seed >= 1_000);
+        assert_eq!(hard.count(), 80);
+    }
+
+    #[test]
+    fn forty_seeds_of_layouts_and_of_migrations_draw_from_all_layouts() {
+        for scenario in [Scenario::layouts(), Scenario::migrations()] {
+            let runs = suite(&[]).into_iter();
+            let all = runs.filter(|(seed, run)| {
+                run.name == scenario.name && run.has_all_layouts(*seed) && run.begins_at_mdt(*seed)
+            });
+            assert_eq!(all.count(), 40, "{}", scenario.name);
+        }
+        assert!(!Scenario::migrations().begins_at_mdt(ALL_LAYOUTS_FROM - 1), "as before");
     }
 
     #[test]

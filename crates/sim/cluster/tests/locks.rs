@@ -1,5 +1,5 @@
 //! Locks of applications, on a cluster on which nothing else happens: waits that are given up, and
-//! what a restarted MDT is told.
+//! the locks that clients state to a restarted MDT.
 
 use client::{Client, Ctx, LockKind, LockMode, LockSpec, flags};
 use cluster::{Cluster, Granted, Scenario};

@@ -1,4 +1,5 @@
-//! Whole pages of a directory: what one request tells of many files, counted by operation.
+//! Whole pages of a directory: one request asks about many files. Requests are counted by
+//! operation.
 
 use std::collections::BTreeMap;
 

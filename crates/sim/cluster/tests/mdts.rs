@@ -464,6 +464,26 @@ fn a_name_that_was_synced_survives_its_client_and_all_mdts() {
 }
 
 #[test]
+fn a_sync_covers_a_name_that_another_client_made_at_another_mdt() {
+    let world = World::new();
+    let (near, far) = (world.dir("near", 0), world.dir("far", 1));
+    let file = world.make(1, near, "a");
+    let sub = world.run(0, async move |client| client.mkdir(&me(), far, b"sub", 0o755).await);
+    let sub = sub.fid();
+    world.run(0, async move |client| client.link(&me(), file, sub, b"also").await);
+    world.run(1, async move |client| {
+        let file = client.open(&me(), file, flags::O_RDWR).await?;
+        file.fsync(false).await?;
+        file.close().await
+    });
+    world.clients[0].0.kill();
+    (0..3).for_each(|mdt| world.cluster.restart_mdt(mdt));
+    world.cluster.sim.run_for(Span::secs(60)); // its session is over
+    assert_eq!(world.find(1, far, "sub").map(|attr| attr.fid()), Ok(sub));
+    assert_eq!(world.find(1, sub, "also").map(|attr| attr.fid()), Ok(file));
+}
+
+#[test]
 fn names_of_shards_that_were_forgotten_are_synced_with_their_directory() {
     let world = World::new();
     let asked = Asked { count: 3, mdts: vec![0, 1, 2], ..Asked::default() };

@@ -109,7 +109,7 @@ impl Kernel {
         trust: Trust,
     ) -> Result<Stat, Errno> {
         let (dir, name) = self.parent(who, path, trust).await?;
-        let alone = dir.lock.clone().write_owned().await;
+        let alone = self.alone(who, &dir).await;
         if self.find(who, (&dir, name), Held::Alone, Trust::Nothing).await?.is_some() {
             return Err(Errno::EEXIST);
         }
@@ -148,10 +148,10 @@ impl Kernel {
 
     async fn try_unlink(&self, who: Who, path: &str, trust: Trust) -> Result<(), Errno> {
         let (dir, name) = self.parent(who, path, trust).await?;
-        let _alone = dir.lock.clone().write_owned().await;
+        let _alone = self.alone(who, &dir).await;
         let found = self.find(who, (&dir, name), Held::Alone, trust).await?;
         let node = found.ok_or(Errno::ENOENT)?;
-        let _inode = node.lock.clone().write_owned().await;
+        let _inode = self.alone(who, &node).await;
         let op = Op::Unlink { name: Bytes::copy_from_slice(name) };
         self.ask_nothing(who, dir.id, op).await?;
         let mut cache = self.0.cache.borrow_mut();
@@ -177,11 +177,11 @@ impl Kernel {
         trust: Trust,
     ) -> Result<(), Errno> {
         let (dir, name) = self.parent(who, path, trust).await?;
-        let _alone = dir.lock.clone().write_owned().await;
+        let _alone = self.alone(who, &dir).await;
         if self.find(who, (&dir, name), Held::Alone, Trust::Nothing).await?.is_some() {
             return Err(Errno::EEXIST);
         }
-        let _inode = found.0.lock.clone().write_owned().await;
+        let _inode = self.alone(who, &found.0).await;
         let op = Op::Link { oldnodeid: found.0.id, newname: Bytes::copy_from_slice(name) };
         let asked = self.0.cache.borrow().asked();
         match self.ask(who, dir.id, op).await? {
@@ -213,10 +213,10 @@ impl Kernel {
         // lock_rename: in one order always
         let mut dirs = [&from_dir, &to_dir];
         dirs.sort_by_key(|dir| dir.id);
-        let _first = dirs[0].lock.clone().write_owned().await;
+        let _first = self.alone(who, dirs[0]).await;
         let _second = match dirs[0].id == dirs[1].id {
             true => None,
-            false => Some(dirs[1].lock.clone().write_owned().await),
+            false => Some(self.alone(who, dirs[1]).await),
         };
         let old = self.find(who, (&from_dir, from), Held::Alone, trust).await?;
         let new = self.find(who, (&to_dir, to), Held::Alone, Trust::Nothing).await?;
@@ -249,7 +249,7 @@ impl Kernel {
     /// # Errors
     /// What the handler answers.
     pub async fn chmod(&self, who: Who, found: &Found, mode: u32) -> Result<(), Errno> {
-        let _alone = found.0.lock.clone().write_owned().await;
+        let _alone = self.alone(who, &found.0).await;
         let args = abi::SetattrIn { valid: abi::FATTR_MODE, mode, ..Default::default() };
         self.set(&found.0, self.ask(who, found.0.id, Op::Setattr(args)).await)
     }
@@ -275,7 +275,7 @@ impl Kernel {
     /// EEXIST, and what the handler answers.
     pub async fn mkdir(&self, who: Who, path: &str, mode: u32) -> Result<(), Errno> {
         let (dir, name) = self.parent(who, path, Trust::Believed).await?;
-        let _alone = dir.lock.clone().write_owned().await;
+        let _alone = self.alone(who, &dir).await;
         if self.find(who, (&dir, name), Held::Alone, Trust::Nothing).await?.is_some() {
             return Err(Errno::EEXIST);
         }

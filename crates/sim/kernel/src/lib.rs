@@ -17,7 +17,7 @@
 //! - Validity begins when the caller runs again, which may be late, and ends with a tick.
 //! - Listings with attributes (READDIRPLUS) link the entries that they return. An entry without a
 //!   node id changes nothing.
-//! - An inode's access list is kept until an entry tells of the inode, its attributes are asked for
+//! - An inode's access list is kept until an entry reports the inode, its attributes are asked for
 //!   or set, or it is invalidated.
 //! - A call that meets ESTALE is tried once more, with a new request for every step.
 //! - Unused entries may be forgotten at any time.
@@ -26,6 +26,8 @@
 //!   makes all names old, also those whose answers are under way.
 //!
 //! - Files that are opened through the page cache have one page (`pages.rs`).
+//! - Each wait for a lock, an answer or a notification is in a graph (`waits.rs`). A circle fails
+//!   the run at once.
 //!
 //! Not modelled: mappings, permissions by ACLs, symbolic links, negative names (the handler returns
 //! none).
@@ -35,6 +37,7 @@ mod calls;
 mod listing;
 mod pages;
 mod told;
+mod waits;
 mod walk;
 
 use std::cell::{Cell, RefCell};
@@ -42,14 +45,16 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use env::Env;
 use env_sim::Rng;
 use fusedev::{Body, Direct, Handler, Header, Notifier, Op, Reply, abi};
-use tokio::sync::{Mutex, oneshot};
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, oneshot};
 use types::{Errno, Span};
 
-use cache::Cache;
+use cache::{Cache, Node};
 use told::Ear;
+use waits::{Lock, Locked, Waits};
 
 pub use calls::{Found, Stat};
 pub use listing::Listed;
@@ -131,6 +136,8 @@ type NameKey = (u64, Vec<u8>);
 
 struct Inner {
     env: Env,
+    /// Where the handler works.
+    daemon: Env,
     device: Direct,
     traits: Traits,
     rng: RefCell<Rng>,
@@ -139,6 +146,7 @@ struct Inner {
     cache: Rc<RefCell<Cache>>,
     /// Names that are being looked up.
     lookups: RefCell<BTreeMap<NameKey, Arc<Mutex<()>>>>,
+    waits: Waits,
 }
 
 impl Kernel {
@@ -150,18 +158,38 @@ impl Kernel {
         traits: Traits,
         rng: Rng,
     ) -> Kernel {
+        Kernel::apart([env, env], handler, traits, rng)
+    }
+
+    /// The same of a daemon that may stop or die without its kernel: the environments of the kernel
+    /// and of the daemon, whose clocks must be the same.
+    #[must_use]
+    pub fn apart(
+        [env, daemon]: [&Env; 2],
+        handler: impl FnOnce(Notifier) -> Rc<dyn Handler>,
+        traits: Traits,
+        rng: Rng,
+    ) -> Kernel {
         let cache = Rc::new(RefCell::new(Cache::new(traits.tick)));
         cache.borrow_mut().counts_evictions = traits.version != Version::Old;
-        let ear = Ear { env: env.clone(), cache: cache.clone(), version: traits.version };
+        let waits = Waits::default();
+        let ear = Ear {
+            env: env.clone(),
+            cache: cache.clone(),
+            version: traits.version,
+            waits: waits.clone(),
+        };
         let notifier = Notifier::direct(Rc::new(ear));
         Kernel(Rc::new(Inner {
             env: env.clone(),
+            daemon: daemon.clone(),
             device: Direct::new(handler(notifier)),
             traits,
             rng: RefCell::new(rng),
             requests: Cell::new(0),
             cache,
             lookups: RefCell::default(),
+            waits,
         }))
     }
 
@@ -171,6 +199,27 @@ impl Kernel {
         self.0.requests.get()
     }
 
+    /// All that callers and notifications wait for now, each in a line.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        self.0.waits.described()
+    }
+
+    /// Locks an inode alone.
+    async fn alone(&self, who: Who, node: &Node) -> Locked<OwnedRwLockWriteGuard<()>> {
+        self.0.waits.alone(who, Lock::Inode(node.id), &node.lock).await
+    }
+
+    /// Locks an inode shared.
+    async fn shared(&self, who: Who, node: &Node) -> Locked<OwnedRwLockReadGuard<()>> {
+        self.0.waits.shared(who, Lock::Inode(node.id), &node.lock).await
+    }
+
+    /// Locks the page of a file.
+    async fn page(&self, who: Who, node: &Node) -> Locked<OwnedMutexGuard<Option<Bytes>>> {
+        self.0.waits.mutex(who, Lock::Page(node.id), &node.page).await
+    }
+
     /// Sends a request; the answer is there when its caller runs again.
     async fn ask(&self, who: Who, nodeid: u64, op: Op) -> Reply {
         let pid = THREADS_FROM + who.thread;
@@ -178,13 +227,18 @@ impl Kernel {
         let (answer, answered) = oneshot::channel();
         let answer = Cell::new(Some(answer));
         tracing::debug!(nodeid, ?op, "the kernel asks");
-        self.0.requests.set(self.0.requests.get() + 1);
+        let request = self.0.requests.get() + 1;
+        self.0.requests.set(request);
+        let waits = self.0.waits.clone();
         let work = self.0.device.ask(header, op, move |reply| {
+            waits.answered(request);
             let answer = answer.take().expect("a request is answered once");
             drop(answer.send(reply.clone()));
         });
-        self.0.env.spawn("fuse", work);
+        self.0.daemon.spawn("fuse", self.0.waits.working(request, work));
+        let wait = self.0.waits.for_answer(who, request);
         let reply = answered.await.unwrap_or(Err(Errno::ENOTCONN));
+        drop(wait);
         let late = self.lateness();
         if late > Span::ZERO {
             self.0.env.sleep(late).await;
@@ -218,5 +272,50 @@ impl Kernel {
         for (nodeid, looks) in evicted {
             self.0.device.forget(nodeid, looks);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use env_sim::{Sim, SimConfig};
+    use fusedev::{LocalFuture, Request};
+    use types::Nid;
+
+    use super::*;
+
+    /// A daemon that makes no directory before the kernel has heard of a name beside it.
+    struct Circular(Notifier);
+
+    impl Handler for Circular {
+        fn handle(self: Rc<Self>, request: Request) -> LocalFuture {
+            Box::pin(async move {
+                let answer = match &request.op {
+                    Op::Getattr { .. } => Ok(Body::Attr(abi::AttrOut::default())),
+                    Op::Mkdir { .. } => {
+                        let name: Rc<[u8]> = Rc::from(&b"name"[..]);
+                        self.0.inval_entries(&[(abi::ROOT_ID, name)]).await;
+                        Ok(Body::Empty)
+                    }
+                    _ => Err(Errno::ENOENT),
+                };
+                request.replier.reply(&answer);
+            })
+        }
+
+        fn forget(&self, _: u64, _: u64) {}
+    }
+
+    #[test]
+    #[should_panic(expected = "a circle of waits: notification 1 waits for")]
+    fn an_answer_that_waits_for_a_notification_about_a_locked_directory_fails_at_once() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("mount", Nid::tcp([10, 0, 0, 1].into()));
+        let (tick, version) = (Span::millis(4), Version::Epochs);
+        let traits = Traits { tick, late_max: Span::ZERO, plus: false, version };
+        let handler = |notifier| -> Rc<dyn Handler> { Rc::new(Circular(notifier)) };
+        let kernel = Kernel::new(&node.env(), handler, traits, Rng::new(1));
+        let made = async move { kernel.mkdir(Who::root(1), "dir", 0o755).await };
+        let made = sim.block_on_for(&node, Span::secs(1), made);
+        panic!("the daemon waits for ever: {made:?}");
     }
 }

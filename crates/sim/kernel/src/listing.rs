@@ -43,7 +43,7 @@ impl Kernel {
     async fn read_all(&self, who: Who, dir: &Rc<Node>, fh: u64) -> Result<Listed, Errno> {
         let (mut pages, mut offset, plus) = (Vec::new(), 0, self.0.traits.plus);
         loop {
-            let _shared = dir.lock.clone().read_owned().await;
+            let _shared = self.shared(who, dir).await;
             let asked = self.0.cache.borrow().asked();
             let args = abi::ReadIn { fh, offset, size: PAGE_BYTES, ..Default::default() };
             let page = match self.ask(who, dir.id, Op::Readdir { args, plus }).await? {

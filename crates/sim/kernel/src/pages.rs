@@ -1,7 +1,7 @@
 //! Open files and their page cache, as in `fs/fuse/file.c`. A file has one page.
 //!
-//! - A `read` through a cached handle asks for attributes that are not believed (AUTO_INVAL_DATA).
-//!   Then it takes the page, or locks it and sends a READ.
+//! - A `read` through a cached handle asks for attributes that are no longer valid
+//!   (AUTO_INVAL_DATA). Then it takes the page, or locks it and sends a READ.
 //! - A notification about pages distrusts the attributes, then waits for the page's lock.
 //! - An open without KEEP_CACHE drops the page. A direct write drops it before it is sent.
 //! - The kernel also drops pages when it hears another size or time of a change. This model does
@@ -47,7 +47,7 @@ impl Kernel {
         };
         let is_direct = open.open_flags & abi::FOPEN_DIRECT_IO != 0;
         if !is_direct && open.open_flags & abi::FOPEN_KEEP_CACHE == 0 {
-            *node.page.lock().await = None;
+            *self.page(who, &node).await.guard = None;
         }
         Ok(Open { node, fh: open.fh, flags, is_direct })
     }
@@ -65,12 +65,12 @@ impl Kernel {
         if late > types::Span::ZERO {
             self.0.env.sleep(late).await;
         }
-        let mut page = open.node.page.clone().lock_owned().await;
-        if let Some(bytes) = &*page {
+        let mut page = self.page(who, &open.node).await;
+        if let Some(bytes) = &*page.guard {
             return Ok(bytes.clone());
         }
         let bytes = self.fetch_page(who, open, size).await?;
-        *page = Some(bytes.clone());
+        *page.guard = Some(bytes.clone());
         Ok(bytes)
     }
 
@@ -89,8 +89,8 @@ impl Kernel {
     /// What the handler answers.
     pub async fn write(&self, who: Who, open: &Open, data: Bytes) -> Result<(), Errno> {
         assert!(open.is_direct, "the handler takes writes only directly");
-        let _alone = open.node.lock.clone().write_owned().await;
-        *open.node.page.lock().await = None;
+        let _alone = self.alone(who, &open.node).await;
+        *self.page(who, &open.node).await.guard = None;
         let size = u32::try_from(data.len()).expect("one request");
         let args = abi::WriteIn { fh: open.fh, size, flags: open.flags, ..Default::default() };
         match self.ask(who, open.node.id, Op::Write { args, data }).await? {

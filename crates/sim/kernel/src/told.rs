@@ -10,11 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::Version;
 use crate::cache::Cache;
+use crate::waits::{Lock, Party, Waits};
 
 pub(crate) struct Ear {
     pub(crate) env: Env,
     pub(crate) cache: Rc<RefCell<Cache>>,
     pub(crate) version: Version,
+    pub(crate) waits: Waits,
 }
 
 impl Hears for Ear {
@@ -26,26 +28,33 @@ impl Hears for Ear {
     /// `fuse_reverse_inval_inode` with a range. Goes on although nobody waits for it any more.
     fn drop_pages(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
         let (done, outcome) = oneshot::channel();
-        let cache = self.cache.clone();
+        let (cache, waits, own) =
+            (self.cache.clone(), self.waits.clone(), self.waits.notification());
         self.env.spawn("inval pages", async move {
             let node = cache.borrow().node(nodeid);
             let heard = cache.borrow_mut().invalidate(nodeid);
             if let Some(node) = node {
-                *node.page.clone().lock_owned().await = None;
+                *waits.mutex(own, Lock::Page(nodeid), &node.page).await.guard = None;
             }
             drop(done.send(heard));
         });
-        Box::pin(async move { outcome.await.map_err(io::Error::other)? })
+        let outcome: LocalFuture<'static, io::Result<()>> =
+            Box::pin(async move { outcome.await.map_err(io::Error::other)? });
+        self.waits.outcome(own, outcome)
     }
 
     /// Goes on although nobody waits for it any more, as the thread does that tells it.
     fn inval_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
         let (done, outcome) = oneshot::channel();
-        let inval = inval_entry(self.cache.clone(), self.version, parent, name.to_vec());
+        let own = self.waits.notification();
+        let told = (own, self.waits.clone());
+        let inval = inval_entry(self.cache.clone(), self.version, told, parent, name.to_vec());
         self.env.spawn("inval entry", async move {
             drop(done.send(inval.await));
         });
-        Box::pin(async move { outcome.await.map_err(io::Error::other)? })
+        let outcome: LocalFuture<'static, io::Result<()>> =
+            Box::pin(async move { outcome.await.map_err(io::Error::other)? });
+        self.waits.outcome(own, outcome)
     }
 
     fn inc_epoch(&self) -> io::Result<()> {
@@ -65,6 +74,7 @@ impl Hears for Ear {
 async fn inval_entry(
     cache: Rc<RefCell<Cache>>,
     version: Version,
+    (own, waits): (Party, Waits),
     parent: u64,
     name: Vec<u8>,
 ) -> io::Result<()> {
@@ -72,7 +82,7 @@ async fn inval_entry(
     if version == Version::LooksFirst && cache.borrow().name(&dir, &name).is_none() {
         return Err(io::ErrorKind::NotFound.into());
     }
-    let _alone = dir.lock.clone().write_owned().await;
+    let _alone = waits.alone(own, Lock::Inode(parent), &dir.lock).await;
     cache.borrow_mut().take_name(&dir, &name).ok_or(io::ErrorKind::NotFound)?;
     Cache::distrust(&dir);
     Ok(())

@@ -8,6 +8,7 @@ use fusedev::{Body, Op, abi};
 use types::Errno;
 
 use crate::cache::{Cache, Dentry, Node};
+use crate::waits::Lock;
 use crate::{Kernel, Who};
 
 /// The directory's lock, where the caller has it.
@@ -42,11 +43,12 @@ impl Kernel {
             return Ok(Some(dentry.node.clone()));
         }
         let _shared = match held {
-            Held::No => Some(dir.lock.clone().read_owned().await),
+            Held::No => Some(self.shared(who, dir).await),
             Held::Alone => None,
         };
         let turn = self.turn(dir, name);
-        let _only = turn.lock().await;
+        let key = Lock::Name(dir.id, name.to_vec());
+        let _only = self.0.waits.mutex(who, key, &turn).await;
         let made = self.0.cache.borrow().name(dir, name);
         match made {
             Some(dentry) if self.is_still(who, (dir, name), &dentry, trust).await? => {

@@ -1,4 +1,4 @@
-//! The cost of checksums: of records, and what checksums of objects would cost.
+//! The cost of checksums of records, and the cost that checksums of objects would have.
 //!
 //! `cargo run --profile ci -p osd-disk --example checksums -- DIR`
 

@@ -1,4 +1,4 @@
-//! An export: the records of a target in one file, from which its storage can be made anew.
+//! An export: the records of a target in one file, from which its storage can be made again.
 //!
 //! ```text
 //! head    0 magic "NACREMDX" | 8 version u16 | 10 length u16 | 12 crc32c u32

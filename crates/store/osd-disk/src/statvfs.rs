@@ -1,8 +1,8 @@
-//! Free space of a file system, queried on a thread of its own, because a disk that does not answer
-//! must not hold up the caller's executor.
+//! Free space of a file system, queried on a thread of its own. A disk that does not answer must
+//! not hold up the caller's executor.
 //!
-//! Each call waits for at most [`WAIT`]. If the answer is not there by then, it returns what was
-//! known before. While one query is open, no other is made.
+//! Each call waits for at most [`WAIT`]. If the answer is not there by then, it returns the last
+//! known figures. While one query is open, no other is made.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -6,8 +6,7 @@
 //!   the last commit; a commit under way has happened or not. The page cache of the objects belongs
 //!   to the machine and stays.
 //! - After a **power cut** ([`MemDisk::power_cut`]) a random part of the writes to objects since
-//!   the last sync is there, torn at 4 KiB. This is the harshest disk that keeps what it has
-//!   promised.
+//!   the last sync is there, torn at 4 KiB. This is the harshest disk that keeps its promises.
 
 mod meta;
 mod object;

@@ -33,6 +33,9 @@ impl Daemon {
 
 impl std::fmt::Display for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.pid == 0 {
+            return f.write_str(&self.name);
+        }
         write!(f, "{} (process {})", self.name, self.pid)
     }
 }

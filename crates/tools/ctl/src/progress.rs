@@ -2,7 +2,7 @@
 //!
 //! The line goes to stderr. It appears when the command has run for two seconds, and is erased when
 //! the [`Progress`] is dropped. A thread draws it, so that time passes there while the command
-//! waits. Where stderr is no terminal, nothing is written and there is no thread.
+//! waits. Where stderr is not a terminal, nothing is written and there is no thread.
 
 use std::io::{IsTerminal, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,5 @@
-//! Servers whose targets are in memory, for measurements of what a disk would hide: a process with
-//! OSTs, or one with the MGT and an MDT.
+//! Servers whose targets are in memory, for measurements that a disk would hide. A process has
+//! OSTs, or the MGT and an MDT.
 //!
 //! Such a process prints where it is reached, and ends with its parent. Nothing of it lasts.
 

@@ -11,7 +11,7 @@
 //! texts, waits for them at most one second, and joins them.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series of an executor. Peers and jobs have bounds of
-//! their own: the peers with the fewest credits and the jobs with the most operations are kept.
+//! their own. The peers with the fewest credits and the jobs with the most operations are kept.
 //! Jobs come last, so they are left out first. `nacre_metrics_dropped_series` counts the series
 //! that were left out.
 

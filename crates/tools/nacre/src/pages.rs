@@ -41,15 +41,25 @@ Options of the systemd unit nacre@NAME, which serves /srv/nacre/NAME.
 State and logs of nacre up \\-\\-data DATA.
 ";
 
+/// Completes words that only a running file system knows, for a tool with the name `TOOL`.
+const VALUES: &str = include_str!("values.bash");
+
 /// Writes completions for `command`, called `name`, to stdout.
 pub(crate) fn completion(
     shell: clap_complete::Shell,
     command: &mut Command,
     name: &str,
 ) -> Result<()> {
+    std::io::stdout().write_all(&completions(shell, command, name)).context("stdout")
+}
+
+fn completions(shell: clap_complete::Shell, command: &mut Command, name: &str) -> Vec<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, command, name, &mut text);
-    std::io::stdout().write_all(&text).context("stdout")
+    if matches!(shell, clap_complete::Shell::Bash) {
+        text.extend(VALUES.replace("TOOL", name).bytes());
+    }
+    text
 }
 
 /// Writes a page for each of `commands` and for each of their subcommands into `dir`.
@@ -166,6 +176,47 @@ mod tests {
         let wanted = ".SH \"NOTES\"\nOne line.\n\\&.two\n.SH \"EXAMPLES\"\n.nf\n  a \\-b   c\n.fi\n\
                       .SH \"EXIT STATUS\"\n0 good;\n1 bad\n";
         assert_eq!(page, wanted);
+    }
+
+    /// Daemons that know one OST and two pools, and the words that follow a line.
+    const DAEMONS: &str = r#"
+        nacre() {
+            case "$*" in
+                "lctl list_param -F ob*") echo obdfilter/ ;;
+                "lctl list_param -F obdfilter.t-OST0000.d*") echo obdfilter.t-OST0000.degraded= ;;
+                "lctl list_param {mdt,obdfilter}.*") echo obdfilter.t-OST0000 ;;
+                "lctl pool_list ") printf 'Pools from t:\nt.disk\nt.flash\n' ;;
+                *) return 1 ;;
+            esac
+        }
+        words() {
+            COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+            _nacre_values nacre "${@: -1}" "${@: -2:1}"
+            echo "${COMPREPLY[*]}"
+        }
+        words nacre get_param ob
+        words nacre get_param obdfilter.t-OST0000.d
+        words nacre get_param --na
+        words nacre get_param x
+        words nacre get_p
+        words nacre forget ''
+        words nacre pool_add t.f
+        words nacre setstripe -p d
+    "#;
+
+    #[test]
+    fn bash_completes_values_of_a_running_file_system() {
+        let names = clap::Arg::new("names").long("name-only");
+        let mut command = Command::new("nacre")
+            .disable_help_subcommand(true)
+            .subcommand(Command::new("get_param").arg(names));
+        let text = completions(clap_complete::Shell::Bash, &mut command, "nacre");
+        let script = format!("{}{DAEMONS}", String::from_utf8(text).expect("text"));
+        let mut bash = std::process::Command::new("bash");
+        let ended = bash.args(["--norc", "--noprofile", "-c", &script]).output().expect("bash");
+        let wanted = "obdfilter.\nobdfilter.t-OST0000.degraded\n--name-only\n\nget_param\n\
+                      t-OST0000\nt.flash\ndisk\n";
+        assert_eq!(String::from_utf8_lossy(&ended.stdout), wanted);
     }
 
     #[test]

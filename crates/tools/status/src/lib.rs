@@ -4,15 +4,17 @@
 //! | step | module |
 //! |---|---|
 //! | asks the daemons for parameters, through their control sockets | [`ask`] |
+//! | or asks daemons of any machine for metrics | [`scrape`] |
 //! | reads the text of one parameter | [`read`] |
 //! | makes one [`Status`] of all answers, and finds troubles | [`model`] |
 //! | prints it | `screen` |
 //!
-//! Only [`ask`] and [`run`] touch the operating system.
+//! Only [`ask`], [`scrape`] and [`run`] touch the operating system.
 
 pub mod ask;
 pub mod model;
 pub mod read;
+pub mod scrape;
 mod screen;
 
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -26,19 +28,28 @@ pub use model::{Status, Verdict};
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
 /// Options of `nacre status`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// As JSON.
     pub json: bool,
     /// Ask again after each pause of this length, until the command is interrupted.
     pub watch: Option<Duration>,
+    /// Ask the daemons that answer Prometheus at these addresses, in place of this machine's.
+    pub from: Vec<String>,
+}
+
+fn look(from: &[String]) -> Status {
+    if from.is_empty() {
+        return model::status(&ask::ask(model::PATTERNS), &ask::mounts());
+    }
+    model::status(&scrape::ask(from), &[])
 }
 
 /// Prints the state, once or again and again. Returns the exit status.
 pub fn run(options: &Options) -> Result<u8> {
     let clears = std::io::stdout().is_terminal() && !options.json;
     loop {
-        let status = model::status(&ask::ask(model::PATTERNS), &ask::mounts());
+        let status = look(&options.from);
         let text = text(options, clears, &status)?;
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -72,7 +83,8 @@ mod tests {
     fn a_watch_prints_a_line_of_json_for_each_look() {
         let nothing = model::status(&[], &[]);
         let shown = |json, watch, clears| {
-            text(&Options { json, watch }, clears, &nothing).expect("plain values")
+            text(&Options { json, watch, from: Vec::new() }, clears, &nothing)
+                .expect("plain values")
         };
         let pause = Some(Duration::from_secs(1));
         assert_eq!(shown(true, pause, false).matches('\n').count(), 1);

@@ -292,7 +292,8 @@ fn targets(daemon: &Daemon, params: &Params) -> Vec<Target> {
             space: space(params, &base),
             sessions: params
                 .get(&format!("{base}.exports"))
-                .map(|text| read::sessions(text).len() as u64),
+                .map(|text| read::sessions(text).len() as u64)
+                .or_else(|| number(params, &format!("{base}.num_exports"))),
             recovery: is_running.then_some(recovery),
         })
     };
@@ -452,7 +453,8 @@ fn add_connectors(status: &mut Status, answers: &[Answered]) {
         for connector in connectors(&heard.params) {
             let Connector { target, nid, import, .. } = &connector;
             if connector.is_away(local.contains(target)) {
-                let line = format!("{dir} has no connection to {target} at {nid} ({import})");
+                let at = if nid.is_empty() { String::new() } else { format!(" at {nid}") };
+                let line = format!("{dir} has no connection to {target}{at} ({import})");
                 status.troubles.push(line);
             }
             if !connector.is_active {

@@ -1,117 +1,21 @@
 //! A sample of the metrics of daemons on any machine, as `--metrics` shows them. One that does not
 //! answer in time is named as silent.
 
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use status::scrape::{Series, fetch_all, series};
 
 use crate::counters::Count;
 use crate::sample::{Kind, Life, Sample};
 
-/// Time of each step of a scrape: to connect, and to receive a part of the answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// Bytes of an answer at most: that of 4,096 series is well below 1 MiB for each executor.
-const ANSWER_BYTES_MAX: u64 = 64 << 20;
-
 /// Asks all of these addresses at once.
 pub(crate) fn ask(addresses: &[String]) -> Sample {
-    let answers: Vec<io::Result<String>> = std::thread::scope(|scope| {
-        let asked: Vec<_> = addresses.iter().map(|at| scope.spawn(move || fetch(at))).collect();
-        asked.into_iter().map(|answer| answer.join().expect("a scrape does not panic")).collect()
-    });
     let mut sample = Sample::default();
-    for (at, answer) in addresses.iter().zip(answers) {
+    for (at, answer) in addresses.iter().zip(fetch_all(addresses)) {
         match answer {
             Ok(text) => add(&mut sample, at, &text),
             Err(_) => sample.silent.push(at.clone()),
         }
     }
     sample
-}
-
-/// Tries all addresses of a host, as `::1` and `127.0.0.1` of localhost.
-fn connect(at: &str) -> io::Result<TcpStream> {
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "no address");
-    for addr in at.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&addr, PATIENCE) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
-/// `GET /metrics`.
-fn fetch(at: &str) -> io::Result<String> {
-    let mut stream = connect(at)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let question = format!("GET /metrics HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\n\r\n");
-    stream.write_all(question.as_bytes())?;
-    let mut answer = String::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
-    match answer.split_once("\r\n\r\n") {
-        Some((head, body)) if head.starts_with("HTTP/1.1 200 ") => Ok(body.to_owned()),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "no metrics")),
-    }
-}
-
-/// A series: its name, labels and value.
-#[derive(Debug, PartialEq)]
-struct Series<'a> {
-    name: &'a str,
-    labels: Vec<(&'a str, String)>,
-    value: f64,
-}
-
-impl Series<'_> {
-    fn label(&self, name: &str) -> &str {
-        let found = self.labels.iter().find(|(label, _)| *label == name);
-        found.map_or("", |(_, value)| value.as_str())
-    }
-
-    /// Counters are whole numbers.
-    fn count(&self) -> u64 {
-        self.value as u64
-    }
-}
-
-/// A line of the exposition format. None for a comment, and for what is not understood.
-fn series(line: &str) -> Option<Series<'_>> {
-    if line.starts_with('#') {
-        return None;
-    }
-    let end = line.find(['{', ' '])?;
-    let (name, mut rest) = line.split_at(end);
-    let mut labels = Vec::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
-        while !rest.starts_with('}') {
-            let (label, quoted) = rest.split_once("=\"")?;
-            let (value, behind) = unquoted(quoted)?;
-            labels.push((label, value));
-            rest = behind.strip_prefix(',').unwrap_or(behind);
-        }
-        rest = rest.strip_prefix('}')?;
-    }
-    Some(Series { name, labels, value: rest.trim().parse().ok()? })
-}
-
-/// The value up to its quotation mark, and the text behind it.
-fn unquoted(text: &str) -> Option<(String, &str)> {
-    let (mut value, mut letters) = (String::new(), text.char_indices());
-    while let Some((at, letter)) = letters.next() {
-        match letter {
-            '"' => return text.get(at + 1..).map(|rest| (value, rest)),
-            '\\' => match letters.next()?.1 {
-                'n' => value.push('\n'),
-                other => value.push(other),
-            },
-            other => value.push(other),
-        }
-    }
-    None
 }
 
 /// Adds the daemon behind `at`. A process that was started again is another life.
@@ -184,20 +88,10 @@ fn policies(sample: &mut Sample, life: &Life, all: &[Series<'_>]) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     use super::*;
-
-    #[test]
-    fn series_have_labels_and_values() {
-        let parsed = series("a{x=\"1\",y=\"a\\\"b\\\\c\\nd\"} 2.5").expect("a series");
-        assert_eq!((parsed.name, parsed.value, parsed.label("x")), ("a", 2.5, "1"));
-        assert_eq!((parsed.label("y"), parsed.label("z")), ("a\"b\\c\nd", ""));
-        assert_eq!(series("up 1").map(|series| series.value), Some(1.0));
-        for odd in ["", "# HELP a b", "a", "a{x} 1", "a{x=\"1} 1", "a{x=\"1\" 1", "a{} x"] {
-            assert_eq!(series(odd), None, "{odd}");
-        }
-    }
 
     const TEXT: &str = "\
         # TYPE nacre_process_info gauge\n\

@@ -8,7 +8,7 @@
 //! - *forced*: no OST has room. The component grows nevertheless, because its OSTs may have room
 //!   again by then.
 //!
-//! What has a place keeps it. So an older layout never says a wrong place: it lacks some.
+//! Bytes that have a place keep it. So an older layout never says a wrong place: it lacks some.
 //!
 //! Invariants ([`Composite::extend`])
 //! - All bytes before the requested one have a place then.

@@ -1,7 +1,7 @@
 //! CRUSH: each shard draws a straw for the group of a name, and the longest straw wins. A further
 //! shard takes names from all others, and no name moves between these.
 //!
-//! Names of temporary and backup files lead to the shard of the name without its additions, so that
+//! Names of temporary and backup files lead to the shard of the name without its additions. So
 //! writing a file under another name and renaming it stays at one MDT:
 //!
 //! - `.NAME.aB3dEf` (rsync), `NAME.aB3dEf12` (mktemp), if the suffix looks drawn;

@@ -6,8 +6,9 @@
 //!  entry: 0 id u32 | 4 flags u32 | 8 start u64 | 16 end u64 | 24 offset of its value u32
 //!         28 bytes of its value u32 | 32 generation u32 | 36 time u64 | 44 zero u32
 //! ```
-//! An extendable component is two entries: one that is empty until it has objects, and one with the
-//! flag `extension` for the rest of its extent. The stripe size of the latter is the step, in KiB.
+//! An extendable component is two entries. The first is empty until it has objects. The second has
+//! the flag `extension` and covers the rest of the extent. The stripe size of the latter is the
+//! step, in KiB.
 
 use types::Fid;
 

@@ -5,9 +5,9 @@
 //! lock EX - each object its share of the range - unlock
 //! ```
 //! A range of the file is one range of each object. If the file may grow, all objects get their
-//! space first and the size changes last, because a full OST must leave the size as it was. Once
-//! begun, the call runs to its end. It makes this client's knowledge of the objects stale, so the
-//! close asks for their attributes. The close also waits for a change whose caller was killed.
+//! space first and the size changes last. A full OST must leave the size as it was. Once begun, the
+//! call runs to its end. It makes this client's knowledge of the objects stale, so the close asks
+//! for their attributes. The close also waits for a change whose caller was killed.
 
 use std::rc::Rc;
 

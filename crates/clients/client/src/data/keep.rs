@@ -7,11 +7,11 @@
 //! ```
 //! Invariants
 //! - A write is kept only while no other client has the file open, by the MDT's word that lasts.
-//! - Nothing of this client looks at objects of the file, changes them in another way, or closes
-//!   the file for writing, before what was kept until then is sent ([`flush`]).
-//! - What is recalled is acknowledged only when everything that was kept is sent.
+//! - Kept writes of a file are sent first ([`flush`]) if this client looks at its objects, changes
+//!   them in another way, or closes the file for writing.
+//! - A recall is acknowledged only when all kept writes are sent.
 //! - Runs of a file that overlap are executed in the order in which they were kept.
-//! - What cannot be sent is lost, and its handles hear of it ([`crate::lost`]).
+//! - A write that cannot be sent is lost, and its handles report it ([`crate::lost`]).
 
 mod attrs;
 mod room;

@@ -15,9 +15,9 @@
 //! [`MIGRATE_ROUNDS_MAX`]. In the last pass the objects refuse every other client that reads or
 //! writes F (ESTALE). That client waits for the file's lock.
 //!
-//! If the last pass fails after the objects of F were told of a generation, the MDT's layout of F
-//! gets that generation before the lock is given back. Other clients would have to raise it one by
-//! one, and a call tries only so many layouts.
+//! The last pass may fail after objects of F have received a generation. Then the MDT's layout of F
+//! gets that generation before the lock is given back. Otherwise other clients would have to raise
+//! it one by one, and a call tries a limited number of layouts.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

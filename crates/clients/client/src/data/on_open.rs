@@ -6,7 +6,7 @@
 //!                       recall, end of the lease, last close, own open for writing --> dropped
 //! ```
 //! `grants` decides whether the bytes are still those of the file. This file keeps them, within
-//! [`FILES_BYTES_MAX`] for all files: what was read least recently goes first.
+//! [`FILES_BYTES_MAX`] for all files. The bytes that were read least recently go first.
 
 use std::collections::BTreeMap;
 

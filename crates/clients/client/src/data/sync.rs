@@ -1,14 +1,14 @@
 //! fsync and sync: the OSTs make data durable. The MDT makes durable the names and the mark that
 //! the file was open for writing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use types::{Errno, Fid, TargetId};
-use wire::Opcode;
+use types::{Errno, Fid, MDTS_MAX, TargetId};
 use wire::body::{FidReq, ObjectRange, OstBatchReq};
+use wire::{Opcode, updates};
 use zerocopy::IntoBytes;
 
 use super::glimpse::range;
@@ -91,9 +91,21 @@ impl Inner {
         mdt: TargetId,
         fid: Fid,
     ) -> Result<()> {
+        self.sync_with_names(ctx, mdt, fid).await.map(|_| ())
+    }
+
+    /// The same. Returns other MDTs that have names of the file.
+    async fn sync_with_names(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        mdt: TargetId,
+        fid: Fid,
+    ) -> Result<BTreeSet<u32>> {
         let call =
             self.call(ctx, Opcode::MdtSync, &FidReq { fid: fid.into(), ..FidReq::default() });
-        self.ask(mdt, call).await.map(|_| ())
+        let answer = self.ask(mdt, call).await?;
+        let others: Option<Vec<u32>> = updates::decode(&answer.reply.buf(1));
+        Ok(others.into_iter().flatten().filter(|mdt| *mdt < MDTS_MAX).collect())
     }
 
     /// A directory is durable, and the names in all its shards.
@@ -105,19 +117,26 @@ impl Inner {
         }
     }
 
-    /// A file is durable, and the names by which this client knows it, at whatever MDT they are.
+    /// A file is durable, and its names at whatever MDT they are. MDTs where this client has met a
+    /// name are asked at once, and others when the file's MDT has named them.
     async fn sync_names(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
-        let mut others = self.elsewhere.mdts_of(fid);
+        let mut known = self.elsewhere.mdts_of(fid);
         if let Some(stripes) = self.striped.shards(fid) {
-            others.extend(stripes.places().map(|shard| shard.mdt_index()));
-            others.remove(&fid.mdt_index());
+            known.extend(stripes.places().map(|shard| shard.mdt_index()));
         }
-        let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
-            vec![Box::pin(self.sync_mdt(ctx, mdt_of(fid), fid))];
-        for mdt in others {
-            syncs.push(Box::pin(self.sync_mdt(ctx, TargetId::mdt(mdt), Fid::ZERO)));
+        known.remove(&fid.mdt_index());
+        let mut syncs: Vec<LocalFuture<'_, Result<BTreeSet<u32>>>> =
+            vec![Box::pin(self.sync_with_names(ctx, mdt_of(fid), fid))];
+        for mdt in &known {
+            syncs.push(Box::pin(self.sync_with_names(ctx, TargetId::mdt(*mdt), Fid::ZERO)));
         }
-        try_join(syncs, limits::BATCH_RPCS_MAX).await.map(drop)
+        let told = try_join(syncs, limits::BATCH_RPCS_MAX).await?;
+        let is_new = |mdt: &u32| *mdt != fid.mdt_index() && !known.contains(mdt);
+        let news: BTreeSet<u32> = told.into_iter().flatten().filter(is_new).collect();
+        let syncs = news.into_iter().map(|mdt| -> LocalFuture<'_, Result<()>> {
+            Box::pin(self.sync_mdt(ctx, TargetId::mdt(mdt), Fid::ZERO))
+        });
+        try_join(syncs.collect(), limits::BATCH_RPCS_MAX).await.map(drop)
     }
 
     /// An OST is full. Objects of removed files go after the MDT's next commit, on their own within

@@ -1,4 +1,5 @@
-//! What this client knows of the size of files that it writes, for those that ask the MDT.
+//! This client's answers about the size of files that it writes. The MDT asks for them on behalf of
+//! other clients.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

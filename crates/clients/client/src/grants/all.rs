@@ -5,8 +5,8 @@
 //!  MDT of the file      --> attributes, bytes, data (CACHE)           +-- what the kernel is told
 //! ```
 //!
-//! A change goes to one MDT, and its effects are counted in the cache of that MDT. What it changes
-//! at other MDTs these call back, also from the client that changes it.
+//! A change goes to one MDT, and its effects are counted in the cache of that MDT. Other MDTs call
+//! back the grants that it affects there, also from the client that makes the change.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

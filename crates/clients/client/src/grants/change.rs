@@ -1,4 +1,5 @@
-//! This client's own changes: what each one affects, and what the client knows after it.
+//! This client's own changes: the cached values that each one affects, and the client's knowledge
+//! after it.
 //!
 //! ```text
 //! begin --reply--> its values are taken; what it changed and did not tell is not known

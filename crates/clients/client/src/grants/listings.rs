@@ -8,8 +8,8 @@
 //!
 //! Invariants
 //! - A listing has the names of its directory up to its last cookie, without a gap, as they are
-//!   now. Since before its first page was asked for, UPDATE of the directory is held without a
-//!   break, and this client has not begun to change a name there.
+//!   now. Two things hold since before its first page was asked for. UPDATE of the directory is
+//!   held without a break, and this client has not begun to change a name there.
 //! - A listing keeps names, and no attributes. Attributes of an entry come from the values of its
 //!   own grant.
 

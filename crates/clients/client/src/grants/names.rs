@@ -1,7 +1,7 @@
-//! Cached names under grants that the MDT calls back: the file that each name stands for.
+//! Cached names under grants that the MDT calls back: the file that each name leads to.
 //!
-//! Invariant: a cached name is valid only while, without a break since the answer that reported it,
-//! no client has removed any name of its file. This includes this client.
+//! Invariant: a cached name is valid only while no client has removed any name of its file since
+//! the answer that reported it, without a break. This includes this client.
 
 use std::hash::{DefaultHasher, Hasher};
 

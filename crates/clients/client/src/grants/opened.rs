@@ -1,9 +1,10 @@
 //! Bytes of files that came with an open, under the grant of the attributes in the same reply.
 //!
-//! Invariant: the bytes of a file are returned only while the client holds that grant, and its
-//! attributes have the version that they had when the MDT read the bytes. Another client that wants
-//! to write opens the file first, and the MDT calls the grant back before that. An open for writing
-//! or a truncate by this client gives the attributes another version before a byte is changed.
+//! Invariant: the bytes of a file are returned only while the client holds that grant. The
+//! attributes must have the version that they had when the MDT read the bytes. Another client that
+//! wants to write opens the file first, and the MDT calls the grant back before that. An open for
+//! writing or a truncate by this client gives the attributes another version before a byte is
+//! changed.
 
 use bytes::Bytes;
 use ldlm::grants::Belief;

@@ -6,7 +6,7 @@
 //! ```
 //! A client whose lease has ended trusts none of the grants that it held before. The lease ends by
 //! the client's own clock, or because a reply of the MDT has a higher floor. The clock may have
-//! stood still, so in the second case the kernel has to be told too.
+//! stopped for a while, so in the second case the kernel has to be notified too.
 
 use std::cell::RefMut;
 use std::rc::Rc;

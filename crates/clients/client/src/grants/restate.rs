@@ -9,7 +9,7 @@
 //! executes no change before this client has said that it is done.
 //!
 //! Invariants
-//! - What is stated includes durable changes only: others may be gone with the client that made
+//! - A stated grant includes durable changes only: others may be gone with the client that made
 //!   them.
 //! - A client whose lease may be over states nothing.
 //! - The right to keep writes is not stated, because the MDT knows it from the replayed open.

@@ -1,10 +1,10 @@
 //! Orders a change by this client behind the client's earlier changes that it could depend on.
 //!
-//! Other clients' changes that may not be durable yet do not matter here, because the MDT commits
-//! such a change before another change depends on it. For changes of one client the MDT relies on
-//! replay. A change without an answer is not replayed. If a second change depends on it, the replay
-//! of the second one is refused, and acknowledged work is lost. Therefore a change waits here while
-//! an earlier change of this client that it could depend on has no answer. The kernel's directory
+//! Other clients' changes do not matter here. If such a change is not durable yet, the MDT commits
+//! it before another change depends on it. For changes of one client the MDT relies on replay. A
+//! change without an answer is not replayed. If a second change depends on it, the replay of the
+//! second one is refused, and acknowledged work is lost. Therefore a change waits here while an
+//! earlier change of this client that it could depend on has no answer. The kernel's directory
 //! locks ensure this for most calls of a mount.
 //!
 //! A change can depend on a name (that it exists, or that it does not), and on a file's owner, mode

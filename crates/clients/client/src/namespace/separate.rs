@@ -1,5 +1,6 @@
-//! Attributes of one file as clients without batches ask for them: one request to the MDT, then one
-//! for each object, whatever the MDT knows of the size. To measure what batches gain.
+//! Attributes of one file as clients without batches ask for them. One request goes to the MDT,
+//! then one to each object, even if the MDT knows the size. It serves to measure the gain of
+//! batches.
 
 use types::Fid;
 

@@ -1,5 +1,5 @@
-//! Requests about names and attributes of striped directories. [`super::striped`] keeps what is
-//! known of them.
+//! Requests about names and attributes of striped directories. [`super::striped`] keeps the known
+//! stripings.
 
 use std::rc::Rc;
 

@@ -13,8 +13,8 @@
 //! - At most `window_max` names are asked ahead of the one that was looked up.
 //! - After 32 misses in a row, or when a fifth of at least 32 hits are misses, a series ends. It
 //!   begins again with four names in a row. A name that was asked ahead in vain is a miss.
-//! - Where most names that were asked ahead are not there, twice as many names in a row are wanted
-//!   before the next ones are asked, because a program makes the names.
+//! - If most names that were asked ahead are not there, a program is making the names. Then twice
+//!   as many names in a row are wanted before the next ones are asked.
 //!
 //! Pure: no clock, no request; the client feeds it and asks it. Lustre: `statahead.c`, with its
 //! pattern of file names (`LSA_PATTERN_FNAME`).

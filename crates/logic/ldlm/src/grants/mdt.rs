@@ -6,9 +6,9 @@
 //!   [`Mdt::offer`] for each file and [`Mdt::draw`] for the number of the answer, which give
 //!   nothing. Call [`Mdt::give_all`] when the step cannot fail any more, and nothing in between.
 //! - A change: [`Mdt::begin`]. After [`Begun::Go`], execute it in the same step. After
-//!   [`Begun::Parked`], wait for [`Output::Ready`], decide anew what the change affects, and call
-//!   `begin` again with the same id. In both cases call [`Mdt::end`] when the change is executed or
-//!   given up, before its reply is made.
+//!   [`Begun::Parked`], wait for [`Output::Ready`], decide again which grants the change affects,
+//!   and call `begin` again with the same id. In both cases call [`Mdt::end`] when the change is
+//!   executed or given up, before its reply is made.
 //! - [`Mdt::ack`] and [`Mdt::shed`] when they come, any number of times and in any order.
 //! - [`Mdt::handle_timeout`] at the time that [`Mdt::poll_timeout`] returns. After every call,
 //!   [`Mdt::poll_output`] until it is empty.
@@ -16,7 +16,7 @@
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
 //!
 //! Invariants
-//! - No change is let go while another session has a grant of what it changes, unless that grant is
+//! - No change is let go while another session has a grant that it affects, unless that grant is
 //!   acknowledged or shed, or its lease is over.
 //! - The bits that a parked change wants are given to no session until the change ends.
 //! - A session that does not acknowledge delays a change by at most

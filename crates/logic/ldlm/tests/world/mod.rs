@@ -2,7 +2,7 @@
 //! and out of order. Clocks run apart. Clients freeze, die or stop answering. The MDT restarts.
 //!
 //! After every event, slow and plain checks verify:
-//! - A client's cache and its kernel would answer what the MDT would answer.
+//! - A client's cache and its kernel would give the MDT's answer.
 //! - The MDT counts as held whatever a client holds.
 //! - A client is recalled only for another client's change.
 //! - No grant passes on from a session before the OSTs refuse it.

@@ -1,7 +1,7 @@
 //! A token bucket by virtual scheduling (the GCRA of ITU-T I.371): it keeps one time instead of a
 //! counter, and never loses a fraction.
 //!
-//! `tat` is the theoretical arrival time of the next unit: a bucket whose `tat` is now is full, and
+//! `tat` is the theoretical arrival time of the next unit. A bucket whose `tat` is now is full, and
 //! one whose `tat` is `burst` units ahead is empty. A class takes a [`Ticket`] for the request at
 //! the head of its queue:
 //!

@@ -1,10 +1,10 @@
-//! What the commands of a rule say about its speed, without a policy that runs.
+//! Parses a rule's commands as far as they set its speed, without a policy that runs.
 
 use types::Span;
 
 use super::DEPTH_DEFAULT;
 use super::bucket::Pace;
-use super::fields::Field;
+use super::fields::{Field, FieldSet};
 use super::grammar::{self, Command, Settings};
 use crate::Refusal;
 
@@ -40,7 +40,7 @@ impl TbfSpeed {
     }
 
     /// Whether the rule puts requests of several clients into one bucket. The argument of the
-    /// policy may do so as well.
+    /// policy may do so as well ([`tbf_mixes_clients`]).
     #[must_use]
     pub fn is_shared(&self) -> bool {
         self.total == Some(true) || self.mixes_clients == Some(true)
@@ -62,9 +62,30 @@ pub fn parse_tbf_rule(value: &str) -> Result<TbfSpeed, Refusal> {
     })
 }
 
+/// Whether a value of `nrs_policies` starts TBF with an argument without `nid`, so that each of its
+/// rules puts requests of several clients into one bucket.
+#[must_use]
+pub fn tbf_mixes_clients(value: &str) -> bool {
+    let mut words = value.split_whitespace();
+    let is_tbf = words.next() == Some("tbf");
+    is_tbf && words.any(|word| FieldSet::parse(word).is_ok_and(|set| !set.contains(Field::Nid)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_argument_without_nid_mixes_clients() {
+        for value in ["tbf uid", "tbf jobid", "tbf hp uid+gid", "tbf opcode now"] {
+            assert!(tbf_mixes_clients(value), "{value}");
+        }
+        for value in
+            ["tbf", "tbf nid", "tbf reg uid+nid", "tbf hp", "tbf colour", "crrn", "uid", ""]
+        {
+            assert!(!tbf_mixes_clients(value), "{value}");
+        }
+    }
 
     #[test]
     fn a_rule_whose_bucket_several_clients_share_is_told() {

@@ -1,5 +1,5 @@
-//! A client's side of one session: which request may be sent when, what is kept, and what a restart
-//! requires.
+//! A client's side of one session: when each request may be sent, which requests are kept, and the
+//! steps after a restart.
 //!
 //! ```text
 //! NEW/DISCONN --poll_connect--> CONNECTING --NEW, RESUMED--> FULL

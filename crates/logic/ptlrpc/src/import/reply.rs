@@ -1,11 +1,12 @@
-//! Answers: which requests they complete, and what is kept of them.
+//! Answers: which requests they complete, and which requests are kept.
 //!
 //! - Only a request that is out now is completed; late and repeated answers change nothing.
 //! - A change that was answered is kept until it is known to be durable, and an open until its
-//!   close is durable. An open of a file that another MDT has is no open here: this MDT gave no
-//!   handle. If it has a transno, it is kept like another change, until it is durable.
+//!   close is durable. An open of a file that another MDT has does not count as an open here,
+//!   because this MDT gave no handle. If it has a transno, it is kept like another change, until it
+//!   is durable.
 //! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
-//! - What the target reports as durable only grows within a session.
+//! - The transno that the target reports as durable only grows within a session.
 //! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
 //!   no gift that is void by then.
 

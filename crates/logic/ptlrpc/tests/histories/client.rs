@@ -1,4 +1,4 @@
-//! A driver of one import that checks what it sends.
+//! A driver of one import that checks the requests that it sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 

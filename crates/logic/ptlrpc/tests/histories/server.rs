@@ -1,5 +1,5 @@
 //! A server that keeps a list of changes: exports and recovery as a service drives them, over a
-//! store that forgets what was not committed.
+//! store that forgets uncommitted changes.
 
 use std::collections::BTreeMap;
 

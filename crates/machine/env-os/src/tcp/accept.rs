@@ -1,13 +1,13 @@
 //! The acceptor's side: connections come one by one, from any peer, and leave as whole pairs.
 //!
 //! A connection has `handshake` time to say HELLO, and a pair has the same time again to become
-//! whole. A connection that has said nothing by then is left alone for some more turns of that time
-//! while seats are plenty, because a stranger whose connection is closed connects again.
+//! whole. While seats are plenty, a connection that has said nothing by then is left alone for some
+//! more turns of that time. A stranger whose connection is closed would connect again.
 //!
 //! Connections that are not part of a link yet have seats ([`Seats`]). A new connection without a
 //! seat is closed, so that strangers that say nothing can neither take all descriptors nor keep
 //! known peers out. The owner of a loopback connection is known before it says anything: if it may
-//! not connect, it is told so and has no seat.
+//! not connect, it gets a refusal and no seat.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,10 +1,10 @@
 //! The reader of incoming bulk.
 //!
 //! Small data come many to a read. Headers and data of up to [`BULK_AHEAD_BYTES`] are read ahead
-//! together, and complete data are handed on as a slice of the read buffer, without a copy. Larger
-//! data are read straight into a pooled buffer of their size; behind them only the next header is
-//! read ahead. Unexpected data are dropped. They are not a fault of the peer, because their ticket
-//! may have gone a moment ago.
+//! together. Complete data are handed on as a slice of the read buffer, without a copy. Larger data
+//! are read straight into a pooled buffer of their size; behind them only the next header is read
+//! ahead. Unexpected data are dropped. They are not a fault of the peer, because their ticket may
+//! have gone a moment ago.
 
 use std::io;
 use std::rc::Rc;

@@ -1,6 +1,6 @@
-//! The end of a session that held something. The OSTs are told first; then the MDT passes on what
-//! the session held ([`crate::fences`]). An OST that is away holds up the files that it has a part
-//! of, for as long as it is away.
+//! The end of a session that held something. The OSTs get the fence first. Then the MDT passes on
+//! the locks and handles that the session held ([`crate::fences`]). An OST that is away holds up
+//! the files that it has a part of, for as long as it is away.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use endpoint::Call;
 use placement::Space;
 use types::{Span, TargetId};
-use wire::body::{FidReq, StatfsRep, StatfsState};
+use wire::body::{FidReq, StatfsRep};
 use wire::{Opcode, encode_body};
 
 use crate::target::Mdt;
@@ -32,13 +32,13 @@ pub(crate) async fn run(mdt: Rc<Mdt>) {
 async fn ask_all(mdt: &Rc<Mdt>) {
     let here = mdt.engine.config.index;
     if let Ok(space) = mdt.engine.store.meta().space() {
-        let is_closed = mdt.engine.marks.has(StatfsState::NO_CREATE);
+        let state = mdt.engine.marks.all();
         let space = Space {
             bytes: space.bytes,
             bytes_avail: space.bytes_free,
             files_free: space.files_free,
         };
-        mdt.engine.state.borrow_mut().mdts.told(here, space, is_closed);
+        mdt.engine.state.borrow_mut().mdts.told(here, space, state);
     }
     let others = (mdt.engine.mdt_list)().into_iter().filter(|other| *other != here);
     let asks: Vec<_> = others.map(|other| ask(mdt, other)).collect();
@@ -57,9 +57,8 @@ fn ask(mdt: &Rc<Mdt>, index: u32) -> tokio::sync::oneshot::Receiver<()> {
         if let Ok(answer) = endpoint.remote(TargetId::mdt(index)).call(call).await {
             let body: StatfsRep = answer.reply.body();
             let space = super::spaces::space(&body);
-            let is_closed = body.state.contains(StatfsState::NO_CREATE);
             if body.blocks > 0 {
-                mdt.engine.state.borrow_mut().mdts.told(index, space, is_closed);
+                mdt.engine.state.borrow_mut().mdts.told(index, space, body.state);
             }
         }
         let _gone = tell.send(());

@@ -1,7 +1,7 @@
-//! Asks all OSTs and the data target for their free space at once, as soon as a choice used figures
-//! older than `qos_maxage`, or a client has synced everything, as it does when a write finds no
-//! room. An idle MDT asks no target. An OST that is away, or reports nothing, keeps its last
-//! figures.
+//! Asks all OSTs and the data target for their free space at once. It does so as soon as a choice
+//! used figures older than `qos_maxage`. It also does so when a client has synced everything, as
+//! clients do when a write finds no room. An idle MDT asks no target. An OST that is away, or
+//! reports nothing, keeps its last figures.
 
 use std::rc::Rc;
 

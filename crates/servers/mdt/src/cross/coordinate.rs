@@ -1,13 +1,13 @@
 //! The coordinator's side until an operation is decided: keys of other MDTs are reserved, in the
 //! order of the MDTs, and freed if the operation comes to nothing.
 //!
-//! An operation that finds a further key on an MDT below one that it has asked, or here while it
-//! has asked an MDT above, frees everything and begins again with all keys that it knows of. Keys
-//! in the way elsewhere are waited for for a while only. So operations that wait for each other in
+//! An operation may find a further key on an MDT below one that it has asked, or here while it has
+//! asked an MDT above. Then it frees everything and begins again with all keys that it knows of. It
+//! waits for keys in the way elsewhere for a while only. So operations that wait for each other in
 //! a circle, because an order could not be kept, come apart.
 //!
-//! An operation that waits for an MDT which is away has nothing reserved meanwhile: others that do
-//! not need that MDT go on.
+//! An operation that waits for an MDT which is away has nothing reserved meanwhile. So others that
+//! do not need that MDT go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -7,8 +7,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, CallError, Endpoint};
+use service::Seldom;
 use tokio::sync::Notify;
-use types::{Instance, TargetId, Transno};
+use types::{Errno, Instance, Instant, TargetId, Transno};
 use wire::Opcode;
 use wire::body::SyncRep;
 use wire::updates::{self, Done, OpId, Record};
@@ -40,6 +41,8 @@ pub(crate) struct Deliveries {
     told: RefCell<BTreeMap<u32, (Instance, u64)>>,
     /// A part was executed, or became durable.
     moved: Notify,
+    /// The log says that an MDT does not take its part.
+    refused_said: Seldom,
 }
 
 impl Delivery {
@@ -86,6 +89,12 @@ impl Deliveries {
         !self.owed.borrow().is_empty()
     }
 
+    /// Whether a line is due now that an MDT does not understand its part. It may never do so, and
+    /// the operation keeps its names reserved until then.
+    fn is_refusal_due(&self, error: &CallError, now: Instant) -> bool {
+        matches!(error, CallError::Errno(Errno::EPROTO)) && self.refused_said.is_due(now)
+    }
+
     fn all(&self) -> Vec<Rc<Delivery>> {
         self.under_way.borrow().values().cloned().collect()
     }
@@ -128,6 +137,9 @@ impl Mdt {
                         return;
                     }
                     Err(error) => {
+                        if mdt.deliveries.is_refusal_due(&error, mdt.env.now()) {
+                            tracing::warn!(target: "mdt", mdt = other, %error, "an MDT refuses its part of an operation, which is sent again");
+                        }
                         tracing::debug!(target: "mdt", mdt = other, %error, "an update is sent again");
                         mdt.env.sleep(DELIVER_PAUSE).await;
                     }
@@ -285,4 +297,21 @@ pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> Optio
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await.ok()?;
     Some(Instance(answer.reply.header.instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_refused_part_is_in_the_log_once_a_minute() {
+        let deliveries = Deliveries::default();
+        let at = |secs| Instant::default() + Span::secs(secs);
+        let refused = CallError::Errno(Errno::EPROTO);
+        assert!(!deliveries.is_refusal_due(&CallError::TimedOut, at(0)), "it may be away");
+        let due = [0, 1, 59, 60, 61].map(|secs| deliveries.is_refusal_due(&refused, at(secs)));
+        assert_eq!(due, [true, false, false, true, false]);
+    }
 }

@@ -1,9 +1,9 @@
 //! Reads that meet an operation of several MDTs between its first part and the part of this MDT.
 //!
-//! From the moment the coordinator has applied its part, nobody may see what was before. A read of
-//! a key that is reserved here waits for a moment: parts arrive at once as a rule. Then this MDT
-//! asks the coordinator. If the operation is not applied, the read shows what is there. If it is,
-//! the answer has the record, and this MDT executes its part.
+//! From the moment the coordinator has applied its part, no client may see the state before it. A
+//! read of a key that is reserved here waits for a moment: parts arrive at once as a rule. Then
+//! this MDT asks the coordinator. If the operation is not applied, the read shows the present
+//! state. If it is, the answer has the record, and this MDT executes its part.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,9 +1,9 @@
 //! Operations that change something on several MDTs.
 //!
-//! The MDT that a client asks coordinates ([`coordinate`]): it has the keys of other MDTs reserved
-//! ([`peer`] answers), decides, applies its own part with the record of the whole operation, and
-//! sends the record to the others until they have executed their parts ([`deliver`]). After a
-//! restart, MDTs ask each other for what they lost ([`roll`]).
+//! The MDT that a client asks coordinates ([`coordinate`]). It has the keys of other MDTs reserved
+//! ([`peer`] answers) and decides. It applies its own part with the record of the whole operation.
+//! It sends the record to the others until they have executed their parts ([`deliver`]). After a
+//! restart, MDTs ask each other for lost records ([`roll`]).
 
 mod coordinate;
 mod crossed;

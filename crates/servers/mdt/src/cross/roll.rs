@@ -1,13 +1,14 @@
-//! The last step of a recovery: what other MDTs know of operations that this one takes part in.
+//! The last step of a recovery: other MDTs report the operations that this one takes part in.
 //! Clients have replayed by then, and nothing new is served yet.
 //!
 //! All are asked twice. The first time, each answers as soon as its own clients have replayed. Then
-//! each knows of its own operations whatever any MDT knows. The second time, it tells that too: an
-//! operation may be known to one MDT only, and have its coordinator and this MDT as other parts.
+//! each knows all that any MDT knows of the operations that it takes part in. The second time, it
+//! reports that too. An operation may be known to one MDT only, and have its coordinator and this
+//! MDT as other parts.
 //!
-//! An MDT that is away is waited for as long as a recovery may take at most. Then this MDT serves
-//! without it, and asks until it is back. Updates that do not fit any more then are left out and
-//! logged.
+//! This MDT waits for an absent MDT for as long as a recovery may take at most. Then it serves
+//! without that MDT, and asks until that MDT is back. Updates that do not fit any more then are
+//! left out and logged.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

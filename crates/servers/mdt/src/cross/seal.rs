@@ -1,5 +1,5 @@
 //! Records of operations in replies. A client keeps the record and brings it back with a replay, so
-//! it is sealed: an MDT repeats only what it has decided itself.
+//! it is sealed: an MDT repeats only operations that it has decided itself.
 //!
 //! ```text
 //!  | magic 8 | seal 16 | record |

@@ -1,9 +1,9 @@
 //! Breaches that MDTs mend while they serve.
 //!
-//! Rules for the records of one MDT hold after each transaction, so the MDT sees at any moment what
-//! breaks them. Rules for a file and a name on another MDT hold while both are reserved. So the MDT
-//! of the file looks again at the moment of the change, and changes what is wrong then. Nothing is
-//! taken over from the copies but where to look.
+//! Rules for the records of one MDT hold after each transaction, so the MDT sees their breaches at
+//! any moment. Rules for a file and a name on another MDT hold while both are reserved. So the MDT
+//! of the file looks again at the moment of the change, and mends the breaches of that moment. The
+//! copies only say where to look.
 
 use std::collections::BTreeSet;
 

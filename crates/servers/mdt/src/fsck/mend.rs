@@ -1,8 +1,8 @@
-//! Mends: from what is wrong to the changes of stores that mend it.
+//! Mends: from breaches to the changes of stores that mend them.
 //!
-//! Mends of one stage read the same images, so they must not touch the same record: a mend that
-//! touches one that another mend of the round has touched waits for the next round. Counts of
-//! directories are not set along; a later stage does that.
+//! Mends of one stage read the same images, so they must not touch the same record. A mend waits
+//! for the next round if another mend of the round has touched its record. Counts of directories
+//! are not set along; a later stage does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Inodes that are gone, made again from what other records say of them. Mode, owner and times are
-//! lost: root owns them, and no other user may enter or read them.
+//! Inodes that are gone, made again from other records about them. Mode, owner and times are lost:
+//! root owns them, and no other user may enter or read them.
 
 use types::Fid;
 use wire::SizeState;

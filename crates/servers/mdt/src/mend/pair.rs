@@ -3,7 +3,7 @@
 //! All that is decided here rests on records of this MDT, on the name, and on the directory of the
 //! name. The last two are facts of their MDT, which keeps them until the mend is executed.
 //!
-//! The record of the mend says what happens here too. So the mend can be repeated from another
+//! The record of the mend has the part of this MDT too. So the mend can be repeated from another
 //! MDT's record after a crash.
 
 use osd::Table;

@@ -5,8 +5,9 @@
 //! Replay: the same again.
 //!
 //! The data of removed components is lost. A client that has the file open continues with the
-//! layout that it has, so the objects must refuse that layout beforehand. The caller has told them
-//! to, under the file's lock, and names the generation. Otherwise a file that is open is EBUSY.
+//! layout that it has, so the objects must refuse that layout beforehand. The caller has asked them
+//! to do so, under the file's lock, and names the generation. Otherwise a file that is open is
+//! EBUSY.
 
 use layout::composite::Component;
 use layout::lov;
@@ -20,10 +21,12 @@ use crate::op::{Answer, Op};
 use crate::record::Inode;
 use crate::state::Effect;
 
-/// Adds the components of a composite value behind the last one, which must have an end.
+/// Adds the components of a composite value behind the last one, which must have an end. They get
+/// a pool as those of a new file do.
 pub(super) fn add(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
     let more = lov::composite::decode_tail(value).map_err(|error| error.errno())?;
     let mut composite = composite_of(op, &inode)?;
+    let more = op.pooled(&inode, more)?;
     let before = composite.clone();
     composite.add(&more, &op.state.lod.template()).map_err(|error| error.errno())?;
     if let Some(replayed) = op.replayed_components(&inode)? {

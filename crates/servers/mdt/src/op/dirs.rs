@@ -32,6 +32,9 @@ pub(crate) const BLOCKS: u64 = 8;
 /// What the inodes of a directory and of its shards have in common.
 const SHARED: [&[u8]; 3] = [ACL_ACCESS, ACL_DEFAULT, DMV];
 
+/// Beginnings of names of temporary directories, as Hadoop and Spark make them.
+const TEMPORARY: [&[u8]; 2] = [b"_temporary.", b".spark-staging-"];
+
 /// Where a new directory goes.
 #[derive(Debug, PartialEq, Eq)]
 struct Where {
@@ -166,11 +169,17 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
     let spreads = wanted.max_inherit_rr > 0 || parent.fid() == Fid::ROOT;
     let mdt = match named(&wanted).next() {
         Some(first) => first,
-        None if is_shard && open.has(here) => here,
+        None if (is_shard || is_temporary(&op.request.buf(1))) && open.has(here) => here,
         None => by_space(op, parent, &open, spreads),
     };
     let shards = shard_mdts(&wanted, mdt, &with_room(op, &wanted, mdt, &open));
     Ok(Where { mdt, shards, hash: wanted.hash, ..plain })
+}
+
+/// Whether a program makes a directory of this name for files that it moves up into the parent
+/// soon. With the parent, these moves stay on one MDT.
+fn is_temporary(name: &[u8]) -> bool {
+    name == b"_temporary" || TEMPORARY.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The MDTs that there are, and those that take new directories by choice.
@@ -509,6 +518,16 @@ mod tests {
         let creds = Creds { uid: 7, gid: 70, groups: vec![71] };
         let admitted = [0, 70, 71, 72, -1].map(|gid| is_admitted(&creds, gid));
         assert_eq!(admitted, [false, true, true, false, true]);
+    }
+
+    #[test]
+    fn names_of_temporary_directories_are_known() {
+        for name in ["_temporary", "_temporary.7", ".spark-staging-a1b2"] {
+            assert!(is_temporary(name.as_bytes()), "{name}");
+        }
+        for name in ["_temporary_", "temporary", "a_temporary", ".spark-staging", "tmp", ""] {
+            assert!(!is_temporary(name.as_bytes()), "{name}");
+        }
     }
 
     #[test]

@@ -236,6 +236,20 @@ impl Op<'_, '_> {
         Ok(())
     }
 
+    /// Components for the file `inode` that get the pool of its directory, or else of the root,
+    /// where they name none.
+    pub(super) fn pooled(
+        &mut self,
+        inode: &Inode,
+        more: CompositeTemplate,
+    ) -> Decided<CompositeTemplate> {
+        let parent = self.tx.find_here(inode.parent)?.filter(|parent| parent.attr.is_dir());
+        match self.wanted(parent.as_ref(), &Asked::Composite(more.clone()))? {
+            Asked::Composite(pooled) => Ok(pooled),
+            Asked::Plain(_) => Ok(more),
+        }
+    }
+
     fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {
         let own = parent.map_or(Ok(None), |parent| self.tx.template(parent))?;
         let mut wanted = asked.clone();

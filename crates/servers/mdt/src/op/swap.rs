@@ -1,9 +1,8 @@
 //! Two files swap their objects: `lustre.lov.swap`, the end of a migration.
 //!
 //! The other file has no name, and the caller has it open for writing. The caller has copied the
-//! file's bytes there, has told the file's objects to refuse the current layout, and holds the
-//! file's lock. The file's former objects go with the other file's last close, through the destroy
-//! log.
+//! file's bytes there, has made the file's objects refuse the current layout, and holds the file's
+//! lock. The file's former objects go with the other file's last close, through the destroy log.
 //!
 //! Transaction: both layouts and both inodes. It applies to the generations that the caller names;
 //! otherwise nothing changes (EAGAIN). A component that got objects meanwhile has bytes that were
@@ -50,6 +49,9 @@ pub(super) fn swap(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decid
         op.change(swapped.clone());
     }
     planted::reached("mdt: a file took over other objects");
+    if taken.mdt_object().or(given.mdt_object()).is_some() {
+        planted::reached("mdt: a file took over an object of an MDT, or gave one");
+    }
     op.full_answer(&inode, 0, Disposition::empty())
 }
 

@@ -1,5 +1,5 @@
-//! `mdt.*.no_create` and `mdt.*.enable_*`: new directories on this MDT and on others, and who may
-//! name MDTs.
+//! `mdt.*.no_create`, `mdt.*.degraded` and `mdt.*.enable_*`: new directories on this MDT and on
+//! others, and who may name MDTs.
 
 use std::rc::Rc;
 
@@ -11,7 +11,8 @@ use crate::config::Dirs;
 use crate::target::Mdt;
 
 /// States that an administrator may give an MDT, by parameter.
-const MARKS: [(&str, StatfsState); 1] = [("no_create", StatfsState::NO_CREATE)];
+const MARKS: [(&str, StatfsState); 2] =
+    [("degraded", StatfsState::DEGRADED), ("no_create", StatfsState::NO_CREATE)];
 
 type Get = fn(&Dirs) -> String;
 

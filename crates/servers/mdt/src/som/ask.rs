@@ -1,4 +1,4 @@
-//! Asks the OSTs for the objects of several files: a request to each OST has all of its objects, or
+//! Asks the OSTs for the objects of several files. A request to an OST has all of its objects, or
 //! as many as a request may have.
 
 use std::collections::BTreeMap;

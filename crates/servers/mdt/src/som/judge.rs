@@ -1,9 +1,9 @@
-//! Decides whether the size of a DIRTY file may be found out, and what it is.
+//! Decides whether the size of a DIRTY file may be found out, and computes it.
 //!
 //! Invariants
 //! - A size is recorded only if nothing could change an object from before the question until the
-//!   record is written: no handle for writing, no cut, no client that the OSTs do not refuse yet,
-//!   and the same write epoch and layout.
+//!   record is written. In that time there is no handle for writing, no cut, and no client that the
+//!   OSTs do not refuse yet. The write epoch and the layout stay the same.
 //! - A file keeps its state if an object that it must have is not there.
 //!
 //! Pure: the state of the file and the OSTs' answers come in, and the verdict goes out.

@@ -1,6 +1,6 @@
 //! The scrub looks at all inodes in turn, while the MDT has little to do, and puts DIRTY files into
-//! the queue. It finds what nothing else remembers: files of writers that a restart has lost, and
-//! files that were dropped or given up.
+//! the queue. It finds files that nothing else remembers: those of writers that a restart has lost,
+//! and those that were dropped or given up.
 //!
 //! A pass over many inodes goes on behind a restart where the last one was, as far as that is
 //! stored. Then another pass follows soon, because the restart may have left files before that

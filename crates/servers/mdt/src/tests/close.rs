@@ -1,4 +1,4 @@
-//! Closes: what they hand over, and what is left of them after a crash. Names as requests carry
+//! Closes: the values that they hand over, and their state after a crash. Names as requests carry
 //! them.
 
 use types::{Errno, Fid, Timespec};

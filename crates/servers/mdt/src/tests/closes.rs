@@ -1,5 +1,5 @@
-//! Closes of several files in one request: what each comes to, which ones cannot go together, and
-//! what is left of them after a crash.
+//! Closes of several files in one request: the result of each, which ones cannot go together, and
+//! their state after a crash.
 
 use osd::Table;
 use types::{Errno, Fid};

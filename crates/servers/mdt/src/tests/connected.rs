@@ -3,8 +3,8 @@
 //! The input is a program of choices ([`super::drawn`]): every operation of MDTs and two of other
 //! targets, from two clients. Every request is answered, and the records are whole after each.
 //!
-//! Operations between MDTs come from a machine that says that it is a server. It is believed what
-//! it says of files, so records may be broken afterwards. But the MDT lives, and answers clients.
+//! Operations between MDTs come from a machine that says that it is a server. The MDT trusts its
+//! claims about files, so records may be broken afterwards. But the MDT lives, and answers clients.
 //!
 //! Bound of the generator: requests come through endpoints of ours, so no request is a replay that
 //! the MDT never answered. None is sent as a change that its operation cannot be, because its link

@@ -1,4 +1,4 @@
-//! getattr of many files: what it answers and grants, and how much of it fits.
+//! getattr of many files: its answers and grants, and how many of them fit.
 
 use types::{Errno, Fid, Span};
 use wire::body::{

@@ -1,4 +1,4 @@
-//! Damage made by hand is mended while the MDT serves, and what is right stays.
+//! Damage made by hand is mended while the MDT serves, and sound records stay.
 
 use ldlm::grants::ChangeId;
 use osd::Table;

@@ -1,4 +1,5 @@
-//! Files that are made with all of their bytes: what the MDT refuses, and what a restart repeats.
+//! Files that are made with all of their bytes: the requests that the MDT refuses, and those that a
+//! restart repeats.
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Striping};

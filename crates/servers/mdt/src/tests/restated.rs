@@ -1,4 +1,4 @@
-//! How long changes wait after a restart while clients state what they hold.
+//! How long changes wait after a restart while clients state their grants.
 
 use ldlm::grants::{Bits, HolderId, Mdt as Table, MdtConfig, Number, Stated};
 use types::{Fid, Instant, Span};

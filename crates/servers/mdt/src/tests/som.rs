@@ -1,4 +1,5 @@
-//! Sizes that the MDT finds out itself: which files it asks for, and what comes in between.
+//! Sizes that the MDT finds out itself: which files it asks for, and the changes that come in
+//! between.
 
 use types::{ClientId, Fid, Timespec};
 use wire::attr::S_IFREG;

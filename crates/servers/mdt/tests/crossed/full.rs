@@ -1,4 +1,5 @@
-//! An MDT whose store is full: what adds something to it is refused before anything is done.
+//! An MDT whose store is full: an operation that adds something to it is refused before anything is
+//! done.
 
 use super::placed::asked;
 use super::*;

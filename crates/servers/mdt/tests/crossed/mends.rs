@@ -1,5 +1,5 @@
 //! Damage of a file and its name on another MDT, made by hand. MDTs mend it while clients work, and
-//! leave alone what is right.
+//! leave sound records alone.
 
 use mdt::fsck::{LiveRounds, Suspect, System};
 use osd::{Table, WriteSet};

@@ -65,6 +65,7 @@ fn directories_go_to_balanced_mdts_in_turn_where_that_is_asked_for() {
     let sub = world.lookup(0, top, "a0").expect("found").attr.fid();
     let below: BTreeSet<u32> = mdts_of(&world, sub, "b", 4).into_iter().collect();
     assert_eq!(below, BTreeSet::from([sub.mdt_index()]), "deeper ones stay");
+    assert_eq!(mdts_of(&world, top, "_temporary.", 4), [1; 4], "their files move up soon");
     world.check();
 }
 

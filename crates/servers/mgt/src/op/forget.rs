@@ -1,7 +1,7 @@
 //! Removes a target from the configuration of its file system. Its storage is not touched, and
 //! neither are the names of files that have objects there. An OST is set inactive, so that these
 //! files return EIO at once. The index is free: another storage may register it. The OST leaves its
-//! pools, because another storage of this index need not be what a pool is for.
+//! pools, because another storage of this index may not suit the pool.
 
 use osd::{Table, WriteSet};
 use target::OpError;

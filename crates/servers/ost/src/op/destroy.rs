@@ -7,10 +7,10 @@
 //! it. An object that was made for another MDT's store stays, because the caller means another
 //! object.
 //!
-//! If an object was told of a layout (`raise`), its record stays and says that no layout may use
-//! it. Its file lives and has other objects, but a client that has the file open may use the old
-//! ones at any time. A tombstone is not enough there: it goes when the sessions of its time have
-//! ended, or when there are too many.
+//! If an object has received a layout version (`raise`), its record stays and says that no layout
+//! may use it. Its file lives and has other objects, but a client that has the file open may use
+//! the old ones at any time. A tombstone is not enough there: it goes when the sessions of its time
+//! have ended, or when there are too many.
 
 use ldlm::Mode;
 use osd::{Table, View, WriteSet};

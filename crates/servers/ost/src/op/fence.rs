@@ -2,16 +2,16 @@
 //! may ask.
 //!
 //! It is answered when the client's changes that had begun are over, and when they and the fence
-//! are durable. Other clients then find what that client did. Repeating it is harmless.
+//! are durable. Other clients then find that client's changes. Repeating it is harmless.
 //!
 //! A fence is taken during recovery too. Replays of the client that come later are then refused.
 //! Replays that were executed before are in the commit that the answer waits for, like every other
 //! prefix of history.
 //!
-//! Recovery no longer waits for a fenced client that has not come back in this run, if each MDT
+//! A fenced client may not have come back in this run. Recovery no longer waits for it if each MDT
 //! knows that it has no later session there ([`crate::mdts`]). Everything that the client could
 //! replay would be refused. An MDT must have learnt that in this run. Earlier knowledge may be
-//! outdated: a later session of the client may have used an earlier run of this OST, whose answers
+//! outdated. A later session of the client may have used an earlier run of this OST, whose answers
 //! are to be replayed.
 
 use service::Incoming;

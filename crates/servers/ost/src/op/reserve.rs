@@ -1,5 +1,5 @@
 //! Reserve: room for writes that a client acknowledges before it sends them ([`crate::reserve`]).
-//! In memory only. After a restart, clients say in the recovery what they still need.
+//! In memory only. After a restart, clients state in the recovery the room that they still need.
 
 use service::Incoming;
 use types::Errno;

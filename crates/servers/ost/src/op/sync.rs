@@ -1,5 +1,5 @@
-//! Sync: every change that was answered before is durable when this is answered. Objects are not
-//! told apart: one commit makes all of them durable, and a second caller shares it.
+//! Sync: every change that was answered before is durable when this is answered. One commit makes
+//! all objects durable, and a second caller shares it.
 
 use service::Incoming;
 use types::Errno;

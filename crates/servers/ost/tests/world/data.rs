@@ -1,4 +1,4 @@
-//! Data of objects: what a read, a glimpse and a seek return, and the requests that are refused.
+//! Data of objects: the results of a read, a glimpse and a seek, and the requests that are refused.
 
 use zerocopy::FromBytes;
 

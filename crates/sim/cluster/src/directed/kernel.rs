@@ -3,12 +3,17 @@
 //! while messages are lost and the MDT is killed. Some order must explain all answers. When a
 //! change was answered, no call that begins later, on any mount, sees the earlier state.
 //!
+//! From seed 1,000 on, daemons also stop for up to 15 s or die while their kernels go on, and the
+//! clocks of mounts run apart from the MDT's. A change whose daemon died meanwhile takes effect
+//! later or never. Changes that were answered hold, because no MDT dies in that round.
+//!
 //! A call by path is two calls here, as in the kernel: finding the inode, then the operation on it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use client::Client;
 use env::Env;
 use env_sim::{Control, Faults, NodeHandle};
 use fusedev::InitInfo;
@@ -37,32 +42,89 @@ const PERMISSIONS: u32 = 0o7777;
 const HEARD_AFTER: Span = Span::millis(100);
 /// What a kernel may believe longer than it was told: its ticks, and how late its callers run.
 const SLACK: Span = Span::millis(30);
+/// Seeds from here on have faults of mounts too. The runs of others do not change.
+const HARD_FROM: u64 = 1_000;
+/// A daemon that is stopped runs again after this.
+const STOP_MAX: Span = Span::secs(15);
+/// Nothing that a dead daemon had begun happens later than this.
+const FORGOTTEN_AFTER: Span = Span::secs(120);
+/// A program is at work this long after its round's begin.
+const AT_WORK: Span = Span::millis(100);
+/// Clocks of a mount run apart from the MDT's by so many millionths: `ldlm::grants::SKEW_PERCENT`
+/// allows less than 100,000.
+const DRIFT_PPM_MAX: u64 = 40_000;
+
+/// A mount: its machine with the kernel and programs, and its daemon.
+#[derive(Clone)]
+struct Entered {
+    machine: NodeHandle,
+    daemon: NodeHandle,
+    client: Client,
+}
+
+/// The same with a kernel.
+#[derive(Clone)]
+struct Mount {
+    machine: NodeHandle,
+    daemon: NodeHandle,
+    kernel: Kernel,
+    /// Its daemon was killed.
+    is_dead: Rc<Cell<bool>>,
+}
 
 impl Stage<'_> {
-    pub(super) fn kernel(&mut self) -> Result<(), String> {
-        let clients: Vec<_> = (0..MOUNTS).map(|_| self.enter("mount")).collect();
-        let mut mounts = Vec::new();
-        for (node, client) in &clients {
-            let env = node.env();
-            let bugs = self.bugs;
-            let traits = Traits::draw(SLACK, &mut self.rng);
-            let minor = traits.version.minor();
-            let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
-            let handler = |notifier| fuse::handler(&env, client.clone(), info, notifier, bugs);
-            let kernel = Kernel::new(&env, handler, traits, self.rng.fork());
-            mounts.push((node.clone(), kernel));
-        }
+    pub(super) fn kernel(&mut self, seed: u64) -> Result<(), String> {
+        let is_hard = seed >= HARD_FROM;
+        let entered: Vec<_> = (0..MOUNTS).map(|_| self.enter_machine(is_hard)).collect();
+        let mut mounts: Vec<_> = entered.iter().map(|entered| self.mount_kernel(entered)).collect();
+        let mut dead = Vec::new();
         for round in 0..ROUNDS {
-            self.kernel_once(&mounts, round)?;
+            self.kernel_once(&mounts, round, is_hard)?;
+            for mount in mounts.iter_mut().filter(|mount| mount.is_dead.get()) {
+                let entered = self.enter_machine(is_hard);
+                dead.push(std::mem::replace(mount, self.mount_kernel(&entered)));
+            }
         }
         drop(mounts);
-        self.nothing_is_left(&clients[0])
+        if !dead.is_empty() {
+            self.cluster.sim.run_for(FORGOTTEN_AFTER); // what they had begun is over
+        }
+        let first = &entered[0];
+        self.nothing_is_left(&(first.daemon.clone(), first.client.clone()))
     }
 
-    fn kernel_once(&mut self, mounts: &[(NodeHandle, Kernel)], round: u32) -> Result<(), String> {
+    /// The daemon of a hard run has a node of its own.
+    fn enter_machine(&mut self, is_hard: bool) -> Entered {
+        if !is_hard {
+            let (node, client) = self.enter("mount");
+            return Entered { machine: node.clone(), daemon: node, client };
+        }
+        let drift = self.rng.range(0, 2 * DRIFT_PPM_MAX) as i32 - DRIFT_PPM_MAX as i32;
+        let [machine, daemon] = ["machine", "mount"].map(|name| {
+            self.nodes += 1;
+            let node = self.cluster.client_node(&format!("{name}{}", self.nodes), self.nodes);
+            node.drift_clock(drift);
+            node
+        });
+        let client = self.cluster.mount(&daemon);
+        Entered { machine, daemon, client }
+    }
+
+    fn mount_kernel(&mut self, entered: &Entered) -> Mount {
+        let Entered { machine, daemon, client } = entered.clone();
+        let (env, bugs) = (daemon.env(), self.bugs);
+        let traits = Traits::draw(SLACK, &mut self.rng);
+        let minor = traits.version.minor();
+        let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
+        let handler = |notifier| fuse::handler(&env, client, info, notifier, bugs);
+        let kernel = Kernel::apart([&machine.env(), &env], handler, traits, self.rng.fork());
+        Mount { machine, daemon, kernel, is_dead: Rc::default() }
+    }
+
+    fn kernel_once(&mut self, mounts: &[Mount], round: u32, is_hard: bool) -> Result<(), String> {
         let cluster = self.cluster;
         let board = Rc::new(RefCell::new(Board::new(cluster.sim.control())));
-        let (node, maker) = mounts[0].clone();
+        let (node, maker) = (mounts[0].machine.clone(), mounts[0].kernel.clone());
         let made = cluster.sim.block_on_for(&node, PEACE_MAX, async move {
             for dir in 0..DIRS {
                 maker.mkdir(Who::root(0), &dir_path(round, dir), 0o777).await?;
@@ -74,26 +136,57 @@ impl Stage<'_> {
             other => return Err(format!("mkdir: {other:?}")),
         }
         let programs = (0..).zip(mounts.iter().cycle().take(MOUNTS * PROGRAMS));
-        for (who, (node, kernel)) in programs {
+        for (who, mount) in programs {
             let program = Program {
                 who,
-                env: node.env(),
-                kernel: kernel.clone(),
+                env: mount.machine.env(),
+                kernel: mount.kernel.clone(),
                 round,
                 board: board.clone(),
+                is_dead: mount.is_dead.clone(),
             };
-            node.env().spawn("program", program.work(self.rng.fork()));
+            mount.machine.env().spawn("program", program.work(self.rng.fork()));
         }
-        self.disturb(&board);
+        match is_hard && self.rng.chance(500_000) {
+            true => self.disturb_one(mounts),
+            false => self.disturb(&board),
+        }
         let finished =
             cluster.sim.run_until(PEACE_MAX, || board.borrow().finished == MOUNTS * PROGRAMS);
         cluster.sim.set_faults(Faults::default());
+        if is_hard {
+            mounts.iter().for_each(|mount| mount.daemon.resume());
+        }
         let board = board.borrow();
         self.ops += board.raw.len() as u64;
         if !finished {
-            return Err(format!("round {round}: not every program finishes"));
+            let waits = mounts.iter().map(|mount| (mount.daemon.name(), mount.kernel.waits()));
+            let waits: Vec<_> = waits.collect();
+            return Err(format!("round {round}: not every program finishes: {waits:?}"));
         }
         board.check().map_err(|breach| format!("round {round}: {breach}"))
+    }
+
+    /// A daemon stops or dies while its kernel and programs go on. The MDT lives meanwhile, because
+    /// a client that is stopped does not hear of its death, and what a dead client was answered may
+    /// be lost together with it.
+    fn disturb_one(&mut self, mounts: &[Mount]) {
+        if self.rng.chance(400_000) {
+            self.cluster.sim.set_faults(Faults::stormy());
+        }
+        self.pause(AT_WORK);
+        if self.rng.chance(150_000) {
+            // the first one's client removes everything in the end
+            let victim = &mounts[1 + self.rng.index(MOUNTS - 1)];
+            self.cluster.sim.narrate(&format!("kills {}", victim.daemon.name()));
+            victim.is_dead.set(true);
+            return victim.daemon.kill();
+        }
+        let (index, span) = (self.rng.index(MOUNTS), self.rng.span(Span::ZERO, STOP_MAX));
+        let daemon = &mounts[index].daemon;
+        let what = format!("stops {} for {:.3} s", daemon.name(), span.as_secs_f64());
+        self.cluster.sim.narrate(&what);
+        daemon.pause(span);
     }
 
     /// Mostly something is wrong with the network or the MDT.
@@ -285,11 +378,15 @@ struct Program {
     kernel: Kernel,
     round: u32,
     board: Rc<RefCell<Board>>,
+    is_dead: Rc<Cell<bool>>,
 }
 
 impl Program {
     async fn work(self, mut rng: env_sim::Rng) {
         for _ in 0..CALLS {
+            if self.is_dead.get() {
+                break;
+            }
             let place = |rng: &mut env_sim::Rng| rng.below(u64::from(PLACES) * DIRS as u64) as u8;
             let (one, other, dir) = (place(&mut rng), place(&mut rng), rng.index(DIRS));
             let mode = *rng.pick(&[0o600, 0o640, 0o644, 0o666]);
@@ -306,7 +403,7 @@ impl Program {
             if rng.chance(400_000) {
                 self.taken(usize::from(one / PLACES)).await;
             }
-            if rng.chance(150_000) {
+            if rng.chance(150_000) && !self.is_dead.get() {
                 self.kernel.shrink();
             }
             self.env.sleep(rng.span(Span::ZERO, Span::millis(15))).await;
@@ -328,12 +425,23 @@ impl Program {
     }
 
     /// Nobody knows whether this was done.
-    fn begun(&self, begin: u64, call: NamesCall) {
-        let raw = Raw::Known(call);
+    fn begun(&self, begin: u64, raw: Raw) {
         self.board.borrow_mut().raw.push(Call { who: self.who, begin, end: None, raw });
     }
 
+    /// A change has ended. One that has failed with its mount may still take effect.
+    fn ended(&self, begin: u64, told: Option<Told>, raw: impl FnOnce(Told) -> Raw) {
+        match told {
+            Some(told) => self.note(begin, raw(told)),
+            None => self.begun(begin, raw(Told::Done)),
+        }
+    }
+
+    /// A call may fail so only where the daemon has died.
     fn fail(&self, what: &str, errno: Errno) {
+        if self.is_dead.get() {
+            return;
+        }
         self.board.borrow_mut().wrong.get_or_insert(format!("{what}: {errno}"));
     }
 
@@ -366,19 +474,18 @@ impl Program {
         // made, but taken away by another mount before its maker could open it anew
         let last = ids.pop_if(|_| told != Some(Told::Absent));
         for id in ids {
-            self.begun(begin, call(id, Told::Done));
+            self.begun(begin, Raw::Known(call(id, Told::Done)));
         }
-        if let (Some(told), Some(id)) = (told, last) {
-            self.note(begin, Raw::Known(call(id, told)));
+        if let Some(id) = last {
+            self.ended(begin, told, |told| Raw::Known(call(id, told)));
         }
     }
 
     async fn unlink(&self, place: u8) {
         let begin = self.now();
         let answer = self.kernel.unlink(self.root(), &path_of(self.round, place)).await;
-        if let Some(told) = self.told("unlink", &answer) {
-            self.note(begin, Raw::Known(NamesCall::Unlink { place, told }));
-        }
+        let told = self.told("unlink", &answer);
+        self.ended(begin, told, |told| Raw::Known(NamesCall::Unlink { place, told }));
     }
 
     async fn rename(&self, from: u8, to: u8, how: u64) {
@@ -392,9 +499,8 @@ impl Program {
         if answer == Ok(true) {
             return; // it looked at both names one after the other, and did nothing
         }
-        if let Some(told) = self.told("rename", &answer) {
-            self.note(begin, Raw::Known(NamesCall::Rename { from, to, how, told }));
-        }
+        let told = self.told("rename", &answer);
+        self.ended(begin, told, |told| Raw::Known(NamesCall::Rename { from, to, how, told }));
     }
 
     /// The inode of a place, where there is one.
@@ -421,18 +527,16 @@ impl Program {
         let Some(found) = self.find(from).await else { return };
         let begin = self.now();
         let answer = self.kernel.link(self.root(), &found, &path_of(self.round, to)).await;
-        if let Some(told) = self.told("link", &answer) {
-            self.note(begin, Raw::Link(found.ino(), to, told));
-        }
+        let told = self.told("link", &answer);
+        self.ended(begin, told, |told| Raw::Link(found.ino(), to, told));
     }
 
     async fn chmod(&self, place: u8, mode: u32) {
         let Some(found) = self.find(place).await else { return };
         let begin = self.now();
         let answer = self.kernel.chmod(self.root(), &found, mode).await;
-        if let Some(told) = self.told("chmod", &answer) {
-            self.note(begin, Raw::Chmod(found.ino(), mode, told));
-        }
+        let told = self.told("chmod", &answer);
+        self.ended(begin, told, |told| Raw::Chmod(found.ino(), mode, told));
     }
 
     async fn stat(&self, place: u8) {

@@ -4,6 +4,8 @@
 //! - no client reads data of the removed component;
 //! - data that is written into the new component is there.
 //!
+//! From seed 1000 on components have drawn stripe counts and sizes, and some are overstriped.
+//!
 //! Files that get their layout while the MDT sweeps keep their bytes.
 //! Then a file grows past a full OST (`growing`).
 
@@ -84,8 +86,9 @@ impl Stage<'_> {
     fn lay(&mut self) -> Result<Table, String> {
         let (writer, reader, cutter) =
             (self.enter("writer"), self.enter("reader"), self.enter("cutter"));
+        let parts = self.parts([(BORDER, 1), (END_OF_FILE, 2)]);
         let writes = self.ask(&writer, "creating", async move |client| {
-            let file = create_of_two(client, b"parts").await?;
+            let file = create_of(client, b"parts", parts).await?;
             file.write(0, content(1, BELOW)).await?;
             file.write(BORDER, content(2, BYTES)).await?;
             Ok(file)
@@ -102,8 +105,9 @@ impl Stage<'_> {
     /// Another one has seen them, and has written into them: it loses nothing.
     fn write_into_a_lost_growth(&mut self) -> Result<(), String> {
         let (grower, writer) = (self.enter("grower"), self.enter("writer"));
+        let parts = self.parts([(BORDER, 1), (END_OF_FILE, 2)]);
         let file = self.ask(&writer, "creating", async move |client| {
-            let file = create_of_two(client, b"grown").await?;
+            let file = create_of(client, b"grown", parts).await?;
             client.sync().await?;
             Ok(file)
         })?;
@@ -219,8 +223,8 @@ impl Stage<'_> {
             appends.write(0, content(1, added)).await
         })?;
         self.see_the_end(table, below + added)?;
+        let more = self.parts([(END_OF_FILE, 2)]);
         self.ask(&table.cutter, "adding a component", async move |client| {
-            let more = CompositeTemplate::striped(0, [(END_OF_FILE, 2)]);
             let more = lov::composite::LovComposite::of_dir(&more).expect("a layout").encode();
             change(client, fid, b"lustre.lov.add", more).await
         })?;
@@ -240,6 +244,17 @@ impl Stage<'_> {
         self.pause(Span::millis(10));
         node.kill();
         table.cutter = self.enter("cutter");
+    }
+
+    /// Components with these ends and stripe counts, or other counts where layouts are drawn.
+    fn parts<const N: usize>(&mut self, ends: [(u64, i32); N]) -> CompositeTemplate {
+        let mut parts = CompositeTemplate::striped(0, ends);
+        for component in &mut parts.components {
+            if self.has_all_layouts {
+                component.wanted = Wanted::Striped(draw_striping(&mut self.rng));
+            }
+        }
+        parts
     }
 
     /// The file ends in its first component, and so do reads through a handle that is older.
@@ -266,12 +281,23 @@ impl Stage<'_> {
     }
 }
 
-/// A new file with one component before the border and one behind it.
-async fn create_of_two(client: &Client, name: &[u8]) -> client::Result<File> {
-    let parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 2)]);
+/// A new file.
+async fn create_of(client: &Client, name: &[u8], parts: CompositeTemplate) -> client::Result<File> {
     let (flags, asked) = (O_RDWR | O_EXCL, Asked::Composite(parts));
     let made = client.create(&test_ctx(), Fid::ROOT, name, 0o666, flags, Some(&asked)).await?;
     Ok(made.1)
+}
+
+/// Over some OSTs or all of them, with one object on each or several.
+fn draw_striping(rng: &mut Rng) -> Template {
+    let (stripe_count, overstriped) = match rng.below(6) {
+        0 => (-1, false),
+        1 => (-2, true),
+        2 => (7, true),
+        _ => (rng.range(1, 3) as i32, false),
+    };
+    let stripe_size = if rng.chance(500_000) { 64 << 10 } else { 0 };
+    Template { stripe_size, stripe_count, overstriped, ..Template::default() }
 }
 
 /// Writes behind the border until it is told to stop.

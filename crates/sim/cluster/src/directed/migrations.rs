@@ -1,6 +1,7 @@
 //! **migrations**: a file moves into other objects while one client writes it and another reads it.
 //! Servers and the migrating client die meanwhile. Each read shows the last write, or one that is
 //! under way. The file keeps its size. No object is left behind, wherever a migration ended.
+//! From seed 1000 on some layouts have data at the MDT or are overstriped.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -28,6 +29,10 @@ const PLACES_OF_PART: usize = 4;
 /// Tasks that write, each its own places.
 const WRITERS: usize = 4;
 const PUNCH_AND_KEEP: u32 = 3;
+/// Shapes of layouts.
+const SHAPES: u64 = 10;
+/// Of them those that are overstriped.
+const OVERSTRIPED: u64 = 2;
 
 /// What was written at one place, in order; zero is a hole.
 #[derive(Clone, Debug)]
@@ -110,7 +115,7 @@ impl Stage<'_> {
     fn open_table(&mut self) -> Result<Table, String> {
         let (writer, reader, mover) =
             (self.enter("writer"), self.enter("reader"), self.enter("mover"));
-        let asked = draw_layout(&mut self.rng);
+        let asked = self.draw_layout();
         let writes = self.ask(&writer, "creating", async move |client| {
             let (ctx, flags) = (test_ctx(), O_RDWR | O_EXCL);
             let made = client.create(&ctx, Fid::ROOT, b"moved", 0o666, flags, Some(&asked)).await?;
@@ -172,7 +177,7 @@ impl Stage<'_> {
         env.spawn("looks", keep_looking(client, table.fid, board.clone(), rng));
         self.pause(Span::millis(30));
 
-        let asked = draw_layout(&mut self.rng);
+        let asked = self.draw_layout();
         let migration = Migration { gives_way: self.rng.chance(200_000), ..Migration::default() };
         let (migration, outcome) = (Rc::new(migration), Rc::new(RefCell::new(None)));
         let ((node, client), fid) = (table.mover.clone(), table.fid);
@@ -256,15 +261,21 @@ impl Stage<'_> {
             client.migrate(&test_ctx(), fid, Fid::ROOT, &asked, &Rc::default()).await
         })
     }
+
+    fn draw_layout(&mut self) -> Asked {
+        let shapes = if self.has_all_layouts { SHAPES } else { SHAPES - OVERSTRIPED };
+        draw_layout(&mut self.rng, shapes)
+    }
 }
 
-/// A layout of any shape.
-fn draw_layout(rng: &mut Rng) -> Asked {
+/// A layout of one of so many shapes. Of these the last ones are overstriped.
+fn draw_layout(rng: &mut Rng, shapes: u64) -> Asked {
     let striped =
         |stripe_count| Template { stripe_size: 64 << 10, stripe_count, ..Template::default() };
     let component = |end, wanted| TemplateComponent { end, wanted };
     let rest = |count| component(END_OF_FILE, Wanted::Striped(striped(count)));
-    let components = match rng.below(8) {
+    let overstriped = |count| Template { overstriped: true, ..striped(count) };
+    let components = match rng.below(shapes) {
         0 => return striped(1).into(),
         1 => return striped(3).into(),
         2 => vec![component(64 << 10, Wanted::Mdt), rest(2)],
@@ -272,6 +283,11 @@ fn draw_layout(rng: &mut Rng) -> Asked {
         4 => {
             let grows = |count| Wanted::Extendable(striped(count), 128 << 10);
             vec![component(256 << 10, grows(1)), component(END_OF_FILE, grows(2))]
+        }
+        8 => return overstriped(7).into(),
+        9 => {
+            let behind = component(END_OF_FILE, Wanted::Striped(overstriped(-2)));
+            vec![component(64 << 10, Wanted::Mdt), behind]
         }
         _ => return Asked::Composite(parts(rng.range(2, 10))),
     };

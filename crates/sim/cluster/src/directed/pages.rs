@@ -77,7 +77,8 @@ impl Stage<'_> {
         seen.board.is_over.set(true);
         let all = threads as usize;
         if !self.cluster.sim.run_until(PEACE_MAX, || seen.board.finished.get() == all) {
-            return Err("a read is never answered".to_owned());
+            let waits: Vec<_> = mounts.iter().map(|(_, kernel)| kernel.waits()).collect();
+            return Err(format!("a read is never answered: {waits:?}"));
         }
         let wrong = seen.board.wrong.borrow_mut().take();
         wrong.map_or(Ok(()), Err)?;

@@ -1,4 +1,4 @@
-//! **told**: a client is cut off from a server that loses its power with acknowledged work, and is
+//! **`told`**: a client is cut off from a server that loses its power with acknowledged work. It is
 //! evicted because it does not come back in time. fsync and close of every affected handle report
 //! the loss, once by each fsync. Handles that are not affected report nothing.
 

@@ -6,8 +6,8 @@
 //! they are off (`MDB_NOLOCK`). A `flock` keeps other processes out. Without these locks a
 //! transaction is not tied to the thread that began it, so it can be committed on another one.
 //!
-//! Never `WRITEMAP`, because a full disk would be SIGBUS. With `NOSYNC`, LMDB's root pages say what
-//! was written out. Module `root` says what is durable.
+//! Never `WRITEMAP`, because a full disk would be SIGBUS. With `NOSYNC`, LMDB's root pages name the
+//! transactions that were written out. Module `root` names the durable ones.
 
 use std::ffi::{CString, c_int, c_uint, c_void};
 use std::os::unix::ffi::OsStrExt;

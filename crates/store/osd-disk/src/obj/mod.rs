@@ -4,15 +4,15 @@
 //! - A read that the page cache can answer is answered on the executor's thread, without a
 //!   hand-over (`RWF_NOWAIT`, and a look-up with `RESOLVE_CACHED`). The executor hands small misses
 //!   to the kernel ([`ring`]), and others to the pool.
-//! - A small buffered write of an object whose name the kernel has in memory goes to the page cache
-//!   on the executor's thread, because a hand-over costs ten times the write. It can block when the
-//!   kernel throttles writers or the journal is full, so each one is timed. A slow one sends small
-//!   writes to the pool for a while ([`pace`]).
+//! - A small buffered write goes to the page cache on the executor's thread, if the kernel has the
+//!   object's name in memory. A hand-over would cost ten times the write. Such a write can block
+//!   when the kernel throttles writers or the journal is full, so each one is timed. A slow one
+//!   sends small writes to the pool for a while ([`pace`]).
 //! - Small direct reads and writes of an object that is open for them use the ring too. The
 //!   submission is timed likewise. Without io_uring, the pool does all of this.
-//! - Aligned reads of 1 MiB and more take what the page cache has and leave nothing there, if
-//!   `IoMode::Stream` calls the object large (`RWF_DONTCACHE`; before Linux 6.14 they go around the
-//!   page cache, from the pool).
+//! - Aligned reads of 1 MiB and more use the page cache and leave nothing there, if
+//!   `IoMode::Stream` calls the object large (`RWF_DONTCACHE`). Before Linux 6.14 they go around
+//!   the page cache, from the pool.
 //! - Aligned writes of 1 MiB and more go around the page cache, from the pool, out of aligned
 //!   buffers. They are answered when the file has room for them ([`flight`]).
 //! - `fstat` of an open object is answered by the kernel from memory.

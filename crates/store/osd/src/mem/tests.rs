@@ -1,4 +1,5 @@
-//! The implementation in memory passes the suite, on virtual time, and fails as it is told to.
+//! The implementation in memory passes the suite, on virtual time, and fails where a test asks it
+//! to.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! `nacre bench lnet`: the cost of an RPC over loopback TCP, compared with the sockets themselves.
 //!
 //! Three sides answer the same number of bytes with the same number in flight, each in a process of
-//! its own: a bare epoll loop, links without RPCs, and the whole path through endpoint and service.
-//! They are measured in turns (bare, link, rpc, bare, ..), so that a busy machine affects all
-//! alike. The output has medians, ranges, and the median of the ratios within one turn. CPU time is
-//! that of client and server together, from the kernel's own accounts.
+//! its own. They are a bare epoll loop, links without RPCs, and the whole path through endpoint and
+//! service. They are measured in turns (bare, link, rpc, bare, ..), so that a busy machine affects
+//! all alike. The output has medians, ranges, and the median of the ratios within one turn. CPU
+//! time is that of client and server together, from the kernel's own accounts.
 
 mod bare;
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! `nacre bench ls`: what the attributes of all files of a directory cost, against the stripe count
-//! of the files.
+//! `nacre bench ls`: the cost of the attributes of all files of a directory, against the stripe
+//! count of the files.
 //!
 //! ```text
 //!  client that lists --[ delay ]-- MDS (MGT and an MDT)        a process each, in memory,

@@ -1,4 +1,4 @@
-//! The table of all measurements, what a stripe costs, and JSON.
+//! The table of all measurements, the cost of a stripe, and JSON.
 
 use anyhow::Result;
 use serde::Serialize;

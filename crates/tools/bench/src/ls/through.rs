@@ -1,4 +1,4 @@
-//! What lists: the native library, or a program on a mount.
+//! The lister: the native library, or a program on a mount.
 
 use std::fmt;
 

@@ -81,6 +81,9 @@ pub struct MdtestArgs {
     /// --native).
     #[arg(long, requires = "native", value_name = "DIR")]
     pub rename_to: Option<PathBuf>,
+    /// Keep the tree, and the files in it that no phase removes (with --native).
+    #[arg(long, requires = "native")]
+    pub keep: bool,
     /// Run the same on this path too, in turns, and print the ratio of the medians.
     #[arg(long, value_name = "DIR")]
     pub against: Option<PathBuf>,
@@ -217,5 +220,14 @@ mod tests {
         let native = "mdtest --native 127.0.0.2@tcp:/testfs -C --rename-to far";
         assert_eq!(phases(native), [Phase::Create, Phase::Rename]);
         assert!(Cli::try_parse_from(["mdtest", "--rename-to", "far"]).is_err(), "a mount has mv");
+    }
+
+    #[test]
+    fn files_are_kept_by_native_clients_alone() {
+        let keep = |line: &str| Cli::try_parse_from(line.split(' ')).map(|cli| cli.args.keep);
+        let native = "mdtest --native 127.0.0.2@tcp:/testfs -C";
+        assert!(!keep(native).expect("well formed"));
+        assert!(keep(&format!("{native} --keep")).expect("well formed"));
+        assert!(keep("mdtest -C --keep").is_err());
     }
 }

@@ -136,7 +136,7 @@ async fn phases(
     });
     let mut samples = Vec::new();
     for phase in Phase::ALL {
-        if !args.wants(phase) && phase != Phase::Remove {
+        if !args.wants(phase) && (args.keep || phase != Phase::Remove) {
             continue;
         }
         if args.wants(phase) {
@@ -152,6 +152,9 @@ async fn phases(
         if args.wants(phase) {
             samples.push(sample);
         }
+    }
+    if args.keep {
+        return Ok(samples);
     }
     for tree in [Some(&shared.tree), shared.other.as_ref()].into_iter().flatten() {
         tree.remove(client, &shared.ctx).await?;

@@ -1,4 +1,4 @@
-//! `lfs getsom`: what the MDT knows of the size of a file, without a question to writers or OSTs.
+//! `lfs getsom`: the MDT's knowledge of the size of a file, without a question to writers or OSTs.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
 //! A look at a file system that is served: copies of MDTs' records, and lists of objects. For a
-//! repair, the MDT of each file is asked to mend what MDTs can mend while they serve.
+//! repair, each file's MDT is asked for the mends that are possible while it serves.
 //!
 //! The lists are read before the copies. So a file that is made meanwhile is in the copies if its
 //! objects are in the lists.

@@ -1,4 +1,4 @@
-//! What `nacre fsck` prints.
+//! The output of `nacre fsck`.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Values that the MGS may store as permanent parameters: the name must exist, and the value must
+//! Values that the MGS may store as permanent parameters. The name must exist, and the value must
 //! not prevent the mount of a file system after a restart.
 
 use device::Model;
@@ -93,10 +93,7 @@ pub(crate) fn hinders(name: &str, value: &str, kept: &[String]) -> Option<&'stat
             Some("delay is for tests: mounts would wait for it")
         }
         "nrs_tbf_rule" => {
-            // a value that is not understood is refused wherever it comes to be set
-            let commands = rules::before(value, kept).chain([value]);
-            let said = commands.filter_map(|command| nrs::parse_tbf_rule(command).ok());
-            let speed = said.reduce(nrs::TbfSpeed::then)?;
+            let speed = speed(value, kept)?;
             match (speed.interval?, speed.is_shared()) {
                 (interval, true) if interval > SHARED_INTERVAL_MAX => Some(SHARED_IS_SLOW),
                 (interval, _) if interval > INTERVAL_MAX => {
@@ -119,6 +116,59 @@ pub(crate) fn hinders(name: &str, value: &str, kept: &[String]) -> Option<&'stat
         _ => None,
     }
 }
+
+/// Why a policy or a command of a rule is never permanent beside what is `kept`: with the policy's
+/// argument clients share the rule, and it is too slow for that.
+pub(crate) fn clashes(name: &str, value: &str, kept: &[(String, String)]) -> Option<&'static str> {
+    let is_slow = |rule: &str, command: &str| {
+        let all: Vec<String> = rules::of(kept, rule).map(|(_, command)| command.clone()).collect();
+        let interval = speed(command, &all).and_then(|speed| speed.interval);
+        interval.is_some_and(|interval| interval > SHARED_INTERVAL_MAX)
+    };
+    let clashes = match name.rsplit('.').next()? {
+        "nrs_policies" => kept.iter().any(|(key, command)| {
+            let clash = |rule| meet((name, value), (rule, command)) && is_slow(rule, command);
+            rules::base(key).is_some_and(clash)
+        }),
+        "nrs_tbf_rule" => {
+            let meets = |(key, kept): &(String, String)| meet((key, kept), (name, value));
+            kept.iter().any(meets) && is_slow(name, value)
+        }
+        _ => false,
+    };
+    clashes.then_some(MIXED_IS_SLOW)
+}
+
+/// Whether a service takes both a policy whose argument mixes clients and the command of a rule.
+fn meet((policy, value): (&str, &str), (rule, command): (&str, &str)) -> bool {
+    let heads = (head(value.split_whitespace().nth(1)), head(command.split_whitespace().next()));
+    let has_same_head = heads.0.is_none() || heads.1.is_none() || heads.0 == heads.1;
+    let takes = |pattern: &str, path: &str, leaf: &str| {
+        let name: Vec<String> = path.split('.').chain([leaf]).map(str::to_owned).collect();
+        Pattern::new(pattern).is_ok_and(|pattern| pattern.matches(&name))
+    };
+    let takes_both =
+        |path: &str| takes(policy, path, "nrs_policies") && takes(rule, path, "nrs_tbf_rule");
+    nrs::tbf_mixes_clients(value)
+        && has_same_head
+        && SERVICES.iter().any(|spec| takes_both(spec.path))
+}
+
+/// The head that a command names.
+fn head(word: Option<&str>) -> Option<&str> {
+    word.filter(|word| ["reg", "hp"].contains(word))
+}
+
+/// What a command says about the speed of its rule, together with those of `kept` before it. A
+/// value that is not understood is refused wherever it comes to be set.
+fn speed(value: &str, kept: &[String]) -> Option<nrs::TbfSpeed> {
+    let commands = rules::before(value, kept).chain([value]);
+    let said = commands.filter_map(|command| nrs::parse_tbf_rule(command).ok());
+    said.reduce(nrs::TbfSpeed::then)
+}
+
+const MIXED_IS_SLOW: &str = "mounts would wait: with a policy's argument without nid, \
+     the least of a rule is 10 requests, or 40 KiB, a second";
 
 const SHARED_IS_SLOW: &str =
     "mounts would wait: the least for all clients together is 10 requests, or 40 KiB, a second";
@@ -238,6 +288,36 @@ mod tests {
         assert!(
             hinders("tbf_rate", "9", &[]).is_some() && hinders("tbf_rate", "10", &[]).is_none()
         );
+    }
+
+    #[test]
+    fn an_argument_without_nid_goes_with_fast_rules_only() {
+        let rule = "ost.OSS.ost_io.nrs_tbf_rule";
+        let kept = |name: &str, value: &str| [(name.to_owned(), value.to_owned())];
+        for (policy, value, is_fit) in [
+            ("ost.OSS.*.nrs_policies", "tbf uid", false),
+            ("*.*.*.nrs_policies", "tbf jobid+opcode", false),
+            ("ost.OSS.ost_io.nrs_policies", "tbf hp uid", false),
+            ("ost.OSS.ost_io.nrs_policies", "tbf uid+nid", true),
+            ("ost.OSS.ost_io.nrs_policies", "tbf", true),
+            ("mds.MDS.*.nrs_policies", "tbf uid", true),
+        ] {
+            let slow = "start one uid={0} rate=9";
+            let refused = clashes(rule, slow, &kept(policy, value));
+            assert_eq!(refused.is_none(), is_fit, "a rule after {policy}={value}");
+            let refused = clashes(policy, value, &kept(&format!("{rule}[0001:one]"), slow));
+            assert_eq!(refused.is_none(), is_fit, "a rule before {policy}={value}");
+        }
+        let policy = kept("ost.OSS.ost_io.nrs_policies", "tbf hp uid");
+        for (command, is_fit) in [
+            ("start one uid={0} rate=10", true),
+            ("start one uid={0}", true),
+            ("reg start one uid={0} rate=1", true),
+            ("hp start one uid={0} rate=1", false),
+            ("stop one", true),
+        ] {
+            assert_eq!(clashes(rule, command, &policy).is_none(), is_fit, "{command}");
+        }
     }
 
     #[test]

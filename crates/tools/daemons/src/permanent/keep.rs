@@ -73,7 +73,8 @@ fn plan(
     for (fsname, config) in configs {
         let kept: Vec<String> =
             rules::of(&config.params, name).map(|(_, command)| command.clone()).collect();
-        if let Some(why) = fit::hinders(name, value, &kept) {
+        let clash = || fit::clashes(name, value, &config.params);
+        if let Some(why) = fit::hinders(name, value, &kept).or_else(clash) {
             return Err(refused(Errno::EINVAL, why));
         }
         let here = fit::known(name, *fsname, config)

@@ -1,5 +1,5 @@
 //! Registration with the MGS, and repeated reads of its configuration. A target that the MGS has
-//! lost registers again; one that it was told to forget does not.
+//! lost registers again; one that an administrator removed does not.
 
 use std::rc::Rc;
 

@@ -4,9 +4,9 @@
 //! MDT and is served with it: at the same addresses, and neither without the other. The first start
 //! of an MDT creates it, also if the MDT is older than data targets. From then on it must exist.
 //!
-//! Its identity follows from the MDT's identity. So a data target that is created anew beside an
-//! MDT restored from an export is the same target to the MGS. Beside an MDT that was served before,
-//! its instances begin at the clock's value. So they are above those of a lost data target.
+//! Its identity follows from the MDT's identity. So a new data target beside an MDT that was
+//! restored from an export is the same target to the MGS. Beside an MDT that was served before, its
+//! instances begin at the clock's value. So they are above those of a lost data target.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

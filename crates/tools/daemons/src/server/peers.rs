@@ -1,5 +1,5 @@
-//! A server's knowledge of its peers: the MGS's configuration in the endpoint's [`Directory`], a
-//! copy of it on disk for the time when the MGS is away, and the OSTs in it.
+//! A server's knowledge of its peers: the MGS's configuration in the endpoint's [`Directory`], and
+//! the OSTs in it. A copy is on disk for the time when the MGS is away.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

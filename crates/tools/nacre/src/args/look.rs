@@ -11,8 +11,11 @@ use clap::Args;
 Asks all daemons of this machine at once, and prints on one screen: troubles; targets with state,
 space and sessions; services with the scheduler's policy and waiting requests; mounts with the
 targets that they wait for; clients. A target of another machine is shown as a mount here sees it.
-A daemon that does not answer within 2 s is named (NACRE_ANSWER_WAIT: seconds). For several machines
-see nacre top --from, and docs/monitoring.
+A daemon that does not answer within 2 s is named (NACRE_ANSWER_WAIT: seconds).
+
+With --from the same of daemons on other machines, which were started with --metrics. Metrics have
+no clients, no reasons and no states such as readonly. The policy is the one that has started most
+requests.
 
 Troubles are: a daemon that is silent or not healthy, a target in recovery or full, a mount without
 a connection to a target that is in use, a mount without its daemon, a target out of use.
@@ -20,6 +23,7 @@ a connection to a target that is in use, a mount without its daemon, a target ou
 Examples:
   nacre status
   nacre status --watch 5
+  nacre status --from mds1:9169,oss1:9169,oss2:9169
   nacre status --json | jq -r '.troubles[]'
   nacre status > /dev/null || echo 'look at nacre status'
 
@@ -32,6 +36,9 @@ pub(super) struct Status {
     /// Look again every SECONDS (2) until the command is interrupted.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = clap::value_parser!(u64).range(1..=3_600))]
     watch: Option<u64>,
+    /// Daemons of any machine, by the addresses of their --metrics.
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', value_parser = address)]
+    from: Vec<String>,
 }
 
 /// Options of `nacre doctor`.
@@ -113,7 +120,11 @@ impl Top {
 
 impl Status {
     pub(super) fn options(&self) -> status::Options {
-        status::Options { json: self.json, watch: self.watch.map(Duration::from_secs) }
+        status::Options {
+            json: self.json,
+            watch: self.watch.map(Duration::from_secs),
+            from: self.from.clone(),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The workers: each remembers its answers and knows what must be there at the end.
+//! The workers: each remembers its answers and knows the files that must be there at the end.
 
 mod append;
 mod blocks;

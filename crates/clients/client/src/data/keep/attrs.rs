@@ -6,15 +6,16 @@
 //!                            at the close, after KEPT_IDLE, or before anything else at its MDT
 //! ```
 //! Invariants
-//! - A change is kept only while no other client can believe anything of the file's attributes: the
-//!   file is DIRTY, and whoever asks calls WRITE back. So does whoever changes them, and whoever
-//!   the MDT would refuse by the mode that it has.
-//! - This client asks an MDT nothing that shows or uses names and attributes before what is kept of
-//!   its files is executed ([`Inner::settle_attrs`]). So its calls take effect in their order. Two
-//!   kinds of requests go ahead. A create that opens no file that is there uses no attributes of
-//!   files. A look-up that turns out to be of such a file is repeated.
-//! - Only what no MDT refuses is kept, and what means the same later: times that are told, and a
-//!   mode without set-user-id, set-group-id and sticky bits, set by the owner or the superuser.
+//! - A change is kept only while no other client can rely on the file's attributes: the file is
+//!   DIRTY, and a client that asks for them calls WRITE back. A client that changes them does so
+//!   too, and one that the MDT would refuse by the mode that it has.
+//! - Kept changes of an MDT's files are executed before this client asks that MDT for anything that
+//!   shows or uses names and attributes ([`Inner::settle_attrs`]). So its calls take effect in
+//!   their order. Two kinds of requests go ahead. A create that opens no file that is there uses no
+//!   attributes of files. A look-up that turns out to be of such a file is repeated.
+//! - A change is kept only if no MDT refuses it and it means the same later. This holds for
+//!   explicit times, and for a mode without set-user-id, set-group-id and sticky bits, set by the
+//!   owner or the superuser.
 //! - A file has at most one such request under way, and nothing of it is kept meanwhile.
 
 use std::cell::{Cell, RefCell};

@@ -1,16 +1,17 @@
 //! Room that OSTs have reserved for this client, so that no write meets ENOSPC that was
 //! acknowledged before it was sent.
 //!
-//! Both sides count from the begin of a session: what the OST has promised in all, and what was
-//! used of that. A client uses room when it acknowledges a write, the OST when it executes it.
-//! Questions are numbered and asked one after the other, so a repeated or late one counts once.
+//! Both sides count two sums from the begin of a session: the room that the OST has promised, and
+//! the part of it that was used. A client uses room when it acknowledges a write, the OST when it
+//! executes it. Questions are numbered and asked one after the other, so a repeated or late one
+//! counts once.
 //!
 //! Invariants
-//! - What is used is at most what is promised.
-//! - Room that rests is given back: others may have it, and the next write is sent at once and
-//!   hears what the OST has become.
-//! - After a restart of the OST the client asks for exactly what it has acknowledged and not sent
-//!   before it asks for anything else. The OST promises that during its recovery, before any other
+//! - The used room is at most the promised room.
+//! - Unused room is given back, so that others may have it. The next write is then sent at once,
+//!   and its answer shows the OST's present state.
+//! - After a restart of the OST, the client first asks for exactly the room of the writes that it
+//!   has acknowledged and not sent. The OST promises that during its recovery, before any other
 //!   client can use the room.
 //!
 //! Pure.

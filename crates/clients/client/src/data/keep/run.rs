@@ -6,7 +6,7 @@
 //!   once when it has [`RUN_BYTES`].
 //! - A write that does not touch the run is not taken: the run is sent first.
 //!
-//! Pure: the caller tells the time.
+//! Pure: the caller passes in the time.
 
 use bytes::{Bytes, BytesMut};
 use types::{Extent, Instant, Timespec};

@@ -1,4 +1,4 @@
-//! When the bits of a timed grant end. Each bit has an end of its own: a name may be granted again
+//! When the bits of a timed grant end. Each bit has an end of its own. A name may be granted again
 //! while the attributes are refused, because another client waits to change them.
 //!
 //! The latest end is kept in full, the others as distances from it. A distance that does not fit

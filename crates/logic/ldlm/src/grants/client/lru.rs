@@ -1,5 +1,5 @@
-//! Selects the grants that are given back unasked: the least recently used first, in two lists, so
-//! that a scan of a large directory does not drive out grants that are used again and again.
+//! Selects the grants that are given back unasked: the least recently used first, in two lists. So
+//! a scan of a large directory does not drive out grants that are used again and again.
 //!
 //! A new grant is on probation; a use moves it to the kept ones. If there are too many kept ones,
 //! the least recently used of them returns to probation. A grant that the kernel may still rely on

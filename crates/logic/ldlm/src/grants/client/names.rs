@@ -5,8 +5,8 @@
 //!
 //! Invariants
 //! - A name that exists has its hash in the set: only "absent" is ever answered from it.
-//! - A set is complete only while UPDATE of its directory is held without a break, from before the
-//!   first page of the listing was asked for.
+//! - A set is complete only while UPDATE of its directory is held. It must be held without a break
+//!   since before the first page of the listing was asked for.
 
 use queues::FixedMap;
 use types::{Fid, Instant};

@@ -3,7 +3,7 @@
 //! ```text
 //! healthy --restarted--> recovering: nothing is answered --restate, refused, recovered--> healthy
 //! ```
-//! What the MDT does not take is given up before anything is answered again.
+//! Grants that the MDT does not take are given up before anything is answered again.
 
 use std::collections::BTreeMap;
 

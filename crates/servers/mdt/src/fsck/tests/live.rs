@@ -1,4 +1,4 @@
-//! What MDTs mend while they serve: causes before consequences, and names before counts.
+//! Mends by MDTs that serve: causes before consequences, and names before counts.
 
 use super::*;
 

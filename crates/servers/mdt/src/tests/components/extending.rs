@@ -137,6 +137,14 @@ fn components_that_name_no_pool_go_to_that_of_the_directory() {
     let mut template = progressive();
     template.components[0].wanted = Wanted::Striped(none);
     assert_eq!(made(&mut world, "none", template), "1@ 8 eof");
+    let mut short = progressive();
+    short.components.pop();
+    assert_eq!(made(&mut world, "short", short), "1@disk 8");
+    let more = CompositeTemplate::striped(0, [(END_OF_FILE, 1)]);
+    let value = lov::composite::LovComposite::of_dir(&more).expect("a layout").encode();
+    set_by(&mut world, "lustre.lov.add", &value).expect("it has an end");
+    world.intend(9 * MIB).expect("the owner may");
+    assert_eq!(shown(&mut world), "1@disk 8@disk eof@disk", "an added one, too");
 }
 
 #[test]

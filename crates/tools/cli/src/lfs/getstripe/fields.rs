@@ -63,21 +63,31 @@ pub(super) struct Fallback {
     count: i32,
     size: u32,
     offset: i32,
+    overstriped: bool,
 }
 
 impl Default for Fallback {
     /// Of a file system on which nothing else was set.
     fn default() -> Fallback {
         let count = i32::from(layout::STRIPE_COUNT_DEFAULT);
-        Fallback { count, size: layout::STRIPE_SIZE_DEFAULT, offset: -1 }
+        let size = layout::STRIPE_SIZE_DEFAULT;
+        Fallback { count, size, offset: -1, overstriped: false }
     }
 }
 
 impl From<&Lov> for Fallback {
     fn from(lov: &Lov) -> Fallback {
-        Fallback { count: lov.count(), size: lov.stripe_size, offset: ost_or_any(lov.generation) }
+        Fallback {
+            count: lov.count(),
+            size: lov.stripe_size,
+            offset: ost_or_any(lov.generation),
+            overstriped: lov.is_overstriped(),
+        }
     }
 }
+
+/// As [`Lov::pattern_name`] has it.
+const OVERSTRIPED: &str = "raid0,overstriped";
 
 fn ost_or_any(index: u16) -> i32 {
     if index == u16::MAX { -1 } else { i32::from(index) }
@@ -96,18 +106,21 @@ pub(super) struct Values {
 /// Of a file, or of a directory's default; `raw` leaves zeros where the file system's default
 /// stands in.
 pub(super) fn values(shown: &Shown, raw: bool) -> Values {
-    let open = Fallback { count: 0, size: 0, offset: -1 };
+    let open = Fallback { count: 0, size: 0, offset: -1, overstriped: false };
     let fallback = if raw { open } else { shown.fallback };
     let Some(lov) = shown.lov() else {
-        let Fallback { count, size, offset } = fallback;
-        let (pattern, pool) = ("raid0".into(), String::new());
-        return Values { count, size, pattern, generation: 0, offset, pool };
+        let Fallback { count, size, offset, overstriped } = fallback;
+        let pattern = if overstriped { OVERSTRIPED } else { "raid0" }.to_owned();
+        return Values { count, size, pattern, generation: 0, offset, pool: String::new() };
     };
+    // the count and this belong together
+    let overstriped_by_default =
+        shown.is_dir && lov.is_raid0() && lov.count() == 0 && fallback.overstriped;
     let or_default = |count: i32| if count == 0 { fallback.count } else { count };
     Values {
         count: if shown.is_dir { or_default(lov.count()) } else { lov.count() },
         size: if shown.is_dir && lov.stripe_size == 0 { fallback.size } else { lov.stripe_size },
-        pattern: lov.pattern_name(),
+        pattern: if overstriped_by_default { OVERSTRIPED.into() } else { lov.pattern_name() },
         generation: if shown.is_dir { 0 } else { lov.generation },
         offset: if shown.is_dir {
             match ost_or_any(lov.generation) {

@@ -300,6 +300,30 @@ lmm_pool:          disk
     }
 
     #[test]
+    fn a_directory_without_a_count_shows_the_pattern_of_the_count_that_it_gets() {
+        let wide = Lov { pattern: 0x201, stripe_count: 0xfffe, generation: 0xffff, ..lov("") };
+        let sized = Lov {
+            stripe_count: 0,
+            stripe_size: 4 << 20,
+            generation: 0xffff,
+            stripes: Vec::new(),
+            ..lov("")
+        };
+        let counted = Lov { stripe_count: 1, ..sized.clone() };
+        let under = |own: Option<Lov>| Shown { fallback: (&wide).into(), ..dir(own) };
+        for (own, expected) in [
+            (None, "-2 raid0,overstriped"),
+            (Some(sized.clone()), "-2 raid0,overstriped"),
+            (Some(counted), "1 raid0"),
+        ] {
+            let [count, pattern] =
+                ["-d -c", "-d -L"].map(|options| check(options, under(own.clone())));
+            assert_eq!(format!("{} {}", count.trim(), pattern.trim()), expected);
+        }
+        assert_eq!(check("-R -L", under(Some(sized))).trim(), "raid0", "it says no more itself");
+    }
+
+    #[test]
     fn scripts_may_have_yaml_or_json() {
         let shown = check("-y", file(""));
         assert!(

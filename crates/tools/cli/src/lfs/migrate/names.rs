@@ -1,8 +1,8 @@
 //! `lfs migrate -m`: moves the names of directories to other MDTs, with all directories below them.
 //!
-//! The MDTs move the names in the background ([`lmv::MIGRATE`]). This command walks the tree: it
+//! The MDTs move the names in the background ([`lmv::MIGRATE`]). This command walks the tree. It
 //! begins each directory before it lists it, so that new directories in it are on their new MDT
-//! already, and waits for it later. If the command ends early, the directories that it has begun go
+//! already. It waits for it later. If the command ends early, the directories that it has begun go
 //! on, the others stay, and the next run continues.
 
 use std::collections::{BTreeSet, VecDeque};

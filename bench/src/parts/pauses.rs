@@ -1,0 +1,234 @@
+//! Longest calls on four MDTs. One MDT is killed and comes back: calls of a mount in a directory of
+//! that MDT, and in those of the others. A large directory is split: creates of four mounts in it.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use mounted::{Scratch, Up};
+
+use super::metadata::Output;
+use crate::bed::{Bed, nacre};
+use crate::row::{Bound, Row};
+use crate::scale::Scale;
+
+/// Servers may die more often than `up` allows elsewhere.
+const UP: [&str; 4] = ["--mdts", "4", "--crashes-max", "1000"];
+const MDTS: usize = 4;
+/// Killed one after another in each turn. The first MDT has the root, which all paths name.
+const VICTIMS: [usize; 3] = [1, 2, 3];
+const TURNS_MAX: u32 = 2;
+/// Work before a kill, and after it.
+const BEFORE: Duration = Duration::from_millis(500);
+const AFTER: Duration = Duration::from_secs(4);
+/// Between two files of a task, so that calls do not wait for a processor.
+const REST: Duration = Duration::from_millis(2);
+
+/// Milliseconds of the longest call on the other MDTs, and on the one that was killed.
+const OTHERS_MS: f64 = 50.0;
+const OWN_MS: f64 = 2_000.0;
+
+/// Entries of the directory that is split, in a short run and in a full one.
+const ENTRIES: [&str; 2] = ["20000", "1000000"];
+/// Own addresses of the mounts that make files in it, beside the first one.
+const MOUNTS: [u8; 3] = [111, 112, 113];
+/// Milliseconds of the longest create meanwhile.
+const SPLIT_MS: f64 = 100.0;
+/// Creates without a split, the time in which a split is watched, and between two looks at it.
+const QUIET: Duration = Duration::from_secs(5);
+const SPLIT_MAX: Duration = Duration::from_secs(120);
+const POLL: Duration = Duration::from_secs(1);
+
+const COMMAND: &str = "nacre up --separate --mdts 4; kill -9 of an MDT; meanwhile create, stat and \
+                       unlink in a directory of each MDT, one after another";
+
+pub(crate) fn of_mdts(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let mut up = Up::with(Scratch::new("bench-pauses"), Some(bed.fresh("pauses")), &UP);
+    let mut rows = killed(&up, scale.pairs.min(TURNS_MAX))?;
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    rows.push(split(bed, scale)?);
+    Ok(rows)
+}
+
+fn killed(up: &Up, turns: u32) -> Result<Vec<Row>> {
+    let files: Vec<PathBuf> = make_dirs(up).iter().map(|dir| dir.join("file.")).collect();
+    let (mut own, mut others, mut quiet) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..turns {
+        quiet.extend(longest(&files, &STEPS, || sleep(BEFORE + AFTER))?);
+        for victim in VICTIMS {
+            let die = || {
+                sleep(BEFORE);
+                up.kill_server(&format!("MDT{victim:04}"));
+                sleep(AFTER);
+            };
+            for (mdt, pause) in longest(&files, &STEPS, die)?.into_iter().enumerate() {
+                let pauses = if mdt == victim { &mut own } else { &mut others };
+                pauses.push(pause);
+            }
+        }
+    }
+    let row = |id: &str, title: &str, pauses: &[f64], bound: f64| {
+        let values = [pauses, quiet.as_slice()].map(|values| vec![most(values)]);
+        Row::of(id, title, "ms", values, Some(Bound::AtMost(bound)), COMMAND)
+    };
+    let [title, own_title] = [
+        "longest call on three MDTs while the fourth is killed, beside none killed",
+        "longest call on an MDT that is killed, beside none killed",
+    ];
+    Ok(vec![
+        row("mdt-pauses/others", title, &others, OTHERS_MS),
+        row("mdt-pauses/own", own_title, &own, OWN_MS),
+    ])
+}
+
+/// A directory on each MDT.
+fn make_dirs(up: &Up) -> Vec<PathBuf> {
+    let make = |mdt: usize| {
+        let (index, name) = (mdt.to_string(), format!("mdt.{mdt}"));
+        let _silent = up.tool(&["lfs", "mkdir", "-i", &index, &name]);
+        up.at(&name)
+    };
+    (0..MDTS).map(make).collect()
+}
+
+/// Creates of four mounts in a large directory while its names move to four MDTs.
+fn split(bed: &Bed, scale: Scale) -> Result<Row> {
+    let entries = ENTRIES[usize::from(!scale.is_quick())];
+    let mut up = Up::with(Scratch::new("bench-split"), Some(bed.fresh("split")), &UP);
+    let _silent = up.tool(&["lfs", "mkdir", "-i", "0", "split"]);
+    let _silent = up.tool(&["lfs", "setdirstripe", "-D", "-c", "1", "-i", "0", "split"]);
+    let dir = fill(&up, entries)?;
+    let mut mounts = vec![up.mount().to_owned()];
+    mounts.extend(MOUNTS.map(|last| up.second_mount(last)));
+    let files = |kind: &str| -> Vec<PathBuf> {
+        let file = |(at, mount): (usize, &PathBuf)| mount.join(&dir).join(format!("{kind}.{at}."));
+        mounts.iter().enumerate().map(file).collect()
+    };
+    let quiet = longest(&files("before"), &STEPS[..1], || sleep(QUIET))?;
+    let busy = longest(&files("meanwhile"), &STEPS[..1], || {
+        let _said = up.tool(&["lfs", "setdirstripe", "-c", "4", &dir]);
+        wait_split(&up, &dir);
+    })?;
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    let title = format!("longest create while {entries} names move to four MDTs, beside none move");
+    let values = [busy, quiet].map(|values| vec![most(&values)]);
+    let command = format!(
+        "nacre up --separate --mdts 4; nacre bench mdtest --native NID:/testfs -d split -F -C \
+         -n {entries} --keep; lfs setdirstripe -c 4 DIR; meanwhile creates in it of four mounts"
+    );
+    let bound = Some(Bound::AtMost(SPLIT_MS));
+    Ok(Row::of("mdt-pauses/split", &title, "ms", values, bound, &command))
+}
+
+/// Makes a directory with this many entries; its path below the mount.
+fn fill(up: &Up, entries: &str) -> Result<String> {
+    let address = up.address();
+    let output: Output = nacre(&[
+        "bench", "mdtest", "--native", &address, "-d", "split", "-F", "-C", "-n", entries,
+        "--keep", "--json",
+    ])?;
+    ensure!(!output.phases.is_empty(), "no files were made");
+    let tree = fs::read_dir(up.at("split"))?.next().context("mdtest has left no tree")??;
+    Ok(format!("split/{}/dir.0", tree.file_name().display()))
+}
+
+/// Until all names have moved, or the time is over.
+fn wait_split(up: &Up, dir: &str) {
+    let begun = Instant::now();
+    while up.tool(&["lfs", "getdirstripe", "-H", dir]).contains("migrating") {
+        if begun.elapsed() > SPLIT_MAX {
+            eprintln!("names still move after {SPLIT_MAX:?}");
+            return;
+        }
+        sleep(POLL);
+    }
+}
+
+/// Milliseconds of the longest call of each task while `work` is done. Each task has the beginning
+/// of its files' paths.
+fn longest(files: &[PathBuf], steps: &[Step], work: impl FnOnce()) -> Result<Vec<f64>> {
+    let ends = &AtomicBool::new(false);
+    let times = std::thread::scope(|scope| {
+        let end = Ends(ends);
+        let tasks: Vec<_> =
+            files.iter().map(|file| scope.spawn(move || calls(file, steps, ends))).collect();
+        work();
+        drop(end);
+        let times = tasks.into_iter().map(|task| task.join().expect("a task does not panic"));
+        times.collect::<io::Result<Vec<f64>>>()
+    })?;
+    Ok(times)
+}
+
+/// Tasks end when this is dropped, also where something fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One call with a path.
+type Step = fn(&Path) -> io::Result<()>;
+
+fn make(path: &Path) -> io::Result<()> {
+    File::create_new(path).map(drop)
+}
+
+fn look_at(path: &Path) -> io::Result<()> {
+    fs::metadata(path).map(drop)
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+const STEPS: [Step; 3] = [make, look_at, remove];
+
+/// All steps for one file after another, until the end. Milliseconds of the longest call.
+fn calls(file: &Path, steps: &[Step], ends: &AtomicBool) -> io::Result<f64> {
+    let mut longest = 0.0_f64;
+    for number in 0_u64.. {
+        let mut path = file.as_os_str().to_owned();
+        path.push(number.to_string());
+        for step in steps {
+            let begun = Instant::now();
+            step(Path::new(&path))?;
+            longest = longest.max(begun.elapsed().as_secs_f64() * 1e3);
+        }
+        if ends.load(Ordering::Relaxed) {
+            break;
+        }
+        sleep(REST);
+    }
+    Ok(longest)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests_of_pauses {
+    use super::*;
+
+    #[test]
+    fn calls_end_and_leave_nothing() {
+        let scratch = Scratch::new("pauses");
+        let files = ["a.", "b."].map(|name| scratch.path().join(name));
+        let times = longest(&files, &STEPS, || sleep(REST * 3)).expect("calls succeed");
+        assert!(times.len() == 2 && times.iter().all(|time| *time > 0.0), "{times:?}");
+        assert_eq!(most(&[1.0, 3.0, 2.0]), 3.0);
+        let count = || fs::read_dir(scratch.path()).expect("opens").count();
+        assert_eq!(count(), 0);
+        longest(&files, &STEPS[..1], || sleep(REST * 3)).expect("calls succeed");
+        assert!(count() >= 2, "files that are only made stay");
+    }
+}
