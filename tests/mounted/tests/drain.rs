@@ -250,3 +250,37 @@ fn a_draining_mdt_shows_its_letter_and_gets_no_directories() {
     assert_eq!(good(&up, "lfs find far -type d -mdt 1"), "far\nfar/again\n");
     up.stop();
 }
+
+#[test]
+fn a_read_only_mdt_is_read_and_refuses_changes() {
+    let mut up = Up::with(Scratch::new("readonly-mdt"), None, &["--mdts", "2", "--osts", "1"]);
+    good(&up, "lfs setdirstripe -d .");
+    good(&up, "lfs mkdir -i 1 far");
+    fs::write(up.at("far/f"), b"bytes").expect("written");
+    let open = fs::OpenOptions::new().write(true).open(up.at("far/f")).expect("opened");
+    up.set("mdt.testfs-MDT0001.readonly", "1");
+    assert_eq!((letters(&up, "MDT0001"), letters(&up, "MDT0000")), ("R".into(), String::new()));
+    let name = "testfs-MDT0001 gets no new directories: name another MDT, or set \
+        mdt.testfs-MDT0001.readonly=0";
+    refused(&up, "lfs mkdir -i 1 no", libc::EREMOTEIO, name);
+    let errno = |done: std::io::Result<()>| done.expect_err("refused").raw_os_error();
+    let (far, near) = (up.at("far"), up.at("near"));
+    let refused = [
+        errno(fs::write(far.join("g"), b"x")),
+        errno(fs::create_dir(far.join("d"))),
+        errno(fs::remove_file(far.join("f"))),
+        errno(fs::rename(far.join("f"), &near)),
+        errno(fs::write(far.join("f"), b"x")),
+        errno(fs::remove_dir(&far)),
+    ];
+    assert_eq!(refused[..5], [Some(libc::EROFS); 5]);
+    assert!([Some(libc::EROFS), Some(libc::ENOTEMPTY)].contains(&refused[5]), "{refused:?}");
+    open.write_all_at(b"BYTES", 0).expect("it was open before");
+    open.sync_all().expect("durable");
+    drop(open);
+    assert_eq!(fs::read(up.at("far/f")).expect("read"), b"BYTES");
+    fs::write(&near, b"x").expect("the other MDT takes changes");
+    up.set("mdt.testfs-MDT0001.readonly", "0");
+    fs::rename(&near, far.join("near")).expect("moved");
+    up.stop();
+}

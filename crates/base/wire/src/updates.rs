@@ -381,7 +381,9 @@ pub enum Fact {
 /// Buffer 2 is a `bool`: the operation may need room for good ([`Update::adds`]). Buffer 2 of the
 /// reply is a `bool`, too: there is no such room. Buffer 3 is a `bool`: the operation mends what a
 /// check has found. An MDT that serves without another one, which may know operations that it has
-/// lost, refuses that (EBUSY). Where a buffer is absent, it is false.
+/// lost, refuses that (EBUSY). Buffer 4 is a `bool`: the operation is a step of something that has
+/// begun, such as names that move. A read-only MDT refuses to begin a change (EROFS), and takes
+/// such a step. Where a buffer is absent, it is false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
     /// The operation that asks.

@@ -13,8 +13,8 @@
 
 use std::rc::Rc;
 
-use types::{Errno, Xid};
-use wire::{Reply, ReplyFlags, Request, RequestFlags};
+use types::Xid;
+use wire::{Request, RequestFlags};
 
 use crate::in_flight::{InFlight, Queued};
 use crate::memory::{self, Held, Room};
@@ -22,7 +22,7 @@ use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
 use crate::services::Service;
 use crate::work::Work;
-use crate::{ServiceSpec, Session, limits};
+use crate::{Session, ask_again, limits};
 
 impl Node {
     /// Whether a request has no room; its client is told to ask again.
@@ -49,7 +49,7 @@ impl Node {
         request: &Request,
     ) {
         service.refused.set(service.refused.get() + 1);
-        self.answer(peer, session, reply(request, session, service.spec));
+        self.answer(peer, session, ask_again::reply(request, session, service.spec));
     }
 
     fn has_room_for(&self, session: &Session, service: &Service, request: &Request) -> bool {
@@ -155,15 +155,6 @@ impl Node {
             self.run_later(&service, &partition);
         }
     }
-}
-
-/// The answer to a request that its client shall send again later: the later, the more it holds.
-pub(crate) fn reply(request: &Request, session: &Session, service: &'static ServiceSpec) -> Reply {
-    let pause = memory::pause(session.memory.of(service));
-    let mut reply = Reply::error(&request.header, Errno::EAGAIN);
-    reply.header.flags = ReplyFlags::BUSY;
-    reply.header.lease_ms = u32::try_from(pause.as_millis()).expect("a few seconds");
-    reply
 }
 
 fn length(request: &Request) -> usize {

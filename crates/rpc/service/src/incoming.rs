@@ -10,7 +10,7 @@ use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, Request
 
 use crate::in_flight::InFlight;
 use crate::peer::is_small;
-use crate::{Session, busy, limits};
+use crate::{Session, ask_again, limits};
 
 /// A request to be executed: what a [`crate::Target`] handles.
 pub struct Incoming {
@@ -132,7 +132,7 @@ impl Incoming {
             }
             if peer.is_crowded(bytes) {
                 let service = self.flight.class.service;
-                return Err(Box::new(busy::reply(&self.request, &self.session, service)));
+                return Err(Box::new(ask_again::reply(&self.request, &self.session, service)));
             }
             self.step_aside();
             peer.wait_to_answer(bytes).await;

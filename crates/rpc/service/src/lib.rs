@@ -10,6 +10,7 @@
 mod account;
 mod admission;
 mod answers;
+mod ask_again;
 mod attention;
 mod busy;
 mod callbacks;

@@ -114,6 +114,9 @@ impl Engine {
     /// Executes one operation, or says why not now.
     pub(crate) fn attempt(&self, caller: &Caller<'_>, history: &dyn History) -> Decided<Attempted> {
         let row = op::row(caller.request.opcode()).ok_or(Errno::EOPNOTSUPP)?;
+        if !caller.replay && row.is_refused(&self.marks) {
+            return Err(Errno::EROFS.into());
+        }
         let goes_together = caller.request.opcode() == wire::Opcode::MdtCloses && !caller.replay;
         if goes_together && self.store.meta().is_full()? {
             return Err(Errno::EAGAIN.into()); // its stored reply would take much of the reserve

@@ -35,7 +35,8 @@ impl Mdts {
     /// An MDT told its room, and the states that its administrator gave it.
     pub(crate) fn told(&mut self, mdt: u32, space: Space, state: StatfsState) {
         let was = self.seen.get(&mdt).is_some_and(|seen| seen.is_closed);
-        let is_closed = state.contains(StatfsState::NO_CREATE) || space.is_full(was);
+        let takes_none = StatfsState::NO_CREATE | StatfsState::READ_ONLY;
+        let is_closed = state.intersects(takes_none) || space.is_full(was);
         let is_degraded = state.contains(StatfsState::DEGRADED);
         if is_closed != was {
             let word = if is_closed { "no new directories" } else { "new directories again" };
@@ -110,6 +111,9 @@ mod tests {
         assert!(mdts.is_open(1));
         mdts.told(1, room, StatfsState::NO_CREATE);
         assert!(!mdts.is_open(1), "its administrator says so");
+        mdts.told(1, room, StatfsState::empty());
+        mdts.told(1, room, StatfsState::READ_ONLY);
+        assert!(!mdts.is_open(1), "it takes nothing at all");
         mdts.told(1, Space { files_free: 40, ..room }, StatfsState::empty());
         assert!(!mdts.is_open(1), "too little for an MDT that was closed");
     }

@@ -12,6 +12,7 @@ use layout::dir::Stripes;
 use osd::{Table, View};
 use target::Decided;
 use types::{Errno, Fid, Instant, Span};
+use wire::body::StatfsState;
 use wire::updates::Move;
 
 use crate::cross::own;
@@ -105,8 +106,9 @@ fn next_look(mdt: &Mdt) -> Option<(Fid, bool)> {
 async fn look(mdt: &Rc<Mdt>, dir: Fid, has_grown: bool) -> Result<(), Errno> {
     let names = names_in(mdt, dir).await?;
     let split = mdt.engine.state.borrow().split;
+    let is_closed = mdt.engine.marks.has(StatfsState::READ_ONLY);
     let begins = match has_grown {
-        _ if !split.is_on => Ok(false),
+        _ if !split.is_on || is_closed => Ok(false),
         true if names < split.count => Ok(false),
         true => mdt.run_own(|op| moves::split(op, dir)).await,
         false => mdt.run_own(|op| moves::merge(op, dir, names)).await,
@@ -152,7 +154,7 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, 
     let is_shard = stripes.is_left(dir) && !is_master(mdt, dir).await?;
     if !is_shard
         && is_empty_elsewhere(mdt, dir, &stripes).await?
-        && mdt.run_own(|op| moves::finish(op, dir)).await?
+        && mdt.run_step(|op| moves::finish(op, dir)).await?
     {
         tracing::info!(target: "mdt", %dir, "all names of the directory have moved");
         planted::reached("mdt: all names of a directory have moved to other shards");

@@ -45,6 +45,8 @@ pub(crate) struct Coordinator {
     asked_at: Option<Instant>,
     /// It takes nothing for lost that an MDT may bring back.
     is_check: bool,
+    /// It is a step of something that has begun.
+    goes_on: bool,
 }
 
 impl Coordinator {
@@ -61,6 +63,7 @@ impl Coordinator {
             away: None,
             asked_at: None,
             is_check: false,
+            goes_on: false,
         }
     }
 
@@ -68,6 +71,13 @@ impl Coordinator {
     pub(crate) fn of_check(mdt: &Rc<Mdt>) -> Coordinator {
         let mut coordinator = Coordinator::new(mdt);
         coordinator.is_check = true;
+        coordinator
+    }
+
+    /// The coordinator of a step of something that has begun ([`updates::Prepare`]).
+    pub(crate) fn of_step(mdt: &Rc<Mdt>) -> Coordinator {
+        let mut coordinator = Coordinator::new(mdt);
+        coordinator.goes_on = true;
         coordinator
     }
 
@@ -115,8 +125,8 @@ impl Coordinator {
     ///
     /// # Errors
     /// ENODEV: there is no such MDT, or it does not answer in time. EREMOTEIO, ENOSPC: it takes no
-    /// new file. EAGAIN: other operations stood in the way again and again. E2BIG: it depends on
-    /// more than one reply may have.
+    /// new file. EROFS: it takes no change. EAGAIN: other operations stood in the way again and
+    /// again. E2BIG: it depends on more than one reply may have.
     pub(crate) async fn acquire(
         &mut self,
         needs: Needs,
@@ -270,8 +280,9 @@ impl Coordinator {
         let body = Prepare { id, wants: wants.iter().cloned().collect() };
         let adds: Bytes = updates::encode(&may_add(incoming)).into();
         let mut bufs = vec![Bytes::new(), updates::encode(&body).into(), adds];
-        if self.is_check {
-            bufs.push(updates::encode(&true).into());
+        if self.is_check || self.goes_on {
+            let flags = [self.is_check, self.goes_on];
+            bufs.extend(flags.map(|flag| Bytes::from(updates::encode(&flag))));
         }
         let mut call = Call::new(Opcode::MdtPrepare, bufs);
         call.patience = Some(PREPARE_PATIENCE);

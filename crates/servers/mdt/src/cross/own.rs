@@ -31,6 +31,14 @@ impl Mdt {
         self.run_by(Coordinator::new(self), &decide).await
     }
 
+    /// The same, of a step of something that has begun: read-only MDTs take it.
+    pub(crate) async fn run_step<T>(
+        self: &Rc<Self>,
+        decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
+    ) -> Result<T, Errno> {
+        self.run_by(Coordinator::of_step(self), &decide).await
+    }
+
     /// The same, of a check that takes nothing for lost which an MDT may bring back: MDTs refuse
     /// it if they serve without one that may know more.
     pub(crate) async fn run_check<T>(
@@ -162,7 +170,7 @@ impl Mdt {
         if names.is_empty() {
             return Ok(0);
         }
-        let pushed = self.run_own(|op| moves::push(op, from, names)).await?;
+        let pushed = self.run_step(|op| moves::push(op, from, names)).await?;
         self.engine.state.borrow_mut().moves.moved(from, pushed.names);
         Ok(pushed.names)
     }

@@ -63,9 +63,14 @@ pub(crate) fn prepare<'a>(
         if !is_ours || ask.wants.len() > updates::KEYS_MAX {
             return Err(Errno::EPROTO);
         }
-        let is_check = updates::decode::<bool>(&incoming.request.buf(3)).unwrap_or_default();
+        let flag = |at| updates::decode::<bool>(&incoming.request.buf(at)).unwrap_or_default();
+        let (is_check, goes_on) = (flag(3), flag(4));
         if is_check && mdt.deliveries.is_owed() {
             return Err(Errno::EBUSY); // for longer than a key is waited for
+        }
+        if !is_check && !goes_on && is_closed_for(mdt, &ask.wants) {
+            mdt.free_here(ask.id); // an earlier try may have reserved them
+            return Err(Errno::EROFS);
         }
         mdt.note_peer(ask.id.mdt).await?;
         let prepared = reserve_with_room(mdt, incoming, &ask).await;
@@ -77,6 +82,14 @@ pub(crate) fn prepare<'a>(
         let bufs = vec![Bytes::new(), body.into(), updates::encode(&is_full).into()];
         Ok(Reply::ok(&incoming.request.header, bufs))
     })
+}
+
+/// Whether this MDT is read-only, and an operation that begins would change something here. A new
+/// file is refused in another way (EREMOTEIO), because another MDT may take it.
+fn is_closed_for(mdt: &Mdt, wants: &[Want]) -> bool {
+    let changes = |want: &Want| want.changes && !matches!(want.key, Key::New(..));
+    let has_part = wants.is_empty() || wants.iter().any(changes);
+    has_part && mdt.engine.marks.has(StatfsState::READ_ONLY)
 }
 
 /// Reserves keys; says whether this MDT is full for an operation that may add something. A new file
@@ -179,7 +192,8 @@ fn step(mdt: &Mdt, incoming: Option<&Incoming>, ask: &Prepare, change: ChangeId)
     }
     for (want, fact) in ask.wants.iter().zip(&mut facts) {
         if let Key::New(..) = want.key {
-            if state.marks.has(StatfsState::NO_CREATE) {
+            let takes_none = StatfsState::NO_CREATE | StatfsState::READ_ONLY;
+            if state.marks.all().intersects(takes_none) {
                 return Err(Errno::EREMOTEIO.into());
             }
             *fact = Fact::New(loop {

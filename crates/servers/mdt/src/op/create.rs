@@ -53,6 +53,7 @@ pub(crate) fn create(op: &mut Op<'_, '_>) -> Decided<Answer> {
             &Opening { flags: body.open_flags, fresh: false, no_layout: false },
         );
     }
+    op.check_writable()?;
     if parent.attr.nlink == 0 {
         return Err(Errno::ENOENT.into());
     }

@@ -26,6 +26,7 @@ pub(crate) mod permits;
 mod place;
 pub(crate) mod put;
 mod readdir;
+mod readonly;
 mod rename;
 mod setattr;
 mod statfs;
@@ -61,6 +62,7 @@ use self::closes::ClosedAnswer;
 use self::hurried::Holds;
 use self::lease::Scope;
 pub(crate) use self::open::only_reads;
+use self::readonly::ReadOnly;
 use crate::cross::{Crossing, half, own, peer};
 use crate::grants::Gift;
 use crate::limits::{FID2PATH_BYTES_MAX, XATTR_LIST_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -339,6 +341,8 @@ pub(crate) struct Row {
     pub(crate) bytes: UsesBytes,
     /// The handles that its stored reply says are closed.
     pub(crate) closed: Option<fn(&Reply) -> Vec<u64>>,
+    /// What it does while the MDT is read-only.
+    pub(crate) read_only: ReadOnly,
 }
 
 /// An operation around the store.
@@ -386,7 +390,8 @@ pub(crate) enum Length {
 macro_rules! operations {
     ($(
         $opcode:ident => $run:expr, $service:ident, $stat:expr, $leases:expr,
-            $reach:expr, $answer:expr, $holds:expr, $data:expr, $bytes:expr, $closed:expr;
+            $reach:expr, $answer:expr, $holds:expr, $data:expr, $bytes:expr, $closed:expr,
+            $read_only:expr;
     )*) => {
         /// The row of an operation; none for what is not an MDT's.
         pub(crate) const fn row(opcode: Opcode) -> Option<&'static Row> {
@@ -403,6 +408,7 @@ macro_rules! operations {
                         data: $data,
                         bytes: $bytes,
                         closed: $closed,
+                        read_only: $read_only,
                     };
                     Some(ROW)
                 })*
@@ -414,83 +420,86 @@ macro_rules! operations {
 
 use Length::{Max, Small};
 use Reach::{Grows, Here, Several};
+use ReadOnly::{Judges, Refuses, Serves};
 use Run::{Decide, Serve};
 use Stat::{Name, Of};
 
 operations! {
     MdtGetattr => Decide(getattr::getattr), MDT, Name("getattr"), Scope::Attributes,
-        Here, Small, Holds::File(getattr::file), Data::Size(getattr::flags), UsesBytes::No, None;
+        Here, Small, Holds::File(getattr::file),
+        Data::Size(getattr::flags), UsesBytes::No, None, Serves;
     MdtLookup => Decide(getattr::lookup), MDT, Name("getattr"), Scope::Name(getattr::parent),
-        Here, Small, Holds::Dir(getattr::parent), Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Dir(getattr::parent), Data::None, UsesBytes::No, None, Serves;
     MdtCreate => Decide(create::create), MDT, Of(create::stat), Scope::Makes(create::parent),
         Grows, Small, Holds::Dir(create::parent),
-        Data::Opens(create::opened), UsesBytes::Yes, None;
+        Data::Opens(create::opened), UsesBytes::Yes, None, Judges;
     MdtOpen => Decide(open::open), MDT, Name("open"), Scope::Opens,
         Here, Length::Of(on_open::answer_bytes), Holds::Nothing,
-        Data::Opens(open::opened), UsesBytes::Yes, None;
+        Data::Opens(open::opened), UsesBytes::Yes, None, Judges;
     MdtClose => Decide(close::close), MDT_READPAGE, Name("close"), Scope::Closes(closes::file),
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handle);
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handle), Serves;
     MdtCloses => Decide(closes::closes), MDT_READPAGE, Name("close"),
         Scope::Closes(closes::files),
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handles);
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, Some(closes::handles), Serves;
     MdtLink => Decide(link::link), MDT, Name("link"), Scope::Plain,
-        Grows, Small, Holds::Dir(link::parent), Data::None, UsesBytes::No, None;
+        Grows, Small, Holds::Dir(link::parent), Data::None, UsesBytes::No, None, Refuses;
     MdtUnlink => Decide(unlink::unlink), MDT, Of(unlink::stat), Scope::Removes(unlink::parent),
-        Several, Small, Holds::Dir(unlink::parent), Data::None, UsesBytes::No, None;
+        Several, Small, Holds::Dir(unlink::parent), Data::None, UsesBytes::No, None, Refuses;
     MdtRename => Decide(rename::rename), MDT, Name("rename"), Scope::Moves(rename::parents),
-        Grows, Small, Holds::Dirs(rename::parents), Data::None, UsesBytes::No, None;
+        Grows, Small, Holds::Dirs(rename::parents), Data::None, UsesBytes::No, None, Refuses;
     MdtSetattr => Decide(setattr::setattr), MDT, Name("setattr"), Scope::Sets(setattr::is_unseen),
         Several, Small, Holds::File(setattr::file),
-        Data::Cuts(setattr::cut), UsesBytes::If(setattr::states_size), None;
+        Data::Cuts(setattr::cut), UsesBytes::If(setattr::states_size), None, Judges;
     MdtReaddir => Decide(readdir::readdir), MDT_READPAGE, Name("readdir"),
         Scope::Lists(readdir::leased),
-        Here, Length::Of(readdir::answer_bytes), Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Length::Of(readdir::answer_bytes), Holds::Nothing,
+        Data::None, UsesBytes::No, None, Serves;
     MdtReadlink => Decide(getattr::readlink), MDT, Name("getattr"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtGetattrs => Decide(getattrs::getattrs), MDT_READPAGE, Name("getattr"),
         Scope::Each(getattrs::parent),
         Here, Length::Of(getattrs::answer_bytes), Holds::Nothing,
-        Data::Sizes(getattrs::asks), UsesBytes::No, None;
+        Data::Sizes(getattrs::asks), UsesBytes::No, None, Serves;
     MdtGetxattr => Decide(xattr::get), MDT, Name("getxattr"), Scope::Plain,
         Here, Max(XATTR_VALUE_BYTES_MAX), Holds::File(xattr::file_read),
-        Data::None, UsesBytes::No, None;
+        Data::None, UsesBytes::No, None, Serves;
     MdtSetxattr => Decide(xattr::set), MDT, Name("setxattr"), Scope::Kept,
         Several, Small, Holds::File(xattr::file_changed),
-        Data::Moves(xattr::moves_data), UsesBytes::Yes, None;
+        Data::Moves(xattr::moves_data), UsesBytes::Yes, None, Refuses;
     MdtListxattr => Decide(xattr::list), MDT, Name("getxattr"), Scope::Plain,
-        Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Max(XATTR_LIST_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtRemovexattr => Decide(xattr::remove), MDT, Name("setxattr"), Scope::Kept,
-        Several, Small, Holds::Nothing, Data::Attributes, UsesBytes::No, None;
+        Several, Small, Holds::Nothing, Data::Attributes, UsesBytes::No, None, Refuses;
     MdtStatfs => Serve(statfs::serve), MDT, Name("statfs"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtSync => Serve(sync::serve), MDT, Name("sync"), Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtFid2path => Decide(fid2path::fid2path), MDT, Stat::None, Scope::Plain,
-        Here, Max(FID2PATH_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Max(FID2PATH_BYTES_MAX), Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtLock => Serve(lock::ask), MDT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtLayout => Decide(place::layout_intent), MDT, Name("setattr"), Scope::Unseen(|_| true),
-        Here, Small, Holds::File(place::file), Data::None, UsesBytes::Yes, None;
+        Here, Small, Holds::File(place::file), Data::None, UsesBytes::Yes, None, Judges;
     MdtPrepare => Serve(peer::prepare), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Judges;
     MdtUpdate => Serve(peer::update), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtUpdates => Serve(peer::list), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtUpdatesDone => Serve(peer::done), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtUpdateOf => Serve(half::find), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtMove => Serve(own::serve), MDT_OUT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtUnlock => Serve(lock::give_back), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtAck => Serve(grants::ack), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtShed => Serve(grants::shed), LDLM_CANCELD, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
     MdtRestate => Serve(grants::restate), MDT, Stat::None, Scope::Plain,
-        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None;
+        Here, Small, Holds::Nothing, Data::None, UsesBytes::No, None, Serves;
 }
 
 // An opcode of MDTs without a row does not compile, nor does a row of another target's.

@@ -126,6 +126,9 @@ impl Op<'_, '_> {
         if !inode.attr.is_dir() && flags & O_DIRECTORY != 0 {
             return Err(Errno::ENOTDIR.into());
         }
+        if write && inode.attr.is_file() {
+            self.check_writable()?;
+        }
         let read = if flags & FMODE_EXEC != 0 { X } else { R };
         let mask = if wants_read(flags) { read } else { 0 } | if write { W } else { 0 };
         self.access(inode, mask)?;

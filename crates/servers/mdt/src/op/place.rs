@@ -37,6 +37,7 @@ pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {
         return renew(op, inode, &body);
     }
     if !op.may_write_by(body.handle, &inode) {
+        op.check_writable()?;
         op.access(&inode, W)?;
     }
     let before = inode.clone();

@@ -47,6 +47,7 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if body.valid == SetattrFlags::READ_AT {
         return read_at(op, &body);
     }
+    op.check_settable(&body)?;
     let mut inode = op.tx.find_here(body.attr.fid())?.ok_or(Errno::ESTALE)?;
     op.decides_on(inode.fid());
     check(op, &body, &inode)?;

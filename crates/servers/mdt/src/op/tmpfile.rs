@@ -23,6 +23,7 @@ pub(crate) fn tmpfile(op: &mut Op<'_, '_>, body: &CreateReq) -> Decided<Answer> 
     if let Some(answer) = replay_of_existing(op, body)? {
         return Ok(answer);
     }
+    op.check_writable()?;
     let parent = op.tx.dir(Fid::from(body.parent))?;
     op.decides_on(parent.fid());
     op.access(&parent, W | X)?;

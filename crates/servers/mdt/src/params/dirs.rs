@@ -1,5 +1,5 @@
-//! `mdt.*.no_create`, `mdt.*.degraded` and `mdt.*.enable_*`: new directories on this MDT and on
-//! others, and who may name MDTs.
+//! `mdt.*.{no_create,degraded,readonly}` and `mdt.*.enable_*`: what this MDT takes, new directories
+//! on others, and the users who may name MDTs.
 
 use std::rc::Rc;
 
@@ -11,8 +11,11 @@ use crate::config::Dirs;
 use crate::target::Mdt;
 
 /// States that an administrator may give an MDT, by parameter.
-const MARKS: [(&str, StatfsState); 2] =
-    [("degraded", StatfsState::DEGRADED), ("no_create", StatfsState::NO_CREATE)];
+const MARKS: [(&str, StatfsState); 3] = [
+    ("degraded", StatfsState::DEGRADED),
+    ("no_create", StatfsState::NO_CREATE),
+    ("readonly", StatfsState::READ_ONLY),
+];
 
 type Get = fn(&Dirs) -> String;
 

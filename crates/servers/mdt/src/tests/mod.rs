@@ -14,6 +14,7 @@ mod leases;
 mod mend;
 mod model;
 mod put;
+mod readonly;
 mod recovery;
 mod restated;
 mod rig;

@@ -10,6 +10,7 @@ mod mends;
 mod migrate;
 mod moves;
 mod placed;
+mod readonly;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

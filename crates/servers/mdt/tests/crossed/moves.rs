@@ -88,7 +88,7 @@ impl World {
         made.expect("made").attr.fid()
     }
 
-    fn find(&self, dir: Fid, name: &str) -> Result<Fid, Errno> {
+    pub(super) fn find(&self, dir: Fid, name: &str) -> Result<Fid, Errno> {
         for _ in 0..TRIES {
             match self.lookup(0, self.home(dir, name), name) {
                 Err(Errno::ESTALE) => self.sim.run_for(Span::millis(10)),
