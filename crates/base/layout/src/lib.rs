@@ -4,7 +4,7 @@
 //! ([`composite`]). [`Asked`] is a layout that `setstripe` requests, or that a directory hands on
 //! to new files. All of them have a record form, which is the same in messages and on disk. [`lov`]
 //! is Lustre's binary form, as the `lustre.lov` attribute shows it. [`dir`] is about directories
-//! that are spread over MDTs.
+//! that are spread over MDTs. [`StripeSet`] says which stripes of a file must have an object.
 //!
 //! Pure arithmetic: nothing here knows that targets exist, and no input makes it panic.
 
@@ -19,6 +19,7 @@ pub mod lov;
 mod map;
 pub mod pool;
 mod record;
+mod stripe_set;
 mod template;
 
 use types::{Fid, OstIndex};
@@ -28,7 +29,8 @@ pub use composite::ComponentError;
 pub use error::LayoutError;
 pub use file::{FileLayout, FilePieces};
 pub use map::{Piece, Pieces};
-pub use record::Striping;
+pub use record::{Striping, stripes_behind, with_stripes};
+pub use stripe_set::{STRIPES_MAX, StripeSet};
 pub use template::Template;
 
 /// Stripes of one file at most (Lustre: `LOV_MAX_STRIPE_COUNT`).

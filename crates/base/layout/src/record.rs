@@ -10,6 +10,9 @@
 //!                    24 pool 16 | 40 OST index u32 each
 //! ```
 //! Numbers are little-endian. The tail of a longer record is ignored; a shorter record is refused.
+//!
+//! In an answer about a file, the second part of a [`StripeSet`] may follow its layout record
+//! ([`with_stripes`]). It is behind the record's length, so that older readers ignore it.
 
 use types::Fid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -17,7 +20,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use crate::composite::Composite;
 use crate::{
     Asked, ComponentError, FileLayout, Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX,
-    Template,
+    StripeSet, Template,
 };
 
 #[cfg(target_endian = "big")]
@@ -91,6 +94,30 @@ impl Striping {
             Some(_) => Ok(Striping::Layout(Layout::decode(record)?.into())),
         }
     }
+}
+
+/// A layout record as an answer carries it: with the stripes from 64 on that must have an object
+/// behind it. An empty record stays empty.
+#[must_use]
+pub fn with_stripes(mut record: Vec<u8>, stripes: &StripeSet) -> Vec<u8> {
+    if let Some(length) = length_of(&record) {
+        record.truncate(length);
+        record.extend(stripes.second_part());
+    }
+    record
+}
+
+/// The second part of the set of stripes that an answer carries behind a layout record; empty
+/// where there is none.
+#[must_use]
+pub fn stripes_behind(record: &[u8]) -> &[u8] {
+    length_of(record).and_then(|length| record.get(length..)).unwrap_or_default()
+}
+
+/// The length that a record says of itself.
+fn length_of(record: &[u8]) -> Option<usize> {
+    let length: [u8; 2] = record.get(2..4)?.try_into().expect("these are two bytes");
+    Some(usize::from(u16::from_le_bytes(length)))
 }
 
 impl Layout {
@@ -291,6 +318,22 @@ mod tests {
         bytes.extend([7; 9]);
         assert_eq!(Layout::decode(&bytes), Ok(layout()));
         assert!(Template::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn stripes_behind_a_record_are_seen_by_newer_readers_alone() {
+        let must_exist: StripeSet = [0, 64, 130].into_iter().collect();
+        let sent = with_stripes(layout().encode(), &must_exist);
+        assert_eq!(sent.len(), layout().encode().len() + 16);
+        assert_eq!(Layout::decode(&sent), Ok(layout()));
+        let told = StripeSet::from_parts(must_exist.first_part(), stripes_behind(&sent));
+        assert_eq!(told, must_exist);
+        assert_eq!(with_stripes(sent.clone(), &must_exist), sent, "not twice");
+        assert_eq!(with_stripes(layout().encode(), &StripeSet::from(5u64)), layout().encode());
+        assert!(with_stripes(Vec::new(), &must_exist).is_empty(), "of a file without a layout");
+        for len in 0..layout().encode().len() {
+            assert!(stripes_behind(&sent[..len]).is_empty(), "{len}");
+        }
     }
 
     #[test]

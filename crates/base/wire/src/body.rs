@@ -167,7 +167,7 @@ bodies! {
         /// The same for the name by which it was found or made.
         name_lease_ms: u32,
         /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost.
-        /// Bits not set say nothing.
+        /// Bits not set say nothing. Those from 64 on follow the layout record in buffer 1.
         stripes: u64,
         /// Names all that this reply grants: it rises.
         grant: u64,
@@ -215,7 +215,8 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-    /// Ends an open handle, and may hand size and times over.
+    /// Ends an open handle, and may hand size and times over. Buffer 1: with SIZE, the stripes from
+    /// 64 on that have an object (`layout::StripeSet`); may be absent.
     CloseReq (96) {
         /// FID of the file.
         fid: WireFid,
@@ -274,7 +275,8 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-    /// Set the attributes named by `valid` to those in `attr` (its FID names the file).
+    /// Set the attributes named by `valid` to those in `attr` (its FID names the file). Buffer 1: with
+    /// SIZE_KNOWN, the stripes from 64 on that have an object; may be absent.
     SetattrReq (160) {
         /// New values. With a time or a size to set, its birth time is the caller's clock: what is
         /// set counts as later than every write that the caller stamped before, whatever the

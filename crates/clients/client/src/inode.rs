@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use layout::{FileLayout, Striping};
+use layout::{FileLayout, StripeSet, Striping, stripes_behind};
 use ldlm::grants::Number;
 use types::{Creds, Errno, Fid, Instant, Timespec, Transno};
 use wire::attr::{AttrFlags, S_ISGID, S_ISUID};
@@ -15,7 +15,7 @@ use wire::{Attr, Opcode, PROJID_NONE, Reply, decode_body};
 use crate::atime::Access;
 use crate::data::{Keeping, UnderWay};
 use crate::grants::Gift;
-use crate::size::{WriteView, stripe_bits, stripe_mask};
+use crate::size::{WriteView, existing};
 use crate::{Error, Result, flags};
 
 /// An open file of this client; lives from its first open handle to its last.
@@ -51,7 +51,7 @@ pub(crate) struct Inode {
     /// What is acknowledged and not sent.
     pub(crate) keeping: Keeping,
     /// Stripes that must have an object, by the MDT's last word.
-    stripes: Cell<u64>,
+    stripes: RefCell<StripeSet>,
     /// The MDT's record of the open is durable (for O_SYNC).
     pub(crate) mdt_synced: Cell<bool>,
     /// The MDT evicted this client: handles are void.
@@ -78,7 +78,7 @@ impl Inode {
             mtime_set: Cell::default(),
             under_way: UnderWay::default(),
             keeping: Keeping::default(),
-            stripes: Cell::new(0),
+            stripes: RefCell::default(),
             mdt_synced: Cell::new(false),
             lost: Cell::new(false),
         }
@@ -117,7 +117,7 @@ impl Inode {
         self.access.borrow_mut().learn(&stat.attr);
         self.capable.set(stat.attr.flags.contains(AttrFlags::HAS_CAPABILITY));
         self.mtime_set.set(self.mtime_set.get().max(stat.mtime_set));
-        self.stripes.set(stat.stripes);
+        self.stripes.borrow_mut().clone_from(&stat.stripes);
         // an answer that was overtaken knows fewer objects
         if stat.layout.is_some() && stat.attr.layout_version >= self.layout_version.get() {
             self.layout_version.set(stat.attr.layout_version);
@@ -131,15 +131,19 @@ impl Inode {
         }
     }
 
-    /// Stripes of the first 64 that must have an object, as far as this client heard: a bit may be
-    /// old.
-    pub(crate) fn stripes(&self) -> u64 {
-        self.stripes.get()
+    /// Stripes that must have an object, as far as this client heard: it may be old.
+    pub(crate) fn stripes(&self) -> StripeSet {
+        self.stripes.borrow().clone()
     }
 
     /// The same of those that `layout` has, which may be older.
-    pub(crate) fn stripes_of(&self, layout: &FileLayout) -> u64 {
-        self.stripes.get() & stripe_mask(layout.stripes())
+    pub(crate) fn stripes_of(&self, layout: &FileLayout) -> StripeSet {
+        self.stripes.borrow().below(layout.stripes())
+    }
+
+    /// The same of one stripe.
+    pub(crate) fn must_exist(&self, stripe: u32) -> bool {
+        self.stripes.borrow().contains(stripe)
     }
 
     /// When the modification time was set by hand, as far as this client heard.
@@ -217,7 +221,8 @@ impl Inode {
         let is_its = self.layout().is_some_and(|its| its.generation() == layout.generation());
         let view = self.view.borrow();
         let objects = view.as_ref().filter(|_| is_quiet && is_its)?.told(epoch, layout)?;
-        (self.stripes_of(layout) & !stripe_bits(&objects) == 0).then_some(objects)
+        let is_whole = self.stripes_of(layout).without(&existing(&objects)).is_empty();
+        is_whole.then_some(objects)
     }
 
     /// Changes the view, if there is one.
@@ -320,8 +325,8 @@ pub(crate) struct Stat {
     pub(crate) disposition: Disposition,
     /// When the modification time was set by hand: only a later write of an object counts.
     pub(crate) mtime_set: Timespec,
-    /// Stripes of the first 64 that must have an object.
-    pub(crate) stripes: u64,
+    /// Stripes that must have an object.
+    pub(crate) stripes: StripeSet,
     /// An object that must be there is not: size and blocks are what is left, or was known last.
     pub(crate) lost: bool,
     /// What it grants of the attributes and of the name.
@@ -357,12 +362,12 @@ impl Stat {
             tracing::warn!("{stage}: the MDT sent a broken layout: {error}");
             Error::local(Errno::EPROTO, stage).about(body.attr.fid())
         };
+        let must_exist = StripeSet::from_parts(body.stripes, stripes_behind(layout));
         let layout = match Striping::decode(body.attr.fid(), layout).map_err(broken)? {
             Striping::Layout(layout) => Some(Rc::new(layout)),
             Striping::None | Striping::Template(_) => None,
         };
-        let stripes =
-            layout.as_ref().map_or(0, |layout| body.stripes & stripe_mask(layout.stripes()));
+        let of_layout = layout.as_ref().map(|layout| must_exist.below(layout.stripes()));
         Ok(Stat {
             attr: body.attr,
             layout,
@@ -370,7 +375,7 @@ impl Stat {
             handle: body.handle,
             disposition: body.disposition,
             mtime_set: Timespec::new(body.mtime_set, body.mtime_set_nsec),
-            stripes,
+            stripes: of_layout.unwrap_or_default(),
             lost: false,
             lease: Gift::of(body.lease_ms),
             name_lease: Gift::of(body.name_lease_ms),

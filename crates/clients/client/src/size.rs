@@ -21,7 +21,7 @@
 
 use std::collections::BTreeMap;
 
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::Timespec;
 use wire::Attr;
 use wire::body::OstAttr;
@@ -53,14 +53,14 @@ pub(crate) fn add_up(layout: &FileLayout, objects: &[OstAttr]) -> Extents {
 pub(crate) fn resolve(
     attr: &mut Attr,
     mtime_set: Timespec,
-    must_exist: u64,
+    must_exist: &StripeSet,
     layout: &FileLayout,
     objects: &[OstAttr],
 ) -> Found {
     let extents = add_up(layout, objects);
-    let there = stripe_bits(objects);
-    let lost = must_exist & !there;
-    attr.size = if lost == 0 { extents.size } else { extents.size.max(attr.size) };
+    let there = existing(objects);
+    let lost = must_exist.without(&there);
+    attr.size = if lost.is_empty() { extents.size } else { extents.size.max(attr.size) };
     attr.blocks = extents.blocks;
     if let Some(written) = extents.mtime {
         if written > mtime_set {
@@ -71,13 +71,13 @@ pub(crate) fn resolve(
     Found { there, lost, is_old_layout: false }
 }
 
-/// Stripes of a file, of the first 64.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Stripes of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Their object is there.
-    pub(crate) there: u64,
+    pub(crate) there: StripeSet,
     /// Their object should be there.
-    pub(crate) lost: u64,
+    pub(crate) lost: StripeSet,
     /// An object was destroyed: the file has others, or is gone. Or an object has bytes behind its
     /// component's end: the component has become longer.
     pub(crate) is_old_layout: bool,
@@ -251,23 +251,10 @@ fn later(one: OstAttr, other: OstAttr) -> OstAttr {
     }
 }
 
-/// Bit of a stripe among those of the first 64; none for the others, of which nothing is kept.
-pub(crate) fn stripe_bit(stripe: u32) -> u64 {
-    1u64.checked_shl(stripe).unwrap_or(0)
-}
-
-/// Bits of all stripes that there can be of a file with so many.
-pub(crate) fn stripe_mask(stripe_count: u32) -> u64 {
-    stripe_bit(stripe_count).wrapping_sub(1)
-}
-
-/// Bit i: stripe i of the first 64 has an object (`CloseReq::stripes`).
-pub(crate) fn stripe_bits(objects: &[OstAttr]) -> u64 {
-    objects
-        .iter()
-        .zip(0..)
-        .filter(|(object, _)| object.exists != 0)
-        .fold(0, |bits, (_, stripe)| bits | stripe_bit(stripe))
+/// Stripes that have an object (`CloseReq::stripes`), of all objects in stripe order.
+pub(crate) fn existing(objects: &[OstAttr]) -> StripeSet {
+    let there = objects.iter().zip(0u32..).filter(|(object, _)| object.exists != 0);
+    there.map(|(_, stripe)| stripe).collect()
 }
 
 #[cfg(test)]
@@ -278,6 +265,10 @@ mod tests {
 
     fn attr(state: SizeState) -> Attr {
         Attr { size: 77, size_state: state as u32, mtime: 50, ctime: 60, ..Attr::default() }
+    }
+
+    fn none() -> StripeSet {
+        StripeSet::default()
     }
 
     fn at(sec: i64) -> Timespec {
@@ -291,48 +282,47 @@ mod tests {
     #[test]
     fn objects_alone_give_the_size_of_a_dirty_file() {
         let mut dirty = attr(SizeState::Dirty);
-        resolve(&mut dirty, at(52), 0, &layout(2), &[object(10, 55), OstAttr::default()]);
+        resolve(&mut dirty, at(52), &none(), &layout(2), &[object(10, 55), OstAttr::default()]);
         assert_eq!((dirty.size, dirty.blocks, dirty.mtime, dirty.ctime), (10, 1, 55, 60));
-        resolve(&mut dirty, at(52), 0, &layout(2), &[OstAttr::default(), object(1, 99)]);
+        resolve(&mut dirty, at(52), &none(), &layout(2), &[OstAttr::default(), object(1, 99)]);
         assert_eq!((dirty.size, dirty.mtime, dirty.ctime), ((1 << 16) + 1, 99, 99));
-        resolve(&mut dirty, at(52), 0, &layout(2), &[OstAttr::default(); 2]);
+        resolve(&mut dirty, at(52), &none(), &layout(2), &[OstAttr::default(); 2]);
         assert_eq!((dirty.size, dirty.blocks), (0, 0));
     }
 
     #[test]
     fn a_lost_object_leaves_the_size_that_the_mdt_knew() {
         let objects = [object(10, 1), OstAttr::default()];
-        let resolved = |must_exist| {
+        let resolved = |must_exist: u64| {
             let mut attr = attr(SizeState::Dirty);
-            let found = resolve(&mut attr, at(52), must_exist, &layout(2), &objects);
-            (attr.size, found.there, found.lost)
+            let must_exist = StripeSet::from(must_exist);
+            let found = resolve(&mut attr, at(52), &must_exist, &layout(2), &objects);
+            (attr.size, found.there.first_part(), found.lost.first_part())
         };
         assert_eq!(resolved(0b01), (10, 0b01, 0));
         assert_eq!(resolved(0b11), (77, 0b01, 0b10));
     }
 
     #[test]
-    fn of_stripes_behind_the_64th_nothing_is_kept() {
-        assert_eq!(
-            (stripe_bit(0), stripe_bit(63), stripe_bit(64), stripe_bit(1_999)),
-            (1, 1 << 63, 0, 0)
-        );
-        assert_eq!(stripe_bits(&[object(1, 1); 70]), u64::MAX);
-        assert_eq!(
-            (stripe_mask(1), stripe_mask(63), stripe_mask(64)),
-            (1, u64::MAX >> 1, u64::MAX)
-        );
+    fn a_stripe_behind_the_64th_can_be_lost() {
+        let mut objects = [object(1, 1); 70];
+        let must_exist = existing(&objects);
+        assert!((0..70).all(|stripe| must_exist.contains(stripe)));
+        objects[69] = OstAttr::default();
+        let mut dirty = Attr { size: 1 << 30, ..attr(SizeState::Dirty) };
+        let found = resolve(&mut dirty, at(52), &must_exist, &layout(70), &objects);
+        assert_eq!((found.lost.lowest(), dirty.size), (Some(69), 1 << 30));
     }
 
     #[test]
     fn a_time_set_by_hand_holds_until_a_later_write() {
         let mut past = attr(SizeState::Dirty);
-        resolve(&mut past, at(60), 0, &layout(1), &[object(10, 55)]);
+        resolve(&mut past, at(60), &none(), &layout(1), &[object(10, 55)]);
         assert_eq!((past.mtime, past.ctime), (50, 60), "written before it was set");
         let mut future = Attr { mtime: 5_000, ..past };
-        resolve(&mut future, at(60), 0, &layout(1), &[object(10, 55)]);
+        resolve(&mut future, at(60), &none(), &layout(1), &[object(10, 55)]);
         assert_eq!(future.mtime, 5_000);
-        resolve(&mut future, at(60), 0, &layout(1), &[object(10, 61)]);
+        resolve(&mut future, at(60), &none(), &layout(1), &[object(10, 61)]);
         assert_eq!(
             (future.mtime, future.ctime),
             (61, 61),
@@ -348,7 +338,7 @@ mod tests {
         assert_eq!(view.unknown(&layout(3)), [0u32; 0]);
         let objects = view.complete(&layout(3), &BTreeMap::new());
         assert_eq!(
-            (add_up(&layout(3), &objects).size, stripe_bits(&objects)),
+            (add_up(&layout(3), &objects).size, existing(&objects).first_part()),
             ((1 << 16) + 5, 0b10)
         );
     }

@@ -139,7 +139,8 @@ mod tests {
         let inode = |mode, flags, state: SizeState| {
             let attr = wire::Attr { mode, size: 9, size_state: state as u32, ..Default::default() };
             let (parent, mtime_set) = (Fid::ROOT, types::Timespec::default());
-            Inode { attr, flags, parent, mtime_set, stripes: 5, depth: 0, symlink: Vec::new() }
+            let stripes = layout::StripeSet::from(5u64);
+            Inode { attr, flags, parent, mtime_set, stripes, depth: 0, symlink: Vec::new() }
         };
         let (file, dir) = (S_IFREG | 0o644, 0o040_755);
         for state in [SizeState::NeverWritten, SizeState::Clean] {

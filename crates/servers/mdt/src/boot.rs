@@ -253,7 +253,7 @@ fn root(now: Timespec, (uid, gid): (u32, u32)) -> Inode {
         flags: 0,
         parent: Fid::ROOT,
         mtime_set: now,
-        stripes: 0,
+        stripes: layout::StripeSet::default(),
         depth: 0,
         symlink: Vec::new(),
     }

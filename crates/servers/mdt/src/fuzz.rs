@@ -1,5 +1,6 @@
 //! For fuzz targets: valid records, and a check of any bytes against every decoder of records.
 
+use layout::StripeSet;
 use types::{Fid, Timespec};
 use wire::Attr;
 
@@ -15,7 +16,11 @@ pub fn records() -> Vec<Vec<u8>> {
         flags: INODE_HAS_ACL,
         parent: Fid::ROOT,
         mtime_set: Timespec::new(-1, 5),
-        stripes: 1 << 63 | 5,
+        stripes: if symlink.is_empty() {
+            [0, 2, 63, 64, 130].into_iter().collect()
+        } else {
+            StripeSet::from(1u64 << 63 | 5)
+        },
         depth: 3,
         symlink: symlink.to_vec(),
     };

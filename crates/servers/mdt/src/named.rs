@@ -54,8 +54,8 @@ pub fn stripes(
         let Some(layout) = layout_in(file, &value)? else { continue };
         let Some(stored) = view.get(Table::Inodes, &key)? else { continue };
         let inode = Inode::decode(&stored).ok_or(OpError::Broken("inode"))?;
-        for (stripe, object, ost) in layout.objects().take(u64::BITS as usize) {
-            if inode.stripes & 1 << stripe != 0 {
+        for (stripe, object, ost) in layout.objects() {
+            if inode.stripes.contains(stripe) {
                 all.push(Stripe { ost: ost.0, object, file });
             }
         }
@@ -102,7 +102,7 @@ fn link(view: &dyn View, file: Fid) -> Decided<Option<(Fid, Vec<u8>)>> {
 
 #[cfg(test)]
 mod tests {
-    use layout::Layout;
+    use layout::{Layout, StripeSet};
     use osd::{MetaStore, WriteSet};
     use wire::Attr;
 
@@ -110,7 +110,7 @@ mod tests {
     use crate::keys;
     use crate::tests::store::TestStore;
 
-    fn inode(fid: Fid, stripes: u64) -> Vec<u8> {
+    fn inode(fid: Fid, stripes: StripeSet) -> Vec<u8> {
         let attr = Attr { mode: 0o100_644, nlink: 1, ..Attr::default() }.with_fid(fid);
         let (parent, mtime_set) = (Fid::ROOT, types::Timespec::default());
         Inode { attr, flags: 1, parent, mtime_set, stripes, depth: 0, symlink: Vec::new() }.encode()
@@ -123,11 +123,11 @@ mod tests {
         let (file, base) = (Fid::new(5, 6), Fid::new(7, 8));
         let layout = Layout { osts: vec![4, 2, 9], ..Layout::plain(base, 1 << 20, 3) };
         set.put(Table::Layouts, file.to_key(), layout.encode());
-        set.put(Table::Inodes, file.to_key(), inode(file, 0b101));
+        set.put(Table::Inodes, file.to_key(), inode(file, StripeSet::from(0b101u64)));
         let never_written = Fid::new(5, 7);
         let other = Layout::plain(Fid::new(7, 9), 1 << 20, 1);
         set.put(Table::Layouts, never_written.to_key(), other.encode());
-        set.put(Table::Inodes, never_written.to_key(), inode(never_written, 0));
+        set.put(Table::Inodes, never_written.to_key(), inode(never_written, StripeSet::default()));
         let dir = Fid::new(5, 1);
         set.put(Table::Links, keys::link(file, dir, 3), *b"name");
         set.put(Table::Links, keys::link(dir, Fid::ROOT, 3), *b"dir");

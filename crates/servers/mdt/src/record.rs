@@ -3,6 +3,7 @@
 //! A reader accepts a longer record of a later version and ignores its tail. It refuses another
 //! type, and a length that the bytes do not have. `docs/formats/` draws the records.
 
+use layout::StripeSet;
 use types::{Fid, Timespec};
 use wire::Attr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -55,6 +56,20 @@ pub(crate) struct InodeFixed {
 
 const _: () = assert!(size_of::<InodeFixed>() == 176);
 
+/// Behind an inode of a file that has objects of stripes from 64 on: 16 bytes, behind it the second
+/// part of the set of these stripes. Programs of before this was written do not read it, and keep
+/// it while they change the rest. It holds only for the layout and the first part that it names.
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct MoreStripes {
+    mark: [u8; 4],
+    layout_version: u32,
+    first_part: u64,
+}
+
+/// [`MoreStripes::mark`].
+const MORE_STRIPES: [u8; 4] = *b"strp";
+
 /// An inode in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Inode {
@@ -66,9 +81,9 @@ pub(crate) struct Inode {
     pub(crate) parent: Fid,
     /// When somebody last set mtime by hand: an older write does not win over it.
     pub(crate) mtime_set: Timespec,
-    /// Bit i: stripe i of the first 64 has an object, as a closing client stated. Objects go only
-    /// with their file, so bits stay until a truncate to nothing: then no object needs to be there.
-    pub(crate) stripes: u64,
+    /// Stripes that have an object, as a closing client stated. Objects go only with their file, so
+    /// these stay until a truncate to nothing: then no object needs to be there.
+    pub(crate) stripes: StripeSet,
     /// Directories: levels between it and the root when it was made. A rename does not change it.
     pub(crate) depth: u32,
     /// Target of a symbolic link.
@@ -85,11 +100,13 @@ impl Inode {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let length = size_of::<InodeFixed>() + self.symlink.len();
+        let more = self.more_stripes();
+        let tail = if more.is_empty() { &self.symlink } else { &more };
+        let length = size_of::<InodeFixed>() + tail.len();
         let fixed = InodeFixed {
             kind: TYPE_INODE,
             version: VERSION,
-            length: u16::try_from(length).expect("a symbolic link is bounded"),
+            length: u16::try_from(length).expect("a symbolic link is bounded, and stripes are"),
             flags: self.flags,
             attr: self.attr,
             parent_seq: self.parent.seq,
@@ -98,30 +115,57 @@ impl Inode {
             mtime_set: self.mtime_set.sec,
             mtime_set_nsec: self.mtime_set.nsec,
             depth: self.depth,
-            stripes: self.stripes,
+            stripes: self.stripes.first_part(),
         };
         let mut out = Vec::with_capacity(length);
         out.extend_from_slice(fixed.as_bytes());
-        out.extend_from_slice(&self.symlink);
+        out.extend_from_slice(tail);
         assert_eq!(out.len(), length, "a record is as long as it says");
         out
     }
 
     pub(crate) fn decode(value: &[u8]) -> Option<Inode> {
         let (fixed, rest) = InodeFixed::read_from_prefix(value).ok()?;
-        let symlink =
-            rest.get(..usize::from(fixed.length).checked_sub(size_of::<InodeFixed>())?)?;
+        let tail = rest.get(..usize::from(fixed.length).checked_sub(size_of::<InodeFixed>())?)?;
         let known = fixed.kind == TYPE_INODE && fixed.version >= VERSION;
+        let more = if fixed.attr.is_file() { second_part(&fixed, tail) } else { None };
+        let symlink: &[u8] = if more.is_some() { &[] } else { tail };
         known.then(|| Inode {
             attr: fixed.attr,
             flags: fixed.flags,
             parent: Fid { seq: fixed.parent_seq, oid: fixed.parent_oid, ver: fixed.parent_ver },
             mtime_set: Timespec::new(fixed.mtime_set, fixed.mtime_set_nsec),
-            stripes: fixed.stripes,
+            stripes: StripeSet::from_parts(fixed.stripes, more.unwrap_or_default()),
             depth: fixed.depth,
             symlink: symlink.to_vec(),
         })
     }
+
+    /// What is behind the record for stripes from 64 on; empty where there are none.
+    fn more_stripes(&self) -> Vec<u8> {
+        let second_part = self.stripes.second_part();
+        if second_part.is_empty() || !self.attr.is_file() {
+            return Vec::new();
+        }
+        let head = MoreStripes {
+            mark: MORE_STRIPES,
+            layout_version: self.attr.layout_version,
+            first_part: self.stripes.first_part(),
+        };
+        [head.as_bytes(), second_part.as_slice()].concat()
+    }
+}
+
+/// The second part of a file's stripes in what is behind its inode; empty where another program has
+/// changed the inode meanwhile. None: something else is there.
+fn second_part<'a>(fixed: &InodeFixed, tail: &'a [u8]) -> Option<&'a [u8]> {
+    let (head, rest) = MoreStripes::read_from_prefix(tail).ok()?;
+    if head.mark != MORE_STRIPES {
+        return None;
+    }
+    let holds =
+        (head.layout_version, head.first_part) == (fixed.attr.layout_version, fixed.stripes);
+    Some(if holds { rest } else { &[] })
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -241,7 +285,7 @@ mod tests {
             flags: INODE_HAS_ACL,
             parent: Fid::ROOT,
             mtime_set: Timespec::new(-1, 5),
-            stripes: 1 << 63 | 5,
+            stripes: StripeSet::from(1u64 << 63 | 5),
             depth: 3,
             symlink: b"over/there".to_vec(),
         };
@@ -259,5 +303,44 @@ mod tests {
         assert!((0..d.len()).all(|len| DirentRecord::decode(&d[..len]).is_none()));
         assert!((0..o.len()).all(|len| DestroyRecord::decode(&o[..len]).is_none()));
         assert_eq!(Inode::decode(&d), None, "another type is refused");
+    }
+
+    fn striped(stripes: StripeSet) -> Inode {
+        let attr = Attr { mode: 0o100_644, nlink: 1, layout_version: 3, ..Attr::default() };
+        Inode {
+            attr: attr.with_fid(Fid::new(7, 8)),
+            flags: INODE_HAS_LAYOUT,
+            parent: Fid::ROOT,
+            mtime_set: Timespec::default(),
+            stripes,
+            depth: 0,
+            symlink: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn any_stripe_of_a_file_is_kept_and_few_take_no_room() {
+        let few = striped(StripeSet::from(u64::MAX));
+        assert_eq!(few.encode().len(), size_of::<InodeFixed>(), "as ever");
+        let many = striped([1, 64, 1_999].into_iter().collect());
+        let bytes = many.encode();
+        assert_eq!(bytes.len(), size_of::<InodeFixed>() + 16 + 31 * 8);
+        assert_eq!(Inode::decode(&bytes), Some(many));
+        assert!((0..bytes.len()).all(|len| Inode::decode(&bytes[..len]).is_none()));
+    }
+
+    #[test]
+    fn stripes_that_an_older_program_went_past_say_nothing() {
+        let many = striped([1, 64].into_iter().collect());
+        let changed = |change: fn(&mut InodeFixed)| {
+            let bytes = many.encode();
+            let (mut fixed, tail) = InodeFixed::read_from_prefix(&bytes).expect("an inode");
+            change(&mut fixed);
+            Inode::decode(&[fixed.as_bytes(), tail].concat()).expect("an inode").stripes
+        };
+        assert_eq!(changed(|fixed| fixed.attr.mode = 0o100_600), many.stripes);
+        assert!(changed(|fixed| fixed.stripes = 0).is_empty(), "cut to nothing");
+        let other = changed(|fixed| fixed.attr.layout_version += 1);
+        assert_eq!(other, StripeSet::from(2u64), "another layout");
     }
 }

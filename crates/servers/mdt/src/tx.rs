@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use layout::composite::Composite;
-use layout::{Asked, FileLayout, Striping};
+use layout::{Asked, FileLayout, StripeSet, Striping};
 use osd::{Table, View, WriteSet};
 use target::{Decided, OpError};
 use types::{Errno, Fid, Timespec, Transno};
@@ -528,7 +528,7 @@ impl<'a> Tx<'a> {
     /// Gives a file its layout.
     pub(crate) fn set_layout(&mut self, inode: &mut Inode, layout: &FileLayout) {
         self.put_layout(inode, layout);
-        inode.stripes = 0; // of the objects of this layout nothing is known yet
+        inode.stripes = StripeSet::default(); // of the objects of this layout nothing is known yet
     }
 
     /// Raises the generation of a file's layout.
@@ -545,8 +545,7 @@ impl<'a> Tx<'a> {
     pub(crate) fn shrink_layout(&mut self, inode: &mut Inode, composite: Composite) {
         let layout = FileLayout::composite(inode.fid(), composite);
         self.put_layout(inode, &layout);
-        let left = 1_u64.checked_shl(layout.stripes()).map_or(u64::MAX, |next| next - 1);
-        inode.stripes &= left;
+        inode.stripes = inode.stripes.below(layout.stripes());
     }
 
     /// Two files have these layouts from now on: what was known of the objects of one is known of

@@ -31,7 +31,7 @@ bodies! {
         grant: u64,
     }
     /// Closes of several files. Buffer 1: a [`CloseReq`](super::CloseReq) for each, no two of one
-    /// file.
+    /// file. A close that names stripes from 64 on goes alone.
     ClosesReq (8) {
         /// Closes, between 1 and [`CLOSES_MAX`].
         count: u32,

@@ -80,9 +80,10 @@ async fn tell_now(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
         return Err(Error::local(Errno::EIO, "close").about(fid));
     }
     let mut body = CloseReq { fid: fid.into(), handle: open.handle, ..CloseReq::default() };
+    let mut more_stripes = Vec::new();
     if open.wrote.get() {
         body.flags |= CloseFlags::WROTE;
-        state_size(open, &mut body).await;
+        more_stripes = state_size(open, &mut body).await;
     }
     if open.inode.access.borrow().pending().is_some() {
         super::keep::flush_attrs(&open.inner, &open.inode).await; // an older time comes first
@@ -97,10 +98,10 @@ async fn tell_now(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
         false => atime.map(|_| Scope::data(fid)),
     };
     let (ctx, projid) = (open.ctx.clone(), open.inode.projid());
-    let ready = ReadyClose { body, open: open.xid, ctx, projid, scope };
+    let ready = ReadyClose { body, more_stripes, open: open.xid, ctx, projid, scope };
     let closed = match leaves {
-        Leaves::AtOnce => open.inner.close_alone(ready).await,
-        Leaves::InTurn => open.inner.close_in_turn(ready).await,
+        Leaves::InTurn if ready.more_stripes.is_empty() => open.inner.close_in_turn(ready).await,
+        Leaves::AtOnce | Leaves::InTurn => open.inner.close_alone(ready).await,
     };
     let stat = closed.map_err(|error| {
         match error.errno() {
@@ -128,30 +129,33 @@ async fn settle(open: &Open) -> bool {
 }
 
 /// Fills the size in, where it is known or can be asked. Without it the file stays dirty, which is
-/// always true.
-async fn state_size(open: &Rc<Open>, body: &mut CloseReq) {
-    let Some(layout) = open.inode.layout() else { return };
+/// always true. Returns the stripes from 64 on that have an object, as they are sent.
+async fn state_size(open: &Rc<Open>, body: &mut CloseReq) -> Vec<u8> {
+    let Some(layout) = open.inode.layout() else { return Vec::new() };
     if !open.inode.under_way.is_empty() {
-        return;
+        return Vec::new();
     }
     let Some(view) = open.inode.with_view(|view| view.clone()).filter(size::WriteView::may_state)
     else {
-        return;
+        return Vec::new();
     };
     let question = Question { layout: layout.clone(), stripes: view.unknown(&layout) };
     let asked = match open.inner.glimpse(&open.ctx, &[question]).await {
         Ok(mut found) => found.remove(0),
         Err(error) => {
             tracing::debug!("the file stays dirty at close: {error}");
-            return;
+            return Vec::new();
         }
     };
     let objects = view.complete(&layout, &asked);
-    if open.inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
+    let stripes = size::existing(&objects);
+    if !open.inode.stripes_of(&layout).without(&stripes).is_empty() {
         tracing::debug!(fid = %open.inode.fid, "the file stays dirty at close: an object of it is missing");
-        return;
+        return Vec::new();
     }
     put_size(body, &layout, &objects, view.epoch());
+    body.stripes = stripes.first_part();
+    stripes.second_part()
 }
 
 fn put_size(body: &mut CloseReq, layout: &layout::FileLayout, objects: &[OstAttr], epoch: u64) {
@@ -161,7 +165,6 @@ fn put_size(body: &mut CloseReq, layout: &layout::FileLayout, objects: &[OstAttr
     let mtime = extents.mtime.unwrap_or_default();
     (body.mtime, body.mtime_nsec) = (mtime.sec, mtime.nsec);
     body.write_epoch = epoch;
-    body.stripes = size::stripe_bits(objects);
 }
 
 impl Inner {
@@ -201,9 +204,10 @@ impl Inner {
         if offered.insert((fid, ctx.creds.uid), stat.epoch) == Some(stat.epoch) {
             return;
         }
-        let (inner, ctx, epoch, stripes) = (self.clone(), ctx.clone(), stat.epoch, stat.stripes);
+        let (inner, ctx, epoch, stripes) =
+            (self.clone(), ctx.clone(), stat.epoch, stat.stripes.clone());
         self.env.spawn("offer size", async move {
-            if let Err(error) = inner.state_size(&ctx, &attr, epoch, stripes).await {
+            if let Err(error) = inner.state_size(&ctx, &attr, epoch, &stripes).await {
                 tracing::debug!("the file stays dirty: {error}");
             }
         });
@@ -214,7 +218,7 @@ impl Inner {
         self.resolve(ctx, &mut stat).await?;
         let is_sure = !stat.lost && !self.cuts.has(fid) && !self.config.bugs.forget_glimpse();
         if crate::needs_glimpse(&stat.attr) && is_sure {
-            self.state_size(ctx, &stat.attr, stat.epoch, stat.stripes).await?;
+            self.state_size(ctx, &stat.attr, stat.epoch, &stat.stripes).await?;
         }
         Ok(())
     }

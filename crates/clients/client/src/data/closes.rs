@@ -8,7 +8,8 @@
 //! Invariants
 //! - A close that finds no request with closes under way is sent at once. None waits for another
 //!   one for longer than [`CLOSES_WAIT`].
-//! - Closes that go together are of one caller and of different files.
+//! - Closes that go together are of one caller and of different files. None of them states objects
+//!   of stripes from 64 on.
 //! - An MDT that refuses such a request has closed nothing. Each close is then sent by itself.
 
 use std::cell::RefCell;
@@ -35,6 +36,8 @@ const STAGE: &str = "mds_close";
 /// A close as it is sent.
 pub(crate) struct ReadyClose {
     pub(crate) body: CloseReq,
+    /// Stripes from 64 on that have an object, as they are sent. With some it is sent alone.
+    pub(crate) more_stripes: Vec<u8>,
     /// The request that opened.
     pub(crate) open: Xid,
     pub(crate) ctx: Ctx,
@@ -161,7 +164,10 @@ impl Inner {
     pub(super) async fn close_alone(self: &Rc<Self>, ready: ReadyClose) -> Result<Stat> {
         let mdt = mdt_of(ready.fid());
         let call = self.call(&ready.ctx, Opcode::MdtClose, &ready.body).projid(ready.projid);
-        let call = call.keep(Keep::Close { open: ready.open });
+        let mut call = call.keep(Keep::Close { open: ready.open });
+        if !ready.more_stripes.is_empty() {
+            call = call.buf(ready.more_stripes);
+        }
         match ready.scope {
             Some(scope) => self.change(scope, mdt, call).await.map(|(stat, _)| stat),
             None => Stat::of(&self.ask(mdt, call).await?.reply, STAGE),
@@ -287,6 +293,7 @@ mod tests {
             let fid = Fid::new(0x2_0000_0401, *file);
             let ready = ReadyClose {
                 body: CloseReq { fid: fid.into(), ..CloseReq::default() },
+                more_stripes: Vec::new(),
                 open: Xid(1),
                 ctx: Ctx::user(*caller, 1),
                 projid: 0,

@@ -8,7 +8,7 @@
 
 use std::rc::Rc;
 
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::{Errno, Fid};
 
 use super::place;
@@ -17,12 +17,17 @@ use crate::{Ctx, Error, Result};
 
 impl Inner {
     /// What of these lost stripes must still exist by what the MDT says now.
-    pub(super) async fn still_lost(self: &Rc<Self>, ctx: &Ctx, fid: Fid, lost: u64) -> Result<u64> {
+    pub(super) async fn still_lost(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        lost: &StripeSet,
+    ) -> Result<StripeSet> {
         let stat = self.stat(ctx, fid, 0).await?;
         if let Some(inode) = self.inodes.get(fid) {
             inode.see(&stat);
         }
-        Ok(lost & stat.stripes)
+        Ok(lost.common(&stat.stripes))
     }
 
     /// EIO, and a line in the log, if one of these stripes is really lost.
@@ -31,16 +36,14 @@ impl Inner {
         ctx: &Ctx,
         fid: Fid,
         layout: &FileLayout,
-        lost: u64,
+        lost: StripeSet,
     ) -> Result<()> {
-        if lost == 0 {
+        if lost.is_empty() {
             return Ok(());
         }
-        let lost = self.still_lost(ctx, fid, lost).await?;
-        if lost == 0 {
-            return Ok(());
-        }
-        let (object, ost) = place(layout, lost.trailing_zeros());
+        let lost = self.still_lost(ctx, fid, &lost).await?;
+        let Some(stripe) = lost.lowest() else { return Ok(()) };
+        let (object, ost) = place(layout, stripe);
         tracing::warn!(%fid, %object, %ost, "an object of the file that must be there is missing");
         Err(Error::local(Errno::EIO, "ost_glimpse")
             .about(fid)

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::{Errno, Fid, TargetId, Timespec};
 use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Attr, Opcode, SizeState, decode_body};
@@ -119,7 +119,7 @@ impl Inner {
             .and_then(|inode| inode.own_objects(stat.epoch, layout));
         let Some(own) = own else { return false };
         let objects = (0..).zip(own).filter(|(_, object)| object.exists != 0).collect();
-        settle(&mut stat.attr, stat.mtime_set, 0, layout, &objects);
+        settle(&mut stat.attr, stat.mtime_set, &StripeSet::default(), layout, &objects);
         true
     }
 
@@ -138,9 +138,9 @@ impl Inner {
     pub(crate) async fn resolve_known(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
         let Some(layout) = stat.layout.clone() else { return Ok(()) };
         let mut attr = Attr { size_state: SizeState::Dirty as u32, size: 0, ..stat.attr };
-        let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
+        let (mtime_set, must_exist) = (stat.mtime_set, &stat.stripes);
         let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
-        if !found.is_old_layout && found.lost == 0 {
+        if !found.is_old_layout && found.lost.is_empty() {
             stat.attr = Attr { size_state: stat.attr.size_state, ..attr };
         }
         Ok(())
@@ -158,15 +158,15 @@ impl Inner {
         }
         for _ in 0..limits::LAYOUTS_TRIED_MAX {
             let Some(layout) = stat.layout.clone() else { return Ok(()) };
-            let (mtime_set, must_exist) = (stat.mtime_set, stat.stripes);
+            let (mtime_set, must_exist) = (stat.mtime_set, &stat.stripes);
             let mut attr = stat.attr;
             let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
             if found.is_old_layout && self.follow(ctx, stat, &layout).await {
                 continue;
             }
             stat.attr = attr;
-            stat.stripes |= found.there;
-            stat.lost = found.lost != 0;
+            stat.stripes.add_all(&found.there);
+            stat.lost = !found.lost.is_empty();
             return Ok(());
         }
         Err(Error::local(Errno::EBUSY, "ost_glimpse").about(stat.attr.fid()))
@@ -190,7 +190,7 @@ impl Inner {
         ctx: &Ctx,
         attr: &mut Attr,
         mtime_set: Timespec,
-        must_exist: u64,
+        must_exist: &StripeSet,
         layout: &Rc<FileLayout>,
     ) -> Result<Found> {
         if !crate::needs_glimpse(attr) || self.config.bugs.forget_glimpse() {
@@ -223,7 +223,7 @@ impl Inner {
             .map_err(|error| error.about(inode.fid))?
             .remove(0);
         check_told(layout, &objects)?;
-        let found = settle(&mut attr, Timespec::default(), must_exist, layout, &objects);
+        let found = settle(&mut attr, Timespec::default(), &must_exist, layout, &objects);
         self.check_lost(ctx, inode.fid, layout, found.lost).await?;
         Ok(attr.size)
     }
@@ -233,7 +233,7 @@ impl Inner {
 pub(crate) fn settle(
     attr: &mut Attr,
     mtime_set: Timespec,
-    must_exist: u64,
+    must_exist: &StripeSet,
     layout: &FileLayout,
     found: &Objects,
 ) -> Found {

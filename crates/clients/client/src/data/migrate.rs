@@ -294,7 +294,7 @@ impl Mover {
     /// Refuses a file of which an object is lost: the copy would be a file without those bytes.
     async fn check_whole(&self, look: &Look) -> Result<()> {
         let must_exist = self.file.0.inode.stripes_of(&look.layout);
-        let lost = must_exist & !size::stripe_bits(&look.objects);
+        let lost = must_exist.without(&size::existing(&look.objects));
         self.inner.check_lost(&self.ctx, self.file.fid(), &look.layout, lost).await
     }
 

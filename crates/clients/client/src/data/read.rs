@@ -13,7 +13,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::Bulk;
 use env::LocalFuture;
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::{Errno, Extent};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
@@ -24,7 +24,7 @@ use super::newer::{Tries, check_told};
 use super::{OFFSET_MAX, keep, on_open, place};
 use crate::file::Open;
 use crate::join::try_join;
-use crate::{Error, Result, flags, size};
+use crate::{Error, Result, flags};
 
 /// What an OST returned for a run.
 #[derive(Clone)]
@@ -164,13 +164,10 @@ async fn size_after(
         .await
         .map_err(|error| error.about(open.inode.fid))?;
     check_told(layout, &found[0])?;
-    let lost = found[0]
-        .iter()
-        .filter(|(_, object)| object.exists == 0)
-        .fold(0, |bits, (stripe, _)| bits | size::stripe_bit(*stripe));
-    open.inner
-        .check_lost(&open.ctx, open.inode.fid, layout, lost & open.inode.stripes_of(layout))
-        .await?;
+    let missing = found[0].iter().filter(|(_, object)| object.exists == 0);
+    let missing: StripeSet = missing.map(|(stripe, _)| *stripe).collect();
+    let lost = missing.common(&open.inode.stripes_of(layout));
+    open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost).await?;
     let found: Vec<_> = found[0].iter().map(|(stripe, object)| (*stripe, *object)).collect();
     Ok(seen.max(layout.file_size(&sizes(layout, &found))))
 }
@@ -193,13 +190,15 @@ async fn fetch(open: &Rc<Open>, layout: &Rc<FileLayout>, runs: &[Run]) -> Result
 }
 
 async fn fetch_run(open: &Rc<Open>, layout: &FileLayout, run: &Run) -> Result<Got> {
-    let must_exist = open.inode.stripes() & size::stripe_bit(run.stripe);
-    let must_exist = if open.inner.config.bugs.forget_must_exist() { 0 } else { must_exist };
-    match fetch_object(open, layout, run, must_exist != 0).await {
-        Err(error) if must_exist != 0 && error.errno() == Errno::EIO => {
-            match open.inner.still_lost(&open.ctx, open.inode.fid, must_exist).await? {
-                0 => fetch_object(open, layout, run, false).await,
-                _ => Err(error),
+    let must_exist =
+        !open.inner.config.bugs.forget_must_exist() && open.inode.must_exist(run.stripe);
+    match fetch_object(open, layout, run, must_exist).await {
+        Err(error) if must_exist && error.errno() == Errno::EIO => {
+            let lost: StripeSet = [run.stripe].into_iter().collect();
+            let still_lost = open.inner.still_lost(&open.ctx, open.inode.fid, &lost).await?;
+            match still_lost.is_empty() {
+                true => fetch_object(open, layout, run, false).await,
+                false => Err(error),
             }
         }
         fetched => fetched,

@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::Errno;
 use wire::Opcode;
 use wire::body::{OstSeekRep, OstSeekReq};
@@ -15,7 +15,7 @@ use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::file::Open;
 use crate::join::try_join;
-use crate::{Error, Result, SeekFor, limits, size};
+use crate::{Error, Result, SeekFor, limits};
 
 /// First data or hole of the file at or behind `offset`.
 pub(crate) async fn seek(open: &Rc<Open>, what: SeekFor, offset: u64) -> Result<u64> {
@@ -48,7 +48,7 @@ pub(super) async fn seek_under(
     let objects = try_join(objects, limits::BATCH_RPCS_MAX)
         .await
         .map_err(|error| error.about(open.inode.fid))?;
-    let lost = open.inode.stripes_of(layout) & !there(&objects);
+    let lost = open.inode.stripes_of(layout).without(&there(&objects));
     open.inner.check_lost(&open.ctx, open.inode.fid, layout, lost).await?;
     answer(layout, &objects, what, offset).ok_or_else(|| refused(open))
 }
@@ -75,12 +75,9 @@ async fn ask(
 }
 
 /// Stripes that have an object.
-fn there(objects: &[OstSeekRep]) -> u64 {
-    objects
-        .iter()
-        .zip(0..)
-        .filter(|(object, _)| object.exists != 0)
-        .fold(0, |bits, (_, stripe)| bits | size::stripe_bit(stripe))
+fn there(objects: &[OstSeekRep]) -> StripeSet {
+    let there = objects.iter().zip(0u32..).filter(|(object, _)| object.exists != 0);
+    there.map(|(_, stripe)| stripe).collect()
 }
 
 /// The file's answer; nothing where `offset` is at or behind the end, or no data follows.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::LocalFuture;
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, OstAttr, OstPunchReq, PunchFlags, SetattrFlags};
 use wire::{Attr, Opcode, SizeState};
@@ -105,7 +105,7 @@ impl Inner {
         let extents = size::add_up(&layout, &objects);
         (stat.attr.size, stat.attr.blocks) = (to, extents.blocks);
         if !self.inodes.get(fid).is_some_and(|inode| inode.has_writers()) {
-            self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
+            self.state_size(ctx, &stat.attr, stat.epoch, &size::existing(&objects)).await?;
         }
         Ok(stat)
     }
@@ -129,7 +129,7 @@ impl Inner {
         let mut newest = stat.clone();
         let (_, objects) = self.cut_newest(ctx, &mut newest, stat.handle, 0, claim).await?;
         if !self.inodes.get(stat.attr.fid()).is_some_and(|inode| inode.has_writers()) {
-            self.state_size(ctx, &stat.attr, stat.epoch, size::stripe_bits(&objects)).await?;
+            self.state_size(ctx, &stat.attr, stat.epoch, &size::existing(&objects)).await?;
         }
         Ok(())
     }
@@ -169,7 +169,7 @@ impl Inner {
         to: u64,
         claim: Claim,
     ) -> Result<Vec<OstAttr>> {
-        let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, stat.stripes);
+        let (fid, epoch, must_exist) = (stat.attr.fid(), stat.epoch, &stat.stripes);
         let inode = self.inodes.get(fid);
         let generation = inode.as_ref().and_then(|inode| {
             inode.with_view(|view| {
@@ -182,7 +182,7 @@ impl Inner {
         let last = to.checked_sub(1).and_then(|last| layout.stripe_of(last));
         let punches = (0..layout.stripes()).map(|stripe| {
             // in the place of a lost object an empty one would look like what the file held
-            let create = last == Some(stripe) && must_exist & size::stripe_bit(stripe) == 0;
+            let create = last == Some(stripe) && !must_exist.contains(stripe);
             let punch: LocalFuture<'_, Result<OstAttr>> =
                 Box::pin(self.punch(ctx, fid, layout, stripe, to, create, now, claim));
             punch
@@ -190,7 +190,8 @@ impl Inner {
         let objects = try_join(punches.collect(), limits::BATCH_RPCS_MAX)
             .await
             .map_err(|error| error.about(fid))?;
-        self.check_lost(ctx, fid, layout, must_exist & !size::stripe_bits(&objects)).await?;
+        let lost = must_exist.without(&size::existing(&objects));
+        self.check_lost(ctx, fid, layout, lost).await?;
         if let (Some(inode), Some(generation)) = (inode, generation) {
             inode.with_view(|view| view.truncated(&objects, generation));
         }
@@ -234,11 +235,10 @@ impl Inner {
         ctx: &Ctx,
         attr: &Attr,
         epoch: u64,
-        stripes: u64,
+        stripes: &StripeSet,
     ) -> Result<bool> {
-        let change =
-            AttrChange { attr: *attr, epoch, stripes, ..AttrChange::of(SetattrFlags::SIZE_KNOWN) };
-        match self.setattr(ctx, attr.fid(), change).await {
+        let change = AttrChange { attr: *attr, epoch, ..AttrChange::of(SetattrFlags::SIZE_KNOWN) };
+        match self.setattr_known(ctx, attr.fid(), change, stripes).await {
             Ok(stat) => Ok(stat.attr.size_state() != SizeState::Dirty),
             Err(error) if NOT_TAKEN.contains(&error.errno()) => Ok(false),
             Err(error) => Err(error),

@@ -52,7 +52,7 @@ impl Inner {
             is_whole.then(|| (view.complete(&layout, &BTreeMap::new()), view.epoch()))
         });
         let (objects, write_epoch) = known.flatten()?;
-        if inode.stripes_of(&layout) & !size::stripe_bits(&objects) != 0 {
+        if !inode.stripes_of(&layout).without(&size::existing(&objects)).is_empty() {
             return None; // an object is missing
         }
         let extents = size::add_up(&layout, &objects);

@@ -52,7 +52,7 @@ fn stat(attr: Attr, as_of: u64) -> Stat {
         handle: 0,
         disposition: wire::body::Disposition::empty(),
         mtime_set: types::Timespec::default(),
-        stripes: 0,
+        stripes: layout::StripeSet::default(),
         lost: false,
         touched: None,
         dir: None,

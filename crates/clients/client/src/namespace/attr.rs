@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use layout::StripeSet;
 use types::{Fid, Timespec};
 use wire::attr::S_IFMT;
 use wire::body::{SetattrFlags, SetattrReq};
@@ -21,6 +22,7 @@ pub(crate) struct AttrChange {
     pub(crate) attr: Attr,
     pub(crate) handle: u64,
     pub(crate) epoch: u64,
+    /// With SIZE_KNOWN: bit i: stripe i of the first 64 has an object.
     pub(crate) stripes: u64,
     /// A recall may wait for it.
     pub(crate) urgent: bool,
@@ -211,11 +213,34 @@ impl Inner {
         self.setattr_leased(ctx, fid, change).await.map(|(stat, _)| stat)
     }
 
+    /// The same with a size, and with all stripes that have an object.
+    pub(crate) async fn setattr_known(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: AttrChange,
+        stripes: &StripeSet,
+    ) -> Result<Stat> {
+        let change = AttrChange { stripes: stripes.first_part(), ..change };
+        self.send_attrs(ctx, fid, change, stripes.second_part()).await.map(|(stat, _)| stat)
+    }
+
     async fn setattr_leased(
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
         change: AttrChange,
+    ) -> Result<(Stat, Lease)> {
+        self.send_attrs(ctx, fid, change, Vec::new()).await
+    }
+
+    /// `more_stripes`: those from 64 on, as they are sent.
+    async fn send_attrs(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        change: AttrChange,
+        more_stripes: Vec<u8>,
     ) -> Result<(Stat, Lease)> {
         let mut attr = change.attr.with_fid(fid);
         attr.set_btime(self.env.wall());
@@ -228,7 +253,10 @@ impl Inner {
             stripes,
             ..SetattrReq::default()
         };
-        let call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(urgent);
+        let mut call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(urgent);
+        if !more_stripes.is_empty() {
+            call = call.buf(more_stripes);
+        }
         let is_cut = valid.contains(SetattrFlags::SIZE);
         let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;

@@ -145,8 +145,9 @@ impl Inner {
         let objects = self.glimpse(ctx, &questions).await?;
         for ((stat, question), objects) in stats.iter_mut().zip(&questions).zip(objects) {
             let layout = &question.layout;
-            let settled = settle(&mut stat.attr, stat.mtime_set, stat.stripes, layout, &objects);
-            (stat.stripes, stat.lost) = (stat.stripes | settled.there, settled.lost != 0);
+            let settled = settle(&mut stat.attr, stat.mtime_set, &stat.stripes, layout, &objects);
+            stat.stripes.add_all(&settled.there);
+            stat.lost = !settled.lost.is_empty();
             if !settled.is_old_layout {
                 self.offer_size(ctx, stat);
             }
@@ -325,7 +326,7 @@ impl Inner {
         for (((index, stat), question), objects) in asked.into_iter().zip(&questions).zip(objects) {
             let mut attr = stat.attr;
             let layout = &question.layout;
-            let settled = settle(&mut attr, stat.mtime_set, stat.stripes, layout, &objects);
+            let settled = settle(&mut attr, stat.mtime_set, &stat.stripes, layout, &objects);
             found[index] = Some(attr);
             if settled.is_old_layout {
                 found[index] = self.look_at_one(ctx, &stat.attr).await?;

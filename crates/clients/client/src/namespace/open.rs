@@ -42,7 +42,7 @@ impl Client {
         if let Some(layout) = inode.layout().filter(|_| !glance.size_known) {
             self.0.flush_file(attr.fid()).await;
             let (mtime_set, stripes) = (inode.mtime_set(), inode.stripes());
-            let found = self.0.resolve_attr(ctx, &mut attr, mtime_set, stripes, &layout).await?;
+            let found = self.0.resolve_attr(ctx, &mut attr, mtime_set, &stripes, &layout).await?;
             if found.is_old_layout {
                 attr = self.getattr(ctx, attr.fid(), None).await?;
             }

@@ -50,7 +50,7 @@ impl Client {
         for question in questions {
             found.extend(self.0.glimpse(ctx, &[question]).await?.into_iter().flatten());
         }
-        settle(&mut attr, mtime_set, stripes, &layout, &found);
+        settle(&mut attr, mtime_set, &stripes, &layout, &found);
         Ok(attr)
     }
 }

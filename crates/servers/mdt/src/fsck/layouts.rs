@@ -94,8 +94,8 @@ impl Check<'_> {
         for image in self.system.images {
             for (file, layout) in &image.layouts {
                 let Some(inode) = image.inodes.get(file) else { continue };
-                for (stripe, object, ost) in layout.objects().take(u64::BITS as usize) {
-                    let is_expected = inode.stripes & 1 << stripe != 0;
+                for (stripe, object, ost) in layout.objects() {
+                    let is_expected = inode.stripes.contains(stripe);
                     let ost = self.system.osts.iter().find(|it| it.index == ost.0);
                     let Some(ost) = ost.filter(|_| is_expected) else { continue };
                     if ost.objects.get(&object).is_none_or(|it| !it.is_there) {

@@ -1,6 +1,6 @@
 //! `.nacre/lost+found`: names for files that have none, and files for objects that have none.
 
-use layout::{FileLayout, Layout};
+use layout::{FileLayout, Layout, StripeSet};
 use types::Fid;
 use wire::SizeState;
 use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
@@ -126,8 +126,7 @@ impl Plan<'_> {
                 draft.owner(Owner { ost, object, file: inode.fid(), store });
             }
         }
-        let bits = found.iter().filter(|one| one.object.ver < u64::BITS);
-        inode.stripes = bits.fold(0, |bits, one| bits | 1 << one.object.ver);
+        inode.stripes = found.iter().map(|one| one.object.ver).collect();
         inode.flags |= INODE_HAS_LAYOUT;
         inode.attr.size_state = SizeState::Dirty as u32;
         inode.attr.layout_version += 1;
@@ -186,5 +185,6 @@ fn rebuilt(base: Fid, found: &[Found]) -> Result<FileLayout, String> {
 /// An inode without anything beside it.
 pub(super) fn plain(attr: wire::Attr, parent: Fid) -> Inode {
     let mtime_set = types::Timespec::default();
-    Inode { attr, flags: 0, parent, mtime_set, stripes: 0, symlink: Vec::new(), depth: 0 }
+    let stripes = StripeSet::default();
+    Inode { attr, flags: 0, parent, mtime_set, stripes, symlink: Vec::new(), depth: 0 }
 }

@@ -1,6 +1,7 @@
 //! Inodes that are gone, made again from other records about them. Mode, owner and times are lost:
 //! root owns them, and no other user may enter or read them.
 
+use layout::StripeSet;
 use types::Fid;
 use wire::SizeState;
 use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
@@ -74,16 +75,15 @@ impl Plan<'_> {
     }
 
     /// Stripes that have an object.
-    fn stripes_of(&self, fid: Fid, image: &Image) -> u64 {
-        let Some(layout) = image.layouts.get(&fid) else { return 0 };
-        let objects = layout.objects().take(u64::BITS as usize);
+    fn stripes_of(&self, fid: Fid, image: &Image) -> StripeSet {
+        let Some(layout) = image.layouts.get(&fid) else { return StripeSet::default() };
         let is_there = |object: Fid, index: u32| {
             let ost = self.system.osts.iter().find(|ost| ost.index == index);
             let found = ost.and_then(|ost| ost.objects.get(&object));
             found.is_some_and(|found| found.is_there)
         };
-        let there = objects.filter(|(_, object, ost)| is_there(*object, ost.0));
-        there.fold(0, |bits, (stripe, ..)| bits | 1 << stripe)
+        let there = layout.objects().filter(|(_, object, ost)| is_there(*object, ost.0));
+        there.map(|(stripe, ..)| stripe).collect()
     }
 }
 

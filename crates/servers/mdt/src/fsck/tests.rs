@@ -77,7 +77,7 @@ impl Stores {
             flags,
             parent,
             mtime_set: Timespec::default(),
-            stripes: 0,
+            stripes: layout::StripeSet::default(),
             depth: 0,
             symlink: Vec::new(),
         };
@@ -180,7 +180,7 @@ fn an_inode_on_the_wrong_mdt_is_a_breach() {
             flags: INODE_ORPHAN,
             parent: Fid::ROOT,
             mtime_set: Timespec::default(),
-            stripes: 0,
+            stripes: layout::StripeSet::default(),
             depth: 0,
             symlink: Vec::new(),
         };

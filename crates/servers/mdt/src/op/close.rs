@@ -1,11 +1,14 @@
 //! close: the handle goes, and the last writer of an undisturbed period hands the size over.
 //!
+//! Buffer 1: the second part of the stripes that have an object, if there are any from 64 on.
+//!
 //! Transaction: size and times of the inode, and which stripes have an object from now on; the
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
 //! reply showed. The reply names the handle. So after a restart, a stored reply of a close keeps a
 //! repeated open from restoring a closed handle, even if the client never received that reply. A
 //! handle that is unknown on a replay is closed already.
 
+use layout::StripeSet;
 use target::Decided;
 use types::{Errno, Fid, Timespec};
 use wire::SizeState;
@@ -19,15 +22,21 @@ use crate::state::Effect;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();
-    Ok(match close_one(op, &body)? {
+    let stripes = StripeSet::from_parts(body.stripes, &op.request.buf(1));
+    Ok(match close_one(op, &body, &stripes)? {
         Some((inode, handle)) => Answer::closed(&inode, handle),
         None => Answer::Bufs(Vec::new()),
     })
 }
 
-/// Closes one handle. Returns what is told of its file, if that is there, and the handle, unless it
-/// was closed before. No other close of the same file may have been decided in this operation.
-pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<(Inode, u64)>> {
+/// Closes one handle; with a size, `stripes` have an object. Returns what is told of its file, if
+/// that is there, and the handle, unless it was closed before. No other close of the same file may
+/// have been decided in this operation.
+pub(crate) fn close_one(
+    op: &mut Op<'_, '_>,
+    body: &CloseReq,
+    stripes: &StripeSet,
+) -> Decided<Option<(Inode, u64)>> {
     let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {
         return match op.replay {
             Some(_) => Ok(op.tx.find(Fid::from(body.fid))?.map(|inode| (inode, 0))),
@@ -36,7 +45,7 @@ pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<
     };
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
-    let cleaned = hand_over(op, body, open, &mut inode);
+    let cleaned = hand_over(op, (body, stripes), open, &mut inode);
     if body.flags.contains(CloseFlags::ATIME) {
         let atime = Timespec::new(body.atime, body.atime_nsec);
         inode.attr.set_atime(atime.max(inode.attr.atime()));
@@ -55,7 +64,12 @@ pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<
 }
 
 /// Size and times from the closer; says whether the size is known now.
-fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode) -> bool {
+fn hand_over(
+    op: &Op<'_, '_>,
+    (body, stripes): (&CloseReq, &StripeSet),
+    open: OpenFile,
+    inode: &mut Inode,
+) -> bool {
     if !open.write {
         return false;
     }
@@ -77,7 +91,7 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         inode.attr.size_state = first.attr.size_state() as u32;
         (inode.attr.size, inode.attr.blocks) = (first.attr.size, first.attr.blocks);
         if clean && told.is_some() {
-            inode.stripes |= body.stripes;
+            inode.stripes.add_all(stripes);
         }
         return clean;
     }
@@ -89,19 +103,19 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
             true
         }
         Verdict::Clean => {
-            known_size(inode, body);
+            known_size(inode, body, stripes);
             true
         }
         Verdict::StayDirty if op.config.bugs.clean_size_despite_writers() && told.is_some() => {
-            known_size(inode, body);
+            known_size(inode, body, stripes);
             true
         }
         Verdict::StayDirty => false,
     }
 }
 
-fn known_size(inode: &mut Inode, body: &CloseReq) {
+fn known_size(inode: &mut Inode, body: &CloseReq, stripes: &StripeSet) {
     inode.attr.size_state = SizeState::Clean as u32;
     (inode.attr.size, inode.attr.blocks) = (body.size, body.blocks);
-    inode.stripes |= body.stripes;
+    inode.stripes.add_all(stripes);
 }

@@ -15,6 +15,7 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use layout::StripeSet;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
 use wire::body::{AttrRep, CLOSES_MAX, CloseReq, ClosesRep, closes as closes_of};
@@ -117,7 +118,7 @@ fn one(op: &mut Op<'_, '_>, body: &CloseReq, first: Option<&StatRecord>) -> Deci
         return Ok(refused(first.errno));
     }
     op.replay = first.map(|first| first.rep);
-    match close_one(op, body) {
+    match close_one(op, body, &StripeSet::from(body.stripes)) {
         Ok(Some((inode, handle))) => {
             let rep = AttrRep {
                 attr: inode.attr,
@@ -125,7 +126,7 @@ fn one(op: &mut Op<'_, '_>, body: &CloseReq, first: Option<&StatRecord>) -> Deci
                 write_epoch: op.state.opens.write_epoch(inode.fid()),
                 mtime_set: inode.mtime_set.sec,
                 mtime_set_nsec: inode.mtime_set.nsec,
-                stripes: inode.stripes,
+                stripes: inode.stripes.first_part(),
                 ..AttrRep::default()
             };
             Ok(StatRecord { rep, ..StatRecord::default() })

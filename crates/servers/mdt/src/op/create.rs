@@ -6,7 +6,7 @@
 //! the FID, the layout and the handle of the first reply. If the file already exists, the replay
 //! only opens it again.
 
-use layout::Asked;
+use layout::{Asked, StripeSet};
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, SYMLINK_BYTES_MAX};
@@ -163,7 +163,7 @@ pub(super) fn make_inode(
         flags: 0,
         parent: parent.fid(),
         mtime_set: op.tx.now,
-        stripes: 0,
+        stripes: StripeSet::default(),
         depth,
         symlink,
     })

@@ -122,13 +122,14 @@ impl Op<'_, '_> {
     fn tell(&self, inode: &Inode, layouts: bool) -> Decided<Told> {
         let attr = inode.attr;
         let is_dirty = attr.is_file() && attr.size_state() == SizeState::Dirty;
-        let layout = if layouts && is_dirty { self.tx.layout_record(inode)? } else { Vec::new() };
+        let record = if layouts && is_dirty { self.tx.layout_record(inode)? } else { Vec::new() };
+        let layout = layout::with_stripes(record, &inode.stripes);
         let rep = AttrRep {
             attr,
             write_epoch: self.state.opens.write_epoch(inode.fid()),
             mtime_set: inode.mtime_set.sec,
             mtime_set_nsec: inode.mtime_set.nsec,
-            stripes: inode.stripes,
+            stripes: inode.stripes.first_part(),
             ..AttrRep::default()
         };
         Ok(Told {

@@ -42,6 +42,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use env::LocalFuture;
+use layout::StripeSet;
 use ldlm::grants::{ChangeId, HolderId};
 #[cfg(doc)]
 use service::limits::ANSWER_BYTES_SMALL;
@@ -154,7 +155,7 @@ pub(crate) struct AttrAnswer {
     /// When its modification time was set by hand.
     pub(crate) mtime_set: Timespec,
     /// Stripes that must have an object.
-    pub(crate) stripes: u64,
+    pub(crate) stripes: StripeSet,
     /// Directory that it was made in, or moved to.
     pub(crate) parent: Fid,
     pub(crate) has_acl: bool,
@@ -217,8 +218,8 @@ impl Extras {
 
 impl AttrAnswer {
     fn new(inode: &Inode, handle: u64, disposition: Disposition, layout: Vec<u8>) -> AttrAnswer {
-        let Inode { attr, mtime_set, stripes, parent, .. } = *inode;
-        let has_acl = inode.has(INODE_HAS_ACL);
+        let Inode { attr, mtime_set, parent, .. } = *inode;
+        let (stripes, has_acl) = (inode.stripes.clone(), inode.has(INODE_HAS_ACL));
         AttrAnswer { attr, handle, disposition, mtime_set, stripes, parent, has_acl, layout }
     }
 }
@@ -236,7 +237,7 @@ impl Answer {
             handle: 0,
             disposition: Disposition::REMOTE,
             mtime_set: Timespec::default(),
-            stripes: 0,
+            stripes: StripeSet::default(),
             parent: Fid::ZERO,
             has_acl: false,
             layout: Vec::new(),
@@ -268,10 +269,11 @@ impl Answer {
                     mtime_set: answer.mtime_set.sec,
                     mtime_set_nsec: answer.mtime_set.nsec,
                     name_lease_ms: extras.name_lease.to_ms(),
-                    stripes: answer.stripes,
+                    stripes: answer.stripes.first_part(),
                     grant: extras.number,
                 };
-                vec![encode_body(&body), Bytes::from(answer.layout)]
+                let layout = layout::with_stripes(answer.layout, &answer.stripes);
+                vec![encode_body(&body), Bytes::from(layout)]
             }
             Answer::Page(answer) => answer.into_bufs(extras),
             Answer::Many(answer) => answer.into_bufs(extras),

@@ -5,6 +5,7 @@
 //! the open for replay. After a restart the replay rebuilds the handle. If the file is gone, the
 //! replay is stale.
 
+use layout::StripeSet;
 use target::Decided;
 use types::{Errno, Fid};
 use wire::attr::{S_IFLNK, S_IFREG};
@@ -153,7 +154,7 @@ impl Op<'_, '_> {
             return Truncated::No;
         }
         self.drop_capability(inode);
-        (inode.attr.size, inode.attr.blocks, inode.stripes) = (0, 0, 0);
+        (inode.attr.size, inode.attr.blocks, inode.stripes) = (0, 0, StripeSet::default());
         inode.attr.set_mtime(self.tx.now);
         inode.mtime_set = self.tx.now;
         inode.attr.set_ctime(self.tx.now);

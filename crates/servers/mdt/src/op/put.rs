@@ -5,6 +5,7 @@
 //! existing name is refused.
 
 use bytes::Bytes;
+use layout::StripeSet;
 use target::Decided;
 use types::{Errno, Timespec};
 use wire::attr::{S_IFMT, S_IFREG};
@@ -56,7 +57,7 @@ pub(super) fn fill(op: &mut Op<'_, '_>, inode: &mut Inode) -> Decided<()> {
     }
     inode.attr.size = length;
     inode.attr.size_state = SizeState::Clean as u32;
-    inode.stripes = 1;
+    inode.stripes = StripeSet::from(1u64);
     match op.put {
         Some(written) => {
             assert_eq!(written.fid, inode.fid(), "the object has the id of its file");

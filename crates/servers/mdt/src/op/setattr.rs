@@ -4,6 +4,7 @@
 //! at the new size. The client holds the file's lock, punches the objects, then sends the size with
 //! SIZE_KNOWN. Replay: the same with the times of the first reply.
 
+use layout::StripeSet;
 use osd::Table;
 use target::Decided;
 use types::{Errno, Fid, Timespec};
@@ -158,7 +159,7 @@ fn truncate(op: &mut Op<'_, '_>, wanted: &Attr, inode: &mut Inode) -> Decided<Di
     }
     inode.attr.size = wanted.size;
     if wanted.size == 0 {
-        inode.stripes = 0; // a file without a byte misses no object
+        inode.stripes = StripeSet::default(); // a file without a byte misses no object
     }
     op.dirty_by_cut(inode);
     Ok(Disposition::TRUNCATE)
@@ -258,7 +259,7 @@ fn known_size(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Deci
     }
     inode.attr.size_state = SizeState::Clean as u32;
     (inode.attr.size, inode.attr.blocks) = (body.attr.size, body.attr.blocks);
-    inode.stripes |= body.stripes;
+    inode.stripes.add_all(&StripeSet::from_parts(body.stripes, &op.request.buf(1)));
     let written = body.attr.mtime();
     // What lies behind both clocks is no write's: a time set by hand, as it was when the client
     // asked.

@@ -8,7 +8,7 @@
 //!
 //! Pure: the state of the file and the OSTs' answers come in, and the verdict goes out.
 
-use layout::FileLayout;
+use layout::{FileLayout, StripeSet};
 use types::Timespec;
 use wire::SizeState;
 use wire::body::OstAttr;
@@ -37,7 +37,7 @@ pub(crate) struct Asked {
 }
 
 /// What becomes of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Its size is known, or it is gone.
     Settled,
@@ -52,14 +52,14 @@ pub(crate) enum Verdict {
 }
 
 /// What the objects of a file add up to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extents {
     size: u64,
     blocks: u64,
     /// Last write, if there is an object.
     written: Option<Timespec>,
-    /// Bit i: stripe i of the first 64 has an object.
-    stripes: u64,
+    /// Stripes that have an object.
+    stripes: StripeSet,
 }
 
 impl Extents {
@@ -72,9 +72,10 @@ impl Extents {
             written: there().map(|object| Timespec::new(object.mtime, object.mtime_nsec)).max(),
             stripes: objects
                 .iter()
-                .zip(0..u64::BITS)
+                .zip(0u32..)
                 .filter(|(object, _)| object.exists != 0)
-                .fold(0, |bits, (_, stripe)| bits | 1 << stripe),
+                .map(|(_, stripe)| stripe)
+                .collect(),
         }
     }
 
@@ -84,7 +85,7 @@ impl Extents {
         let attr = &mut inode.attr;
         attr.size_state = SizeState::Clean as u32;
         (attr.size, attr.blocks) = (self.size, self.blocks);
-        inode.stripes |= self.stripes;
+        inode.stripes.add_all(&self.stripes);
         if let Some(written) = self.written {
             if written > inode.mtime_set {
                 attr.set_mtime(written);
@@ -124,7 +125,8 @@ pub(crate) fn judge(
     }
     let Some(layout) = &asked.layout else {
         let (size, blocks) = (inode.attr.size, inode.attr.blocks);
-        return Verdict::Known(Extents { size, blocks, written: None, stripes: 0 });
+        let stripes = StripeSet::default();
+        return Verdict::Known(Extents { size, blocks, written: None, stripes });
     };
     assert_eq!(objects.len(), layout.stripes() as usize, "every object was asked");
     let is_destroyed = |object: &OstAttr| object.layout_version == u32::MAX;
@@ -132,7 +134,7 @@ pub(crate) fn judge(
         return Verdict::Later;
     }
     let found = Extents::of(layout, objects);
-    if inode.stripes & !found.stripes != 0 || found.size > FILE_BYTES_MAX {
+    if !inode.stripes.without(&found.stripes).is_empty() || found.size > FILE_BYTES_MAX {
         return Verdict::Lost;
     }
     Verdict::Known(found)
@@ -172,7 +174,7 @@ mod tests {
             flags: 0,
             parent: Fid::ROOT,
             mtime_set: Timespec::new(52, 0),
-            stripes: 0,
+            stripes: StripeSet::default(),
             depth: 0,
             symlink: Vec::new(),
         }
@@ -266,16 +268,23 @@ mod tests {
             |inode: &Inode, objects: &[OstAttr]| judge(Some(inode), &quiet(), &striped(2), objects);
         let gone = OstAttr { layout_version: u32::MAX, ..OstAttr::default() };
         assert_eq!(of(&dirty(), &[object(9, 70), gone]), Verdict::Later, "destroyed");
-        let must = Inode { stripes: 0b11, ..dirty() };
+        let must = Inode { stripes: StripeSet::from(0b11u64), ..dirty() };
         assert_eq!(of(&must, &[object(9, 70), OstAttr::default()]), Verdict::Lost);
         assert!(matches!(of(&must, &[object(9, 70); 2]), Verdict::Known(_)));
         assert_eq!(of(&dirty(), &[object(u64::MAX, 70); 2]), Verdict::Lost, "no file is as long");
     }
 
     #[test]
-    fn the_first_64_stripes_are_remembered() {
-        let found =
-            Extents::of(striped(70).layout.as_ref().expect("it has one"), &[object(1, 1); 70]);
-        assert_eq!(found.stripes, u64::MAX);
+    fn a_stripe_behind_the_64th_is_missed_too() {
+        let (asked, mut objects) = (striped(70), [object(1, 1); 70]);
+        let mut seen = dirty();
+        let Verdict::Known(found) = judge(Some(&seen), &quiet(), &asked, &objects) else {
+            panic!("its size is known")
+        };
+        found.record(&mut seen);
+        assert_eq!(seen.stripes, (0..70).collect::<StripeSet>());
+        seen.attr.size_state = SizeState::Dirty as u32;
+        objects[65] = OstAttr::default();
+        assert_eq!(judge(Some(&seen), &quiet(), &asked, &objects), Verdict::Lost);
     }
 }

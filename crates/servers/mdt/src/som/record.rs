@@ -79,7 +79,7 @@ impl Engine {
         let inode = tx.find_here(fid)?;
         let around = Around::of(state, fid, is_locked);
         let verdict = judge::judge(inode.as_ref(), &around, asked, objects);
-        let (Verdict::Known(found), Some(mut inode)) = (verdict, inode) else {
+        let (Verdict::Known(found), Some(mut inode)) = (&verdict, inode) else {
             return Ok(verdict);
         };
         found.record(&mut inode);

@@ -425,7 +425,7 @@ mod tests {
                 flags: 0,
                 parent: Fid::ROOT,
                 mtime_set: Timespec::default(),
-                stripes: 0,
+                stripes: layout::StripeSet::default(),
                 depth: 0,
                 symlink: Vec::new(),
             };

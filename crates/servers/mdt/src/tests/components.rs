@@ -14,6 +14,7 @@ use super::rig::Rig;
 use crate::record::DestroyRecord;
 
 mod extending;
+mod must_exist;
 
 const MIB: u64 = 1 << 20;
 const O_RDWR: u32 = 2;

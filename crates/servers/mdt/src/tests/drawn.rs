@@ -379,7 +379,7 @@ impl Known {
             flags: choices.half(),
             parent: at.dir,
             mtime_set: Timespec::default(),
-            stripes: choices.word(),
+            stripes: layout::StripeSet::from(choices.word()),
             depth: choices.half(),
             symlink: name(choices).to_vec(),
         };

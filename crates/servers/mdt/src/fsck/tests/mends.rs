@@ -1,6 +1,6 @@
 //! Damage made by hand is mended, and a second look finds nothing.
 
-use layout::Layout;
+use layout::{Layout, StripeSet};
 use wire::attr::S_IFLNK;
 
 use super::*;
@@ -64,7 +64,7 @@ impl World {
         let flags = (S_IFREG, AttrFlags::empty(), INODE_HAS_LAYOUT);
         self.stores.inode_with(file, flags, (nlink, size), parent);
         let mut inode = self.stores.read(file).expect("it was made");
-        inode.stripes = 0b11;
+        inode.stripes = StripeSet::from(0b11u64);
         self.stores.of(file).put(Table::Inodes, file.to_key(), inode.encode());
         let store = u64::from(100 + file.mdt_index());
         for ost in 0..2 {
@@ -211,7 +211,8 @@ fn a_file_whose_inode_is_gone_is_made_again_under_its_name() {
     world.stores.of(fid(2, 5)).delete(Table::Inodes, fid(2, 5).to_key());
     assert_eq!(world.mended(), "dangling-name no-inode no-inode dangling-name");
     let inode = world.stores.read(fid(2, 5)).expect("there");
-    assert_eq!((inode.attr.mode, inode.attr.nlink, inode.stripes), (0o100_600, 2, 0b11));
+    let stripes = StripeSet::from(0b11u64);
+    assert_eq!((inode.attr.mode, inode.attr.nlink, &inode.stripes), (0o100_600, 2, &stripes));
     assert_eq!(inode.attr.size_state(), wire::SizeState::Dirty, "its objects say the size");
 }
 
@@ -225,7 +226,7 @@ fn a_name_of_which_nothing_is_left_is_removed() {
     let rules = world.mended();
     assert!(rules.contains("dangling-name") && rules.contains("orphan-object"), "{rules}");
     let again = world.stores.read(gone).expect("its objects have bytes");
-    assert_eq!((again.attr.nlink, again.stripes), (1, 0b11));
+    assert_eq!((again.attr.nlink, again.stripes), (1, StripeSet::from(0b11u64)));
     let name = format!(".nacre/{LOST_FOUND}/{:#x}:0x5:0x0", gone.seq);
     assert_eq!(world.path(gone), name);
 }
@@ -347,6 +348,20 @@ fn a_lost_object_is_an_error_until_its_bytes_are_given_up() {
     assert_eq!(world.mend(false), format!("{text}: bytes 1048576 to 2097151"));
     assert_eq!(world.mend(true), "");
     assert_eq!(world.osts[1].objects[&base(2, 5).stripe(1)].bytes, Some(1 << 20));
+}
+
+#[test]
+fn a_lost_object_behind_the_64th_stripe_is_found() {
+    let mut world = World::sound();
+    let (file, first) = (fid(2, 5), base(2, 5));
+    let layout = Layout { osts: vec![0; 70], ..Layout::plain(first, 1 << 20, 70) };
+    world.stores.of(file).put(Table::Layouts, file.to_key(), layout.encode());
+    let mut inode = world.stores.read(file).expect("there");
+    inode.stripes = [0, 69].into_iter().collect();
+    world.stores.of(file).put(Table::Inodes, file.to_key(), inode.encode());
+    world.osts[1].objects.clear();
+    let text = format!("{file} has lost object {}: no bytes", first.stripe(69));
+    assert_eq!(world.mend(false), text);
 }
 
 #[test]
