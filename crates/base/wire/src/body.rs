@@ -215,7 +215,8 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-    /// Ends an open handle, and may hand size and times over.
+    /// Ends an open handle, and may hand size and times over. With DATA, buffer 1 is all bytes of
+    /// the file.
     CloseReq (96) {
         /// FID of the file.
         fid: WireFid,

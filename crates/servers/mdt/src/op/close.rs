@@ -12,7 +12,7 @@ use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
 use crate::limits::FILE_BYTES_MAX;
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Op, put};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
 use crate::state::Effect;
@@ -36,7 +36,11 @@ pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<
     };
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
+    let has_bytes = put::is_closed_with_bytes(op, body, &open, &inode)?;
     let cleaned = hand_over(op, body, open, &mut inode);
+    if has_bytes {
+        put::fill_closed(op, &mut inode, cleaned)?;
+    }
     if body.flags.contains(CloseFlags::ATIME) {
         let atime = Timespec::new(body.atime, body.atime_nsec);
         inode.attr.set_atime(atime.max(inode.attr.atime()));
@@ -60,7 +64,8 @@ fn hand_over(op: &Op<'_, '_>, body: &CloseReq, open: OpenFile, inode: &mut Inode
         return false;
     }
     let wrote = body.flags.contains(CloseFlags::WROTE);
-    let has_size = body.flags.contains(CloseFlags::SIZE) && body.size <= FILE_BYTES_MAX;
+    let tells_size = body.flags.intersects(CloseFlags::SIZE | CloseFlags::DATA);
+    let has_size = tells_size && body.size <= FILE_BYTES_MAX;
     let told = has_size.then_some(body.write_epoch);
     if wrote {
         let mtime = Timespec::new(body.mtime, body.mtime_nsec);
