@@ -216,7 +216,7 @@ bodies! {
         reserved: u32,
     }
     /// Ends an open handle, and may hand size and times over. With DATA, buffer 1 is all bytes of
-    /// the file.
+    /// the file. With ATTRS, buffer 2 is a [`SetattrReq`].
     CloseReq (96) {
         /// FID of the file.
         fid: WireFid,

@@ -114,7 +114,8 @@ flags! {
         /// Another client may keep what it has written: the objects may not have it yet. A getattr
         /// with [`GetattrFlags::EXACT`] calls it back first.
         KEPT = 32,
-        /// The close of the handle may bring all bytes of the new file ([`CloseFlags::DATA`]).
+        /// The close of the handle may bring all bytes of the new file ([`CloseFlags::DATA`]), and
+        /// a change of attributes with them.
         BYTES = 64,
     }
 
@@ -151,6 +152,9 @@ flags! {
         ///
         /// [`PUT_BYTES_MAX`]: crate::PUT_BYTES_MAX
         DATA = 8,
+        /// With DATA: buffer 2 is a [`SetattrReq`](crate::body::SetattrReq) for the file, of
+        /// explicit times, mode and owner, which comes before the rest of the close.
+        ATTRS = 16,
     }
 
     /// Which attributes a [`SetattrReq`](crate::body::SetattrReq) sets.

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, flags};
+use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
 use layout::Asked;
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
-use types::{Fid, Span};
+use types::{Fid, Span, Timespec};
 use wire::Opcode;
 
 /// Bytes of a file that are at the MDT.
@@ -117,6 +117,24 @@ fn a_new_small_file_takes_a_create_and_a_close() {
         Ok(())
     });
     assert_eq!(sent, both());
+    world.check(b"file", bytes_of(6));
+}
+
+#[test]
+fn attributes_that_are_kept_go_with_the_bytes() {
+    let world = World::new();
+    let mtime = Timespec::new(1_000, 5);
+    let sent = world.count(async move |client| {
+        let file = make(client, b"file", bytes_of(6)).await?;
+        let set =
+            SetAttr { mode: Some(0o604), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
+        client.setattr_glance(&Ctx::root(), file.fid(), &set, Some(&file)).await?;
+        file.flush()?;
+        file.close().await
+    });
+    assert_eq!(sent, both());
+    let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!((attr.mode & 0o7777, attr.mtime()), (0o604, mtime));
     world.check(b"file", bytes_of(6));
 }
 

@@ -15,12 +15,12 @@ use std::rc::Rc;
 use endpoint::Keep;
 use types::{Errno, Fid};
 use wire::body::{CloseFlags, CloseReq, OstAttr};
-use wire::{Opcode, SizeState};
+use wire::{Opcode, SizeState, encode_body};
 
 use super::closes::ReadyClose;
 use super::glimpse::Question;
 use super::keep::fresh::{self, Fresh};
-use super::keep::{Pause, begin_flush, flush_attrs, flush_whole};
+use super::keep::{Pause, begin_flush, flush_whole};
 use crate::client::{Inner, mdt_of};
 use crate::file::Open;
 use crate::grants::Scope;
@@ -61,8 +61,7 @@ pub(crate) async fn close(open: &Rc<Open>, leaves: Leaves) -> Result<()> {
 /// Closes when all is sent that is kept. The bytes of a new file may go with the close.
 async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
     begin_flush(open);
-    flush_attrs(&open.inner, &open.inode).await;
-    if let Some(fresh) = fresh::take(open) {
+    if let Some(fresh) = fresh::take(open).await {
         let closed = bring(open, &fresh).await;
         match closed {
             Ok(stat) => {
@@ -80,10 +79,13 @@ async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
     tell(open, leaves).await
 }
 
-/// Closes with all bytes of the file.
+/// Closes with all bytes of the file, and kept attributes.
 async fn bring(open: &Open, fresh: &Fresh) -> Result<Stat> {
     let fid = open.inode.fid;
-    let call = open.call(Opcode::MdtClose, &fresh.body()).buf(fresh.bytes());
+    let mut call = open.call(Opcode::MdtClose, &fresh.body()).buf(fresh.bytes());
+    if let Some(attrs) = fresh.attrs() {
+        call = call.buf(encode_body(&attrs));
+    }
     let call = call.keep(Keep::Close { open: open.xid }).urgent(true); // a recall may wait for it
     let closed = open.inner.change(Scope::written(fid), mdt_of(fid), call).await;
     closed.map(|(stat, _)| stat).map_err(|error| error.about(fid))

@@ -66,6 +66,20 @@ impl AttrChange {
         change
     }
 
+    /// What is sent for this file at `now`, by this client's clock.
+    pub(crate) fn request(&self, fid: Fid, now: Timespec) -> SetattrReq {
+        let mut attr = self.attr.with_fid(fid);
+        attr.set_btime(now);
+        SetattrReq {
+            attr,
+            valid: self.valid,
+            handle: self.handle,
+            write_epoch: self.epoch,
+            stripes: self.stripes,
+            ..SetattrReq::default()
+        }
+    }
+
     /// Both, one after the other.
     pub(crate) fn then(mut self, later: &AttrChange) -> AttrChange {
         later.put_into(&mut self.attr);
@@ -217,19 +231,9 @@ impl Inner {
         fid: Fid,
         change: AttrChange,
     ) -> Result<(Stat, Lease)> {
-        let mut attr = change.attr.with_fid(fid);
-        attr.set_btime(self.env.wall());
-        let AttrChange { valid, handle, epoch, stripes, urgent, .. } = change;
-        let body = SetattrReq {
-            attr,
-            valid,
-            handle,
-            write_epoch: epoch,
-            stripes,
-            ..SetattrReq::default()
-        };
-        let call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(urgent);
-        let is_cut = valid.contains(SetattrFlags::SIZE);
+        let body = change.request(fid, self.env.wall());
+        let call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(change.urgent);
+        let is_cut = change.valid.contains(SetattrFlags::SIZE);
         let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))

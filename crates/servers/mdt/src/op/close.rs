@@ -12,7 +12,7 @@ use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
 use crate::limits::FILE_BYTES_MAX;
-use crate::op::{Answer, Op, put};
+use crate::op::{Answer, Op, put, setattr};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
 use crate::state::Effect;
@@ -37,6 +37,10 @@ pub(crate) fn close_one(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
     let has_bytes = put::is_closed_with_bytes(op, body, &open, &inode)?;
+    if has_bytes && body.flags.contains(CloseFlags::ATTRS) {
+        let change = put::attrs(op.request);
+        setattr::with_close(op, &change, &mut inode)?;
+    }
     let cleaned = hand_over(op, body, open, &mut inode);
     if has_bytes {
         put::fill_closed(op, &mut inode, cleaned)?;

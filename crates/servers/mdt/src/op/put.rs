@@ -11,7 +11,7 @@ use bytes::Bytes;
 use target::Decided;
 use types::{Errno, Timespec};
 use wire::attr::{S_IFMT, S_IFREG};
-use wire::body::{AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq};
+use wire::body::{AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, SetattrReq};
 use wire::{Opcode, PUT_BYTES_MAX, Request, SizeState, decode_body};
 
 use crate::op::{Op, replayed_time};
@@ -25,6 +25,9 @@ const BYTES: usize = 4;
 /// The same of a close.
 const BYTES_OF_CLOSE: usize = 1;
 
+/// Buffer of a close that has a change of attributes.
+const ATTRS_OF_CLOSE: usize = 2;
+
 /// Whether this request makes the file whose bytes it brings. A close brings those of a file that
 /// is there.
 pub(crate) fn makes_file(request: &Request) -> bool {
@@ -34,6 +37,11 @@ pub(crate) fn makes_file(request: &Request) -> bool {
 /// All bytes of the file, of which this request brings them.
 pub(crate) fn bytes(request: &Request) -> Bytes {
     request.buf(if makes_file(request) { BYTES } else { BYTES_OF_CLOSE })
+}
+
+/// The change of attributes that a close brings beside the bytes.
+pub(super) fn attrs(request: &Request) -> SetattrReq {
+    decode_body(&request.buf(ATTRS_OF_CLOSE))
 }
 
 /// When the bytes were written: as a close says. When a replay made its file first: its object is
@@ -82,11 +90,11 @@ pub(super) fn is_closed_with_bytes(
     open: &OpenFile,
     inode: &Inode,
 ) -> Decided<bool> {
-    if !body.flags.contains(CloseFlags::DATA) || op.committed {
-        return Ok(false); // bytes are durable before the record
+    if op.committed || !body.flags.intersects(CloseFlags::DATA | CloseFlags::ATTRS) {
+        return Ok(false); // what is committed is as the record says
     }
     let length = if makes_file(op.request) { 0 } else { bytes(op.request).len() };
-    let is_sane = body.flags.contains(CloseFlags::WROTE)
+    let is_sane = body.flags.contains(CloseFlags::WROTE | CloseFlags::DATA)
         && !body.flags.contains(CloseFlags::SIZE)
         && length > 0
         && body.size == length as u64;

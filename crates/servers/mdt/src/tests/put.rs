@@ -4,10 +4,13 @@
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Striping};
 use osd::Table;
-use types::{Errno, Fid};
+use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFREG};
-use wire::body::{AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, UnlinkReq};
-use wire::{Opcode, PUT_BYTES_MAX, Reply, SizeState};
+use wire::body::{
+    AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, SetattrFlags, SetattrReq,
+    UnlinkReq,
+};
+use wire::{Attr, Opcode, PUT_BYTES_MAX, Reply, SizeState, encode_body};
 
 use super::rig::Rig;
 use crate::record::DestroyRecord;
@@ -249,4 +252,41 @@ fn a_close_with_bytes_is_repeated_after_a_restart() {
     rig.crash();
     let again = rig.replay(|done| done.request.opcode() == Opcode::MdtClose);
     assert!(again.is_empty(), "it is durable");
+}
+
+/// The close that brings 9 bytes and this change of attributes.
+fn bring_all(
+    rig: &mut Rig,
+    opened: &AttrRep,
+    valid: SetattrFlags,
+    attr: Attr,
+) -> Result<AttrRep, Errno> {
+    let body = bringing(opened);
+    let body = CloseReq { flags: body.flags | CloseFlags::ATTRS, mtime: 900, ..body };
+    let attr = attr.with_fid(opened.attr.fid());
+    let change = encode_body(&SetattrReq { attr, valid, ..SetattrReq::default() });
+    let bufs: [&[u8]; 2] = [&[7; 9], &change];
+    rig.call(Opcode::MdtClose, &body, &bufs).map(|reply| reply.body())
+}
+
+#[test]
+fn a_close_brings_attributes_with_the_bytes() {
+    let mut rig = rig();
+    let made = make_open(&mut rig, "f");
+    rig.commit();
+    let both = SetattrFlags::MODE | SetattrFlags::MTIME;
+    let mut attr = Attr { mode: 0o604, ..Attr::default() };
+    attr.set_mtime(Timespec::new(77, 5));
+    let refused = bring_all(&mut rig, &made, both | SetattrFlags::SIZE, attr).err();
+    assert_eq!(refused, Some(Errno::EINVAL), "a size is no such change");
+    let alone = CloseReq { flags: CloseFlags::ATTRS, ..bringing(&made) };
+    assert_eq!(bring(&mut rig, &alone).err(), Some(Errno::EINVAL), "it has no bytes");
+    let told = bring_all(&mut rig, &made, both, attr).expect("taken").attr;
+    assert_eq!((told.mode & 0o7777, told.size), (0o604, 9));
+    assert_eq!(told.mtime(), Timespec::new(77, 5), "it was set after the last write");
+    rig.crash();
+    rig.replay(|_| true);
+    let found = rig.getattr(made.attr.fid()).expect("there").0.attr;
+    assert_eq!((found.mode & 0o7777, found.ctime()), (0o604, told.ctime()));
+    assert_eq!(found.mtime(), told.mtime());
 }

@@ -5,8 +5,8 @@
 //!                                                        '--refused--> write, close
 //! ```
 //! Invariants
-//! - The bytes count as being sent until the close is answered. So a recall, an fsync, a read and an
-//!   unmount wait for it.
+//! - The bytes count as being sent until the close is answered. So a recall, an fsync, a read and
+//!   an unmount wait for it.
 //! - The MDT knows DATA: it said so when it made the file ([`Disposition::BYTES`]), and has not
 //!   restarted since, or the file's view would not be untouched.
 //! - The request stays with this client until the close is durable, and a replay has the bytes.
@@ -24,10 +24,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use layout::FileLayout;
 use types::{Errno, Extent, Fid, Instant};
-use wire::body::{CloseFlags, CloseReq};
+use wire::body::{CloseFlags, CloseReq, SetattrReq};
 use wire::{PUT_BYTES_MAX, SizeState};
 
-use super::{Leaving, flush, landed, leave, send_attrs, send_leaving, send_off};
+use super::attrs::{self, flush_attrs, have_landed, send_again};
+use super::{Leaving, begin_all, flush, landed, leave, send_leaving};
 use crate::Error;
 use crate::file::Open;
 use crate::inode::Stat;
@@ -77,10 +78,11 @@ fn fits(layout: &FileLayout, fid: Fid, extent: Extent) -> bool {
         && layout.stripe_of(extent.end() - 1) == Some(0)
 }
 
-/// All bytes of a file, on their way with its close.
+/// All bytes of a file, and changes of its attributes, on their way with its close.
 pub(in crate::data) struct Fresh {
     open: Rc<Open>,
     leaving: Leaving,
+    attrs: Option<attrs::Leaving>,
 }
 
 /// Whether all that is kept of a file may go with its close.
@@ -100,30 +102,34 @@ fn may_go(open: &Open) -> bool {
 /// One of several descriptors of a handle is closed: begins to send all that is kept of its file,
 /// without what may go with the close of the handle, which mostly follows at once.
 pub(crate) fn begin_flush(open: &Open) {
-    send_attrs(&open.inner, &open.inode);
     if !may_go(open) {
-        send_off(&open.inner, &open.inode);
+        begin_all(&open.inner, &open.inode);
     }
 }
 
-/// Takes the bytes that the close of a file may bring.
-pub(in crate::data) fn take(open: &Rc<Open>) -> Option<Fresh> {
-    if !open.inode.keeping.attrs.is_clean() || !may_go(open) {
+/// Takes what the close of a file may bring. Kept attributes go too, unless another caller has set
+/// them or they are under way.
+pub(in crate::data) async fn take(open: &Rc<Open>) -> Option<Fresh> {
+    let attrs = &open.inode.keeping.attrs;
+    if !attrs.takes(&open.ctx.creds) {
+        flush_attrs(&open.inner, &open.inode).await;
+    }
+    if !attrs.takes(&open.ctx.creds) || !may_go(open) {
         return None;
     }
     let leaving = leave(&open.inode)?;
-    Some(Fresh { open: open.clone(), leaving })
+    Some(Fresh { open: open.clone(), leaving, attrs: attrs.leave() })
 }
 
 impl Fresh {
     /// The close that brings them.
     pub(in crate::data) fn body(&self) -> CloseReq {
-        let Fresh { open, leaving } = self;
+        let Fresh { open, leaving, attrs } = self;
         let epoch = open.inode.with_view(|view| view.epoch()).unwrap_or(0);
         CloseReq {
             fid: open.inode.fid.into(),
             handle: open.handle,
-            flags: CloseFlags::WROTE | CloseFlags::DATA,
+            flags: CloseFlags::WROTE | CloseFlags::DATA | CloseFlags::ATTRS.when(attrs.is_some()),
             size: leaving.data.len() as u64,
             mtime: leaving.mtime.sec,
             mtime_nsec: leaving.mtime.nsec,
@@ -137,6 +143,11 @@ impl Fresh {
         self.leaving.data.clone()
     }
 
+    pub(in crate::data) fn attrs(&self) -> Option<SetattrReq> {
+        let attrs = self.attrs.as_ref();
+        attrs.map(|attrs| attrs.request(&self.open.inner, self.open.inode.fid))
+    }
+
     /// The MDT has closed the handle. They are lost if it has not taken them, which an MDT of a
     /// version before this does.
     pub(in crate::data) fn closed(self, stat: &Stat) {
@@ -148,23 +159,33 @@ impl Fresh {
         let inner = &self.open.inner;
         inner.keeper.give_back(&self.leaving.costs); // the room at the data target is as before
         inner.keeper.brought.note(fid, inner.env.now());
+        if self.attrs.is_some() {
+            have_landed(inner, &self.open.inode);
+        }
         landed(inner, &self.open.inode, self.leaving.number, self.leaving.data.len());
     }
 
-    /// The MDT does not take them: returns when they are written, or lost.
+    /// The MDT does not take them: returns when they are written, or lost. Attributes are under way
+    /// then.
     pub(in crate::data) async fn write(self) {
-        let Fresh { open, leaving } = self;
+        let Fresh { open, leaving, attrs } = self;
         open.inner.keeper.brought.rest(open.inner.env.now());
+        if let Some(attrs) = attrs {
+            send_again(&open.inner, &open.inode, attrs);
+        }
         send_leaving(&open.inner, &open.inode, leaving);
         flush(&open.inner, &open.inode).await;
     }
 
     /// They may not be at the MDT, and nothing can be done about it.
     pub(in crate::data) fn lost(self, error: &Error) {
-        let Fresh { open, leaving } = self;
+        let Fresh { open, leaving, attrs } = self;
         let inner = &open.inner;
         inner.keeper.sent(&leaving.costs);
         inner.lose_kept(open.inode.fid, leaving.extent, error);
+        if attrs.is_some() {
+            have_landed(inner, &open.inode);
+        }
         landed(inner, &open.inode, leaving.number, leaving.data.len());
     }
 }
