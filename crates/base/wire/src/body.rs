@@ -216,7 +216,8 @@ bodies! {
         reserved: u32,
     }
     /// Ends an open handle, and may hand size and times over. Buffer 1: with SIZE, the stripes from
-    /// 64 on that have an object (`layout::StripeSet`); may be absent.
+    /// 64 on that have an object (`layout::StripeSet`), may be absent; with DATA, all bytes of the
+    /// file. With ATTRS, buffer 2 is a [`SetattrReq`].
     CloseReq (96) {
         /// FID of the file.
         fid: WireFid,

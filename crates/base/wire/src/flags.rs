@@ -114,6 +114,9 @@ flags! {
         /// Another client may keep what it has written: the objects may not have it yet. A getattr
         /// with [`GetattrFlags::EXACT`] calls it back first.
         KEPT = 32,
+        /// The close of the handle may bring all bytes of the new file ([`CloseFlags::DATA`]), and
+        /// a change of attributes with them.
+        BYTES = 64,
     }
 
     /// Flags of [`FidReq`](crate::body::FidReq) in a getattr.
@@ -141,6 +144,17 @@ flags! {
         WROTE = 2,
         /// `atime` is set.
         ATIME = 4,
+        /// Without SIZE, in a close of one file: buffer 1 is all bytes of a file that has no object
+        /// yet, 1 to [`PUT_BYTES_MAX`], and `size` is their number. `mtime` and `write_epoch` are
+        /// as with SIZE. The MDT writes them and the file is CLEAN, or it closes nothing
+        /// (EOPNOTSUPP). Only for a handle of which the open said
+        /// [`BYTES`](Disposition::BYTES): an older MDT would ignore them.
+        ///
+        /// [`PUT_BYTES_MAX`]: crate::PUT_BYTES_MAX
+        DATA = 8,
+        /// With DATA: buffer 2 is a [`SetattrReq`](crate::body::SetattrReq) for the file, of
+        /// explicit times, mode and owner, which comes before the rest of the close.
+        ATTRS = 16,
     }
 
     /// Which attributes a [`SetattrReq`](crate::body::SetattrReq) sets.

@@ -213,13 +213,14 @@ impl File {
         data::fsync(&self.0).await
     }
 
-    /// What a close of one of several descriptors of this handle returns.
+    /// What a close of one of several descriptors of this handle returns. What is kept of the file
+    /// begins to be sent, except bytes that may go with [`File::close`].
     ///
     /// # Errors
     /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client.
     pub fn flush(&self) -> Result<()> {
         self.0.check(true, "flush")?;
-        data::begin_all(&self.0.inner, &self.0.inode);
+        data::begin_flush(&self.0);
         self.0.check_heard("flush")
     }
 

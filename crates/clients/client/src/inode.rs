@@ -54,6 +54,8 @@ pub(crate) struct Inode {
     stripes: RefCell<StripeSet>,
     /// The MDT's record of the open is durable (for O_SYNC).
     pub(crate) mdt_synced: Cell<bool>,
+    /// The close of its only handle may bring its bytes.
+    takes_bytes: Cell<bool>,
     /// The MDT evicted this client: handles are void.
     lost: Cell<bool>,
 }
@@ -80,6 +82,7 @@ impl Inode {
             keeping: Keeping::default(),
             stripes: RefCell::default(),
             mdt_synced: Cell::new(false),
+            takes_bytes: Cell::new(false),
             lost: Cell::new(false),
         }
     }
@@ -190,6 +193,17 @@ impl Inode {
         self.writers.get() > 0
     }
 
+    /// Whether the close of its only handle may bring all of its bytes: it was made by the open of
+    /// that handle, and this client has sent nothing to its objects.
+    pub(crate) fn takes_bytes(&self, layout: &FileLayout) -> bool {
+        let is_untouched = |view: &mut WriteView| view.is_fresh() && view.has_no_object(layout);
+        self.takes_bytes.get()
+            && self.handles.get() == 1
+            && self.stripes.borrow().is_empty()
+            && self.under_way.is_empty()
+            && self.with_view(is_untouched) == Some(true)
+    }
+
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.get()
     }
@@ -206,6 +220,7 @@ impl Inode {
     /// A server restarted.
     fn distrust(&self) {
         self.forget();
+        self.takes_bytes.set(false); // it may be of another version now
         self.layout_version.set(0); // a layout that was only seen may be gone
     }
 
@@ -278,6 +293,7 @@ impl Inodes {
             self.0.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
         inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
+        inode.takes_bytes.set(stat.disposition.contains(Disposition::BYTES));
         if flags::can_write(open_flags) {
             inode.keeping.has_moved();
             inode.writers.set(inode.writers.get() + 1);

@@ -232,6 +232,13 @@ pub const PUT_REFUSED_FOR: Span = Span::secs(10);
 /// Such directories that are remembered, 40 bytes each.
 pub const PUT_REFUSED_MAX: usize = 64;
 
+/// So long after a close that brought the bytes of its file an open counts as one that has to wait
+/// for a commit: a little more than MDTs take between commits.
+pub const BROUGHT_FOR: Span = Span::millis(1_500);
+
+/// Files with such closes that are remembered, 40 bytes each.
+pub const BROUGHT_FILES_MAX: usize = 4_096;
+
 /// Pause of kept writes that met a full disk in spite of their room.
 pub const FULL_PAUSE: Span = Span::millis(200);
 

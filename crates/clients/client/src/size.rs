@@ -198,6 +198,11 @@ impl WriteView {
         self.may_state() && !self.is_cut && self.unknown(layout).is_empty()
     }
 
+    /// Whether no object is there: none was known, and none may have been made since.
+    pub(crate) fn has_no_object(&self, layout: &FileLayout) -> bool {
+        self.is_whole(layout) && self.stripes.iter().all(|stripe| *stripe == Stripe::Untouched)
+    }
+
     /// Epoch under which the size is known.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch

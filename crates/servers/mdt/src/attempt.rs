@@ -29,6 +29,8 @@ pub(crate) enum Attempted {
     Writes(Fid),
     /// It waits for the end of a commit, which may not cover the bytes of its new file.
     Unordered,
+    /// It waits for the end of a write of bytes of its file, which a close has brought.
+    Brought,
 }
 
 /// The MDT itself, as it asks for an operation.

@@ -29,7 +29,7 @@ use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::op;
 use crate::opens::Opens;
-use crate::puts::Making;
+use crate::puts::{Bringing, Making};
 use crate::record::Inode;
 use crate::share::Share;
 use crate::som::Som;
@@ -151,6 +151,7 @@ fn prepare(
         swapped: std::collections::BTreeSet::new(),
         is_stretched: false,
         making: Making::default(),
+        bringing: Bringing::default(),
         number,
         hash_key,
         opens: Opens::new(epoch),

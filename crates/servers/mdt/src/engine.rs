@@ -159,6 +159,9 @@ impl Engine {
         if let Some(fid) = tx.unwritten {
             drop(tx);
             drop(view);
+            if !op::put::makes_file(caller.request) {
+                return Ok(Attempted::Writes(fid)); // its records are there
+            }
             if let Err(error) = self.reserve_ids(&mut guard) {
                 (guard.files, guard.objects) = drawn_before;
                 return Err(error);
@@ -368,8 +371,12 @@ impl Engine {
             (is_shared && state.share.is_uncommitted(key))
                 || state.share.is_foreign(caller.client, key)
         };
+        let uses_bytes = puts::uses_bytes(caller.request);
+        if uses_bytes && tx.decides.iter().any(|key| state.bringing.has(key)) {
+            return Ok(Some(Attempted::Brought));
+        }
         let is_put = |key: &ShareKey| state.share.is_put(key);
-        let is_put = puts::uses_bytes(caller.request) && tx.decides.iter().any(is_put);
+        let is_put = uses_bytes && tx.decides.iter().any(is_put);
         let foreign = is_put || tx.decides.iter().any(is_foreign);
         if foreign && !self.config.bugs.drop_commit_on_share()
             || state.share.len() > SHARED_KEYS_MAX

@@ -12,6 +12,8 @@
 //! Invariants
 //! - A name is shown only when the object has all bytes.
 //! - A commit covers a new file only if its bytes are durable: [`Order`].
+//! - The same holds for a close that brings all bytes of a file. The file is there before, so its
+//!   object stays whatever comes of the close.
 //! - An object without a file is removed, or its id is swept after a restart. For that, no range of
 //!   ids is reserved while the id of a file that is being made is far behind ([`Making`]).
 //! - A file whose create is not durable is opened by no client, and none sets its size. Its client
@@ -19,7 +21,7 @@
 //!   ([`uses_bytes`]).
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use osd::StoreError;
@@ -32,8 +34,9 @@ use wire::Request;
 use crate::attempt::Attempted;
 use crate::engine::Engine;
 use crate::ids::Ids;
-use crate::limits::{PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
+use crate::limits::{HELD_WAIT, PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
 use crate::op::{self, put};
+use crate::share::ShareKey;
 use crate::target::Mdt;
 
 /// A new file whose object has all bytes.
@@ -112,6 +115,50 @@ impl Making {
     /// Whether a range may be reserved: a restart sweeps the ids of all that are being made.
     pub(crate) fn allows_growth(&self, files: &Ids) -> bool {
         self.0.iter().all(|fid| files.is_recent(*fid))
+    }
+}
+
+/// Files whose objects are being written, because a close brought their bytes. The session of that
+/// close may end meanwhile, and no fence stops the MDT's own write. So until it ends, no client uses
+/// the bytes of such a file.
+#[derive(Default)]
+pub(crate) struct Bringing(BTreeMap<Fid, u32>);
+
+impl Bringing {
+    fn begin(&mut self, fid: Fid) {
+        *self.0.entry(fid).or_default() += 1;
+    }
+
+    fn end(&mut self, fid: Fid) {
+        let left = self.0.remove(&fid).unwrap_or(0).saturating_sub(1);
+        if left > 0 {
+            self.0.insert(fid, left);
+        }
+    }
+
+    /// Whether this is such a file.
+    pub(crate) fn has(&self, key: &ShareKey) -> bool {
+        matches!(key, ShareKey::Inode(fid) if self.0.contains_key(fid))
+    }
+}
+
+/// Such a write.
+struct BringingOne {
+    mdt: Rc<Mdt>,
+    fid: Fid,
+}
+
+impl BringingOne {
+    fn begin(mdt: &Rc<Mdt>, fid: Fid) -> BringingOne {
+        mdt.engine.state.borrow_mut().bringing.begin(fid);
+        BringingOne { mdt: mdt.clone(), fid }
+    }
+}
+
+impl Drop for BringingOne {
+    fn drop(&mut self) {
+        self.mdt.engine.state.borrow_mut().bringing.end(self.fid);
+        self.mdt.engine.puts.ended.notify_waiters();
     }
 }
 
@@ -208,6 +255,13 @@ impl Mdt {
                 self.engine.puts.ended.notified().await;
                 return Ok(None);
             }
+            Attempted::Brought => {
+                planted::reached("mdt: a file waited for bytes that a close had brought");
+                incoming.step_aside();
+                let ended = self.engine.puts.ended.notified();
+                let _looks_again = self.env.timeout(HELD_WAIT, ended).await;
+                return Ok(None);
+            }
             Attempted::Done(..) => {
                 if let Some(object) = &mut putting.object {
                     object.goes = false;
@@ -226,7 +280,8 @@ impl Mdt {
         writes: u32,
     ) -> Result<Object, Errno> {
         let replay = incoming.is_replay();
-        let mut object = Object { mdt: self.clone(), fid, written: None, goes: !replay };
+        let goes = !replay && put::makes_file(&incoming.request); // else the file is there
+        let mut object = Object { mdt: self.clone(), fid, written: None, goes };
         let data = self.engine.data.get().filter(|_| writes < PUT_WRITES_MAX);
         let Some(data) = data.cloned() else {
             object.goes = false;
@@ -234,6 +289,8 @@ impl Mdt {
             return Err(Errno::EOPNOTSUPP);
         };
         let _had_a_slot = incoming.step_aside();
+        let is_closing = !put::makes_file(&incoming.request);
+        let _bringing = is_closing.then(|| BringingOne::begin(self, fid));
         let store = self.engine.state.borrow().number;
         let file = NewFile {
             fid,
@@ -290,6 +347,18 @@ mod tests {
         assert!(!order.may_apply(late), "another commit is under way");
         drop(other);
         assert!(order.may_apply(late));
+    }
+
+    #[test]
+    fn a_file_is_brought_until_its_last_write_ends() {
+        let mut bringing = Bringing::default();
+        let key = ShareKey::Inode(Fid::ROOT);
+        bringing.begin(Fid::ROOT);
+        bringing.begin(Fid::ROOT);
+        bringing.end(Fid::ROOT);
+        assert!(bringing.has(&key) && !bringing.has(&ShareKey::Contents(Fid::ROOT)));
+        bringing.end(Fid::ROOT);
+        assert!(!bringing.has(&key));
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::ids::Ids;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::opens::{Cutter, OpenFile, Opens};
-use crate::puts::Making;
+use crate::puts::{Bringing, Making};
 use crate::share::Share;
 use crate::som::Som;
 use crate::spaces::{OstAt, Spaces};
@@ -114,6 +114,8 @@ pub(crate) struct State {
     pub(crate) is_stretched: bool,
     /// Files that are being made with all of their bytes.
     pub(crate) making: Making,
+    /// Files whose bytes a close has brought, and which are being written.
+    pub(crate) bringing: Bringing,
 }
 
 impl State {

@@ -402,7 +402,7 @@ impl Mdt {
                     planted::reached("mdt: a read waited for an operation of several MDTs");
                     self.other_halves(incoming, &ops, &mut read).await;
                 }
-                Attempted::Writes(_) | Attempted::Unordered => {
+                Attempted::Writes(_) | Attempted::Unordered | Attempted::Brought => {
                     unreachable!("the step before has gone on with it")
                 }
                 Attempted::Needs(needs) => {

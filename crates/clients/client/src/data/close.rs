@@ -12,14 +12,16 @@
 
 use std::rc::Rc;
 
+use endpoint::Keep;
 use types::{Errno, Fid};
-use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq, OstAttr};
+use wire::{Opcode, SizeState, encode_body};
 
 use super::closes::ReadyClose;
 use super::glimpse::Question;
-use super::keep::{Pause, flush_whole};
-use crate::client::Inner;
+use super::keep::fresh::{self, Fresh};
+use super::keep::{Pause, begin_flush, flush_whole};
+use crate::client::{Inner, mdt_of};
 use crate::file::Open;
 use crate::grants::Scope;
 use crate::inode::Stat;
@@ -39,10 +41,10 @@ pub(crate) async fn close(open: &Rc<Open>, leaves: Leaves) -> Result<()> {
     let writes = flags::can_write(open.flags);
     // the MDT may take the right away with the close
     let pause = writes.then(|| Pause::begin(&open.inode));
-    if writes {
-        flush_whole(&open.inner, &open.inode).await;
-    }
-    let done = tell(open, leaves).await;
+    let done = match writes {
+        true => tell_written(open, leaves).await,
+        false => tell(open, leaves).await,
+    };
     drop(pause);
     let heard = open.check_heard("close");
     if open.inner.inodes.detach(&open.inode, open.flags) {
@@ -54,6 +56,39 @@ pub(crate) async fn close(open: &Rc<Open>, leaves: Leaves) -> Result<()> {
         open.inner.settle_later(&open.ctx, open.inode.fid);
     }
     heard
+}
+
+/// Closes when all is sent that is kept. The bytes of a new file may go with the close.
+async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
+    begin_flush(open);
+    if let Some(fresh) = fresh::take(open).await {
+        let closed = bring(open, &fresh).await;
+        match closed {
+            Ok(stat) => {
+                fresh.closed(&stat);
+                return Ok(stat);
+            }
+            Err(error) if error.is_refusal() => fresh.write().await,
+            Err(error) => {
+                fresh.lost(&error);
+                return Err(error);
+            }
+        }
+    }
+    flush_whole(&open.inner, &open.inode).await;
+    tell(open, leaves).await
+}
+
+/// Closes with all bytes of the file, and kept attributes.
+async fn bring(open: &Open, fresh: &Fresh) -> Result<Stat> {
+    let fid = open.inode.fid;
+    let mut call = open.call(Opcode::MdtClose, &fresh.body()).buf(fresh.bytes());
+    if let Some(attrs) = fresh.attrs() {
+        call = call.buf(encode_body(&attrs));
+    }
+    let call = call.keep(Keep::Close { open: open.xid }).urgent(true); // a recall may wait for it
+    let closed = open.inner.change(Scope::written(fid), mdt_of(fid), call).await;
+    closed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
 }
 
 /// A soft mount does not wait long. The MDT then counts a writer for as long as a change may still

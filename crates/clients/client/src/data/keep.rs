@@ -14,6 +14,7 @@
 //! - A write that cannot be sent is lost, and its handles report it ([`crate::lost`]).
 
 mod attrs;
+pub(super) mod fresh;
 mod room;
 mod run;
 
@@ -25,12 +26,14 @@ use bytes::Bytes;
 use endpoint::Call;
 use layout::FileLayout;
 use tokio::sync::Notify;
-use types::{Errno, Extent, Fid, Instant, TargetId};
+use types::{Errno, Extent, Fid, Instant, TargetId, Timespec};
 use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
 use wire::{Opcode, encode_body};
 
 use self::attrs::{KeptAttrs, Unsettled};
 pub(crate) use self::attrs::{flush_attrs, send_attrs};
+use self::fresh::Brought;
+pub(crate) use self::fresh::begin_flush;
 use self::room::{Question, Room};
 use self::run::Run;
 use super::set_id::drop_set_id;
@@ -153,6 +156,8 @@ pub(crate) struct Keeper {
     rooms: RefCell<BTreeMap<TargetId, Room>>,
     stats: Cell<KeptStats>,
     unsettled: Unsettled,
+    /// Files whose closes brought their bytes.
+    pub(crate) brought: Brought,
 }
 
 /// Writes that were acknowledged before they were sent.
@@ -382,19 +387,49 @@ fn set_timer(inner: &Rc<Inner>, inode: &Rc<Inode>) {
 
 /// Begins to send what is kept of a file.
 pub(crate) fn send_off(inner: &Rc<Inner>, inode: &Rc<Inode>) {
-    let Some(Kept { run, open, costs }) = inode.keeping.kept.take() else { return };
-    let (len, mtime, begun) = (run.len(), run.mtime, run.begun());
+    if let Some(leaving) = leave(inode) {
+        send_leaving(inner, inode, leaving);
+    }
+}
+
+/// A run under way.
+struct Leaving {
+    number: u64,
+    open: Rc<Open>,
+    extent: Extent,
+    data: Bytes,
+    mtime: Timespec,
+    costs: Costs,
+}
+
+/// Takes what is kept of a file. It is under way until [`landed`].
+fn leave(inode: &Inode) -> Option<Leaving> {
+    let keeping = &inode.keeping;
+    let Kept { run, open, costs } = keeping.kept.take()?;
+    let (mtime, begun) = (run.mtime, run.begun());
     let (extent, data) = run.into_parts();
-    let number = inode.keeping.drawn.get() + 1;
-    inode.keeping.drawn.set(number);
-    inode.keeping.flights.borrow_mut().insert(number, (extent, begun));
+    let number = keeping.drawn.get() + 1;
+    keeping.drawn.set(number);
+    keeping.flights.borrow_mut().insert(number, (extent, begun));
+    Some(Leaving { number, open, extent, data, mtime, costs })
+}
+
+/// A run of so many bytes is executed, or is lost.
+fn landed(inner: &Inner, inode: &Inode, number: u64, len: usize) {
+    inner.keeper.bytes.set(inner.keeper.bytes.get() - len);
+    inode.keeping.flights.borrow_mut().remove(&number);
+    inode.keeping.landed.notify_waiters();
+}
+
+fn send_leaving(inner: &Rc<Inner>, inode: &Rc<Inode>, leaving: Leaving) {
     let (inner, inode) = (inner.clone(), inode.clone());
     inner.env.clone().spawn("sending kept writes", async move {
+        let Leaving { number, open, extent, data, mtime, costs } = leaving;
+        let len = data.len();
         its_turn(&inode.keeping, number, extent).await;
         let sending = Sending { extent, data, mtime, room: RefCell::new(costs.clone()) };
         let sent = send(&open, &sending).await;
         inner.keeper.sent(&costs);
-        inner.keeper.bytes.set(inner.keeper.bytes.get() - len);
         inner.keeper.count(|stats| stats.runs += 1);
         if let Err(error) = sent {
             if matches!(error.errno(), Errno::EROFS) {
@@ -402,8 +437,7 @@ pub(crate) fn send_off(inner: &Rc<Inner>, inode: &Rc<Inode>) {
             }
             inner.lose_kept(inode.fid, extent, &error);
         }
-        inode.keeping.flights.borrow_mut().remove(&number);
-        inode.keeping.landed.notify_waiters();
+        landed(&inner, &inode, number, len);
     });
 }
 

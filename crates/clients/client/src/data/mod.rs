@@ -39,7 +39,7 @@ pub(crate) use copy::copy;
 pub(crate) use glimpse::{Objects as Told, Question, settle};
 pub use keep::KeptStats;
 pub(crate) use keep::{
-    Keeper, Keeping, Pause, begin_all, flush, flush_attrs, is_made, keep_append, send_off,
+    Keeper, Keeping, Pause, begin_flush, flush, flush_attrs, is_made, keep_append, send_off,
 };
 pub use migrate::Migration;
 pub use on_open::OnOpenStats;

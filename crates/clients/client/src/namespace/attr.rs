@@ -68,6 +68,20 @@ impl AttrChange {
         change
     }
 
+    /// What is sent for this file at `now`, by this client's clock.
+    pub(crate) fn request(&self, fid: Fid, now: Timespec) -> SetattrReq {
+        let mut attr = self.attr.with_fid(fid);
+        attr.set_btime(now);
+        SetattrReq {
+            attr,
+            valid: self.valid,
+            handle: self.handle,
+            write_epoch: self.epoch,
+            stripes: self.stripes,
+            ..SetattrReq::default()
+        }
+    }
+
     /// Both, one after the other.
     pub(crate) fn then(mut self, later: &AttrChange) -> AttrChange {
         later.put_into(&mut self.attr);
@@ -242,22 +256,12 @@ impl Inner {
         change: AttrChange,
         more_stripes: Vec<u8>,
     ) -> Result<(Stat, Lease)> {
-        let mut attr = change.attr.with_fid(fid);
-        attr.set_btime(self.env.wall());
-        let AttrChange { valid, handle, epoch, stripes, urgent, .. } = change;
-        let body = SetattrReq {
-            attr,
-            valid,
-            handle,
-            write_epoch: epoch,
-            stripes,
-            ..SetattrReq::default()
-        };
-        let mut call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(urgent);
+        let body = change.request(fid, self.env.wall());
+        let mut call = self.call(ctx, Opcode::MdtSetattr, &body).urgent(change.urgent);
         if !more_stripes.is_empty() {
             call = call.buf(more_stripes);
         }
-        let is_cut = valid.contains(SetattrFlags::SIZE);
+        let is_cut = change.valid.contains(SetattrFlags::SIZE);
         let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))

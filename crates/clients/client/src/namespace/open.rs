@@ -201,6 +201,7 @@ impl Client {
                 ..OpenReq::default()
             },
         );
+        self.0.keeper.brought.is_opened(fid, self.0.env.now());
         if changes(open_flags) {
             self.0.end_rest(fid);
             self.0.flush_file(fid).await;

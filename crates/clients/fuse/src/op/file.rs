@@ -84,8 +84,8 @@ impl Fs {
     }
 
     /// A close of one descriptor gives back the POSIX locks of its process, whichever descriptor
-    /// took them. What is kept of the file begins to be sent. An error that is known now is
-    /// told, a later one by the next `fsync`.
+    /// took them. What is kept of the file begins to be sent, or goes with the close of the handle.
+    /// An error that is known now is told, a later one by the next `fsync`.
     pub(crate) async fn flush(&self, header: &Header, fh: u64, lock_owner: u64) -> Reply {
         let fid = self.fid(header.nodeid)?;
         if self.locked.borrow_mut().remove(&(fid, lock_owner)).is_some() {

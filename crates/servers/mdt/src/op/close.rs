@@ -1,6 +1,7 @@
 //! close: the handle goes, and the last writer of an undisturbed period hands the size over.
 //!
-//! Buffer 1: the second part of the stripes that have an object, if there are any from 64 on.
+//! Buffer 1: the second part of the stripes that have an object, if there are any from 64 on; or
+//! all bytes of the file ([`crate::puts`]).
 //!
 //! Transaction: size and times of the inode, and which stripes have an object from now on; the
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
@@ -8,6 +9,7 @@
 //! repeated open from restoring a closed handle, even if the client never received that reply. A
 //! handle that is unknown on a replay is closed already.
 
+use bytes::Bytes;
 use layout::StripeSet;
 use target::Decided;
 use types::{Errno, Fid, Timespec};
@@ -15,14 +17,16 @@ use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
 use crate::limits::FILE_BYTES_MAX;
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Op, put, setattr};
 use crate::opens::{OpenFile, Verdict};
 use crate::record::Inode;
 use crate::state::Effect;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();
-    let stripes = StripeSet::from_parts(body.stripes, &op.request.buf(1));
+    let has_data = body.flags.contains(CloseFlags::DATA); // the buffer has the bytes of the file
+    let more = if has_data { Bytes::new() } else { op.request.buf(1) };
+    let stripes = StripeSet::from_parts(body.stripes, &more);
     Ok(match close_one(op, &body, &stripes)? {
         Some((inode, handle)) => Answer::closed(&inode, handle),
         None => Answer::Bufs(Vec::new()),
@@ -45,7 +49,15 @@ pub(crate) fn close_one(
     };
     let mut inode = op.tx.inode(open.fid)?;
     let before = inode.clone();
+    let has_bytes = put::is_closed_with_bytes(op, body, &open, &inode)?;
+    if has_bytes && body.flags.contains(CloseFlags::ATTRS) {
+        let change = put::attrs(op.request);
+        setattr::with_close(op, &change, &mut inode)?;
+    }
     let cleaned = hand_over(op, (body, stripes), open, &mut inode);
+    if has_bytes {
+        put::fill_closed(op, &mut inode, cleaned)?;
+    }
     if body.flags.contains(CloseFlags::ATIME) {
         let atime = Timespec::new(body.atime, body.atime_nsec);
         inode.attr.set_atime(atime.max(inode.attr.atime()));
@@ -74,7 +86,8 @@ fn hand_over(
         return false;
     }
     let wrote = body.flags.contains(CloseFlags::WROTE);
-    let has_size = body.flags.contains(CloseFlags::SIZE) && body.size <= FILE_BYTES_MAX;
+    let tells_size = body.flags.intersects(CloseFlags::SIZE | CloseFlags::DATA);
+    let has_size = tells_size && body.size <= FILE_BYTES_MAX;
     let told = has_size.then_some(body.write_epoch);
     if wrote {
         let mtime = Timespec::new(body.mtime, body.mtime_nsec);

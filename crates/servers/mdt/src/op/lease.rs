@@ -186,7 +186,7 @@ impl Subject {
 /// Whether this is the close of one file, with its size.
 fn states_size(request: &Request) -> bool {
     request.opcode() == Opcode::MdtClose
-        && request.body::<CloseReq>().flags.contains(CloseFlags::SIZE)
+        && request.body::<CloseReq>().flags.intersects(CloseFlags::SIZE | CloseFlags::DATA)
 }
 
 /// By time: a directory's grant covers its names.

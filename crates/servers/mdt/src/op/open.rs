@@ -109,7 +109,8 @@ impl Op<'_, '_> {
             write && regular,
             if truncated == Truncated::Objects { None } else { prior },
         )?;
-        let made = Disposition::CREATED.when(how.fresh);
+        let made = Disposition::CREATED.when(how.fresh)
+            | Disposition::BYTES.when(how.fresh && write && self.config.has_data);
         let cached = Disposition::CACHE.when(self.may_be_cached(&inode));
         let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
         let kept = Disposition::WRITES.when(self.may_keep_writes(&inode));

@@ -43,6 +43,14 @@ const BY_WRITING: SetattrFlags = SetattrFlags::ATIME_NOW
     .union(SetattrFlags::KILL_SUID)
     .union(SetattrFlags::KILL_CAPABILITY);
 
+/// What a close may change beside the bytes that it brings.
+const BY_CLOSE: SetattrFlags = SetattrFlags::MODE
+    .union(SetattrFlags::UID)
+    .union(SetattrFlags::GID)
+    .union(SetattrFlags::ATIME)
+    .union(SetattrFlags::MTIME)
+    .union(SetattrFlags::KILL_SUID);
+
 pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: SetattrReq = op.request.body();
     if body.valid == SetattrFlags::READ_AT {
@@ -70,6 +78,21 @@ pub(crate) fn setattr(op: &mut Op<'_, '_>) -> Decided<Answer> {
         dirs::spread(op, &inode, body.valid.intersects(TIMES))?;
     }
     op.full_answer(&inode, 0, cut)
+}
+
+/// The change that a close brings with all bytes of its file, as if it had come before. An access
+/// list changes with the mode, and its holders are not called back here.
+pub(super) fn with_close(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Inode) -> Decided<()> {
+    if !BY_CLOSE.contains(body.valid) || body.attr.fid() != inode.fid() {
+        return Err(Errno::EINVAL.into());
+    }
+    check(op, body, inode)?;
+    if inode.has(INODE_HAS_ACL) {
+        return Err(Errno::EOPNOTSUPP.into());
+    }
+    owner_and_mode(op, body, inode)?;
+    times(op, body, inode);
+    Ok(())
 }
 
 /// The time at which a client has read commutes with every other change: it waits for no commit,

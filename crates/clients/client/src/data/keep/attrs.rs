@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! chmod, utimes --bit held, cannot fail--> acknowledged, joined to those before --> one request:
-//!                            at the close, after KEPT_IDLE, or before anything else at its MDT
+//!                            at the close, after KEPT_IDLE, or before anything else at its MDT;
+//!                            with the close, where that brings the bytes too ([`super::fresh`])
 //! ```
 //! Invariants
 //! - A change is kept only while no other client can rely on the file's attributes: the file is
@@ -26,7 +27,7 @@ use endpoint::Call;
 use tokio::sync::Notify;
 use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
-use wire::body::{CreateFlags, CreateReq, SetattrFlags};
+use wire::body::{CreateFlags, CreateReq, SetattrFlags, SetattrReq};
 use wire::{Attr, decode_body};
 
 use crate::client::Inner;
@@ -51,6 +52,19 @@ const SPECIAL: u32 = 0o7000;
 /// Until a request is tried again that found no place in this client.
 const FULL_PAUSE: Span = Span::millis(10);
 
+/// A change that goes with the close of its file.
+pub(super) struct Leaving {
+    ctx: Ctx,
+    change: AttrChange,
+}
+
+impl Leaving {
+    /// What is sent.
+    pub(super) fn request(&self, inner: &Inner, fid: Fid) -> SetattrReq {
+        self.change.request(fid, inner.env.wall())
+    }
+}
+
 /// Of one file.
 #[derive(Default)]
 pub(crate) struct KeptAttrs {
@@ -74,9 +88,17 @@ impl KeptAttrs {
     }
 
     /// Whether a change of this caller's may join what is kept.
-    fn takes(&self, creds: &Creds) -> bool {
+    pub(super) fn takes(&self, creds: &Creds) -> bool {
         let kept = self.kept.borrow();
         !self.is_sending.get() && kept.as_ref().is_none_or(|(ctx, _)| ctx.creds == *creds)
+    }
+
+    /// Takes what is kept, to go with the close of the file. It is under way until
+    /// [`have_landed`] or [`send_again`].
+    pub(super) fn leave(&self) -> Option<Leaving> {
+        let (ctx, change) = self.kept.take()?;
+        self.is_sending.set(true);
+        Some(Leaving { ctx, change })
     }
 
     /// Puts what is kept into what the MDT said.
@@ -153,11 +175,24 @@ pub(crate) fn send_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
             Ok(stat) => inode.learn(&stat),
             Err(error) => inner.lose_attrs(&inode, &error),
         }
-        let attrs = &inode.keeping.attrs;
-        attrs.is_sending.set(false);
-        inner.keeper.unsettled.settled(&inode);
-        attrs.landed.notify_waiters();
+        have_landed(&inner, &inode);
     });
+}
+
+/// What was under way is executed, or is lost.
+pub(super) fn have_landed(inner: &Inner, inode: &Inode) {
+    let attrs = &inode.keeping.attrs;
+    attrs.is_sending.set(false);
+    inner.keeper.unsettled.settled(inode);
+    attrs.landed.notify_waiters();
+}
+
+/// A change was refused with the close of its file: it is sent by itself.
+pub(super) fn send_again(inner: &Rc<Inner>, inode: &Rc<Inode>, leaving: Leaving) {
+    let attrs = &inode.keeping.attrs;
+    attrs.is_sending.set(false);
+    attrs.kept.replace(Some((leaving.ctx, leaving.change)));
+    send_attrs(inner, inode);
 }
 
 /// Returns when the MDT has executed what was kept of a file's attributes until now, or it is lost.

@@ -1,0 +1,250 @@
+//! New small files whose bytes go to the MDT with their closes: how many requests they take, and
+//! what restarts of the MDT leave of them.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use client::{Client, Ctx, File, SetAttr, SetTime, flags};
+use cluster::{Cluster, Granted, Scenario};
+use env_sim::NodeHandle;
+use layout::Asked;
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use types::{Fid, Span, Timespec};
+use wire::Opcode;
+
+/// Bytes of a file that are at the MDT.
+const BORDER: u64 = 128 << 10;
+const FILE_BYTES: usize = 32 << 10;
+/// Files that are made at a time.
+const FILES: u8 = 40;
+
+/// The first bytes of a file are at its MDT.
+fn at_mdt() -> Asked {
+    let mut parts = CompositeTemplate::striped(0, [(BORDER, 1), (END_OF_FILE, 1)]);
+    parts.components[0] = TemplateComponent { end: BORDER, wanted: Wanted::Mdt };
+    Asked::Composite(parts)
+}
+
+fn bytes_of(number: u8) -> Bytes {
+    Bytes::from(vec![number + 1; FILE_BYTES])
+}
+
+fn name_of(number: u8) -> Vec<u8> {
+    format!("file{number}").into_bytes()
+}
+
+async fn make(client: &Client, name: &[u8], data: Bytes) -> client::Result<File> {
+    let (ctx, open_flags) = (Ctx::root(), flags::O_WRONLY | flags::O_EXCL);
+    let striping = at_mdt();
+    let made = client.create(&ctx, Fid::ROOT, name, 0o640, open_flags, Some(&striping)).await?;
+    made.1.write(0, data).await?;
+    Ok(made.1)
+}
+
+async fn read(client: &Client, name: &[u8]) -> client::Result<Bytes> {
+    let ctx = Ctx::root();
+    let attr = client.lookup(&ctx, Fid::ROOT, name).await?;
+    let file = client.open(&ctx, attr.fid(), flags::O_RDONLY).await?;
+    let data = file.read(0, 1 << 20).await?;
+    file.close().await?;
+    assert_eq!(attr.size, data.len() as u64);
+    Ok(data)
+}
+
+struct World {
+    cluster: Cluster,
+    clients: [(NodeHandle, Client); 2],
+}
+
+impl World {
+    /// The first client has reserved room for what it keeps.
+    fn new() -> World {
+        let scenario = Scenario { granted: Granted::Recall, dom: true, ..Scenario::calm() };
+        let (cluster, clients) = Cluster::with_two_clients(&scenario);
+        let world = World { cluster, clients };
+        world.run(0, async |client| {
+            for name in [b"first", b"other"] {
+                make(client, name, Bytes::from_static(b"reserves")).await?.close().await?;
+            }
+            Ok(())
+        });
+        world.cluster.sim.run_for(Span::millis(500));
+        world
+    }
+
+    fn run<T: 'static>(
+        &self,
+        at: usize,
+        work: impl AsyncFnOnce(&Client) -> client::Result<T> + 'static,
+    ) -> T {
+        self.cluster.run(&self.clients[at], work)
+    }
+
+    /// The requests that a call of the first client sends, without those for room.
+    fn count(
+        &self,
+        work: impl AsyncFnOnce(&Client) -> client::Result<()> + 'static,
+    ) -> BTreeMap<Opcode, u64> {
+        let before = self.clients[0].1.requests();
+        self.run(0, work);
+        let mut sent = self.clients[0].1.requests();
+        for (opcode, count) in before {
+            *sent.get_mut(&opcode).expect("counts do not go") -= count;
+        }
+        sent.retain(|opcode, count| *count > 0 && *opcode != Opcode::OstReserve);
+        sent
+    }
+
+    fn check(&self, name: &'static [u8], want: Bytes) {
+        assert_eq!(self.run(1, async move |client| read(client, name).await), want);
+    }
+}
+
+fn both() -> BTreeMap<Opcode, u64> {
+    BTreeMap::from([(Opcode::MdtCreate, 1), (Opcode::MdtClose, 1)])
+}
+
+#[test]
+fn a_new_small_file_takes_a_create_and_a_close() {
+    let world = World::new();
+    let sent = world.count(async |client| {
+        let file = make(client, b"file", bytes_of(6)).await?;
+        file.flush()?; // as a mount does for close(2)
+        file.close().await?;
+        assert_eq!(client.kept_bytes(), 0);
+        Ok(())
+    });
+    assert_eq!(sent, both());
+    world.check(b"file", bytes_of(6));
+}
+
+#[test]
+fn attributes_that_are_kept_go_with_the_bytes() {
+    let world = World::new();
+    let mtime = Timespec::new(1_000, 5);
+    let sent = world.count(async move |client| {
+        let file = make(client, b"file", bytes_of(6)).await?;
+        let set =
+            SetAttr { mode: Some(0o604), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
+        client.setattr_glance(&Ctx::root(), file.fid(), &set, Some(&file)).await?;
+        file.flush()?;
+        file.close().await
+    });
+    assert_eq!(sent, both());
+    let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!((attr.mode & 0o7777, attr.mtime()), (0o604, mtime));
+    world.check(b"file", bytes_of(6));
+}
+
+#[test]
+fn what_was_sent_before_the_close_is_not_sent_with_it() {
+    let world = World::new();
+    let synced = world.count(async |client| {
+        let file = make(client, b"synced", bytes_of(1)).await?;
+        file.fsync(false).await?;
+        file.close().await
+    });
+    assert!(synced.contains_key(&Opcode::OstWrite), "{synced:?}");
+    world.check(b"synced", bytes_of(1));
+    let long = world.count(async |client| {
+        make(client, b"long", Bytes::from(vec![5; 100_000])).await?.close().await
+    });
+    assert!(long.contains_key(&Opcode::OstWrite), "{long:?}");
+    world.check(b"long", Bytes::from(vec![5; 100_000]));
+}
+
+#[test]
+fn a_client_that_opens_its_new_files_again_writes_them_before_the_close() {
+    let world = World::new();
+    let file = |name: &'static [u8]| {
+        world.count(async move |client| {
+            make(client, name, bytes_of(2)).await?.close().await?;
+            Ok(())
+        })
+    };
+    assert_eq!(file(b"one"), both());
+    world.run(0, async |client| read(client, b"one").await);
+    assert!(file(b"two").contains_key(&Opcode::OstWrite), "an open had to wait");
+    world.cluster.sim.run_for(Span::secs(15));
+    file(b"three"); // it may find no room, which rests
+    world.cluster.sim.run_for(Span::millis(500));
+    assert_eq!(file(b"four"), both());
+}
+
+/// Another client opens the file while its bytes are kept, or are under way with the close.
+#[test]
+fn another_client_sees_the_bytes_at_any_time() {
+    for late in [0, 20, 50, 100, 150, 200, 300, 500] {
+        let world = World::new();
+        let file = world.run(0, async |client| make(client, b"file", bytes_of(3)).await);
+        let closed = Rc::<Cell<bool>>::default();
+        let done = closed.clone();
+        world.clients[0].0.env().spawn("close", async move {
+            file.close().await.expect("closed");
+            done.set(true);
+        });
+        world.cluster.sim.run_for(Span::micros(late));
+        let found = world.run(1, async |client| {
+            let ctx = Ctx::root();
+            let attr = client.lookup(&ctx, Fid::ROOT, b"file").await?;
+            let file = client.open(&ctx, attr.fid(), flags::O_RDWR).await?;
+            let found = file.read(0, 1 << 20).await?;
+            file.close().await?;
+            Ok(found)
+        });
+        assert_eq!(found, bytes_of(3), "{late} us later");
+        assert!(world.cluster.sim.run_until(Span::secs(10), || closed.get()));
+    }
+}
+
+#[test]
+fn files_survive_power_cuts_of_the_mdt() {
+    for seed in 1..=8 {
+        let world = World::new();
+        let closed = Rc::<Cell<u8>>::default();
+        let (node, client) = &world.clients[0];
+        for number in 0..FILES {
+            let (client, closed) = (client.clone(), closed.clone());
+            node.env().spawn("file", async move {
+                let file = make(&client, &name_of(number), bytes_of(number)).await;
+                file.expect("made").close().await.expect("closed");
+                closed.set(closed.get() + 1);
+            });
+        }
+        world.cluster.sim.run_for(Span::micros(seed * 150));
+        world.cluster.cut_power_of_mdt(0, seed);
+        world.cluster.sim.run_for(Span::secs(3));
+        world.cluster.cut_power_of_mdt(0, seed + 100);
+        world.cluster.sim.run_for(Span::secs(120));
+        assert_eq!(closed.get(), FILES, "seed {seed}");
+        world.run(1, async |client| {
+            for number in 0..FILES {
+                let found = read(client, &name_of(number)).await?;
+                assert_eq!(found, bytes_of(number), "file {number}");
+            }
+            Ok(())
+        });
+    }
+}
+
+/// A close that is sent again with its bytes does not replace what was written afterwards.
+#[test]
+fn bytes_that_were_written_later_stay() {
+    for step in 0..8 {
+        let world = World::new();
+        world.run(0, async |client| {
+            make(client, b"file", bytes_of(1)).await?.close().await?;
+            let ctx = Ctx::root();
+            let attr = client.lookup(&ctx, Fid::ROOT, b"file").await?;
+            let file = client.open(&ctx, attr.fid(), flags::O_WRONLY).await?;
+            file.write(0, bytes_of(2)).await?;
+            file.close().await
+        });
+        world.cluster.sim.run_for(Span::millis(step * 100));
+        world.cluster.restart_mdt(0);
+        world.cluster.sim.run_for(Span::secs(60));
+        world.check(b"file", bytes_of(2));
+    }
+}
