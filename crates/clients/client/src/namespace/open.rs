@@ -198,6 +198,7 @@ impl Client {
                 caches: u32::from(
                     self.0.may_cache(open_flags) || self.0.may_keep_writes(open_flags),
                 ),
+                restates: u32::from(!changes(open_flags)),
                 ..OpenReq::default()
             },
         );
