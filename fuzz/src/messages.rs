@@ -310,6 +310,9 @@ fn decode_every_body(request: &Request) {
     if let Some(closes) = body::closes(request) {
         assert!((1..=body::CLOSES_MAX).contains(&closes.len()));
     }
+    if let Some(opens) = body::stated_opens(request) {
+        assert_eq!(body::encode_opens(&opens), request.buf(2));
+    }
     if let Ok((acks, flags)) = grants::decode::<body::GrantAck>(&request.bufs) {
         assert!(acks.len() <= grants::VECTOR_MAX);
         assert_eq!(grants::decode(&grants::encode(&acks, flags)), Ok((acks, flags)));

@@ -53,7 +53,8 @@ pub use self::grants::{
     BODIES as GRANT_BODIES, CallbackRep, GrantAck, GrantSize, GrantWord, GrantsReq,
 };
 pub use self::many::{
-    BODIES as MANY_BODIES, CLOSES_MAX, ClosesRep, ClosesReq, GetattrsRep, GetattrsReq, closes,
+    BODIES as MANY_BODIES, CLOSES_MAX, ClosesRep, ClosesReq, GetattrsRep, GetattrsReq, OpenWord,
+    STATED_OPENS_MAX, closes, encode_opens, stated_opens,
 };
 use crate::Attr;
 pub use crate::flags::{
@@ -212,8 +213,9 @@ bodies! {
         /// Not zero: the caller can keep the data of the file until it is called back. Opened for
         /// writing, that is what it writes.
         caches: u32,
-        /// Zero.
-        reserved: u32,
+        /// Not zero: after a restart the caller states the handle again ([`OpenWord`]), so an open
+        /// for reading needs no place in history.
+        restates: u32,
     }
     /// Ends an open handle, and may hand size and times over. Buffer 1: with SIZE, the stripes from
     /// 64 on that have an object (`layout::StripeSet`), may be absent; with DATA, all bytes of the

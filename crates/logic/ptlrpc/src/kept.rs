@@ -1,9 +1,13 @@
-//! The answered changes that a client keeps until they are durable: the replay list.
+//! The answered changes that a client keeps until they are durable: the replay list. Beside it, the
+//! open handles that have no place in history.
 //!
 //! Invariants
 //! - `changes` holds exactly the answered changes above the last known commit, by place in history.
 //! - An open stays, in `changes` or in `opens`, until its close is durable.
 //! - `bytes` is the size of the messages in `changes`, without bulk data.
+//! - `stated` holds the handles of opens that were no changes, until their close is answered. The
+//!   close itself need not be durable: its replay comes before handles are stated, and knows of
+//!   none.
 //! - `stranded` holds answered changes of sessions that have ended, if their target has not
 //!   restarted since. The target still has them and may commit them, but no client may repeat them.
 
@@ -12,6 +16,7 @@ use std::rc::Rc;
 
 use types::{Transno, Xid};
 use wire::Request;
+use wire::body::OpenWord;
 
 /// How long a modifying request stays in the replay list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -59,6 +64,8 @@ pub(crate) struct ReplayList<B> {
     opens: BTreeMap<Place, Box<Kept<B>>>,
     /// Where each open of either map stands.
     open_places: BTreeMap<Xid, Place>,
+    /// Handles without a place in history, by the requests that opened them.
+    stated: BTreeMap<Xid, OpenWord>,
     stranded: BTreeMap<Place, Box<Request>>,
 }
 
@@ -69,6 +76,7 @@ impl<B> ReplayList<B> {
             bytes: 0,
             opens: BTreeMap::new(),
             open_places: BTreeMap::new(),
+            stated: BTreeMap::new(),
             stranded: BTreeMap::new(),
         }
     }
@@ -87,8 +95,34 @@ impl<B> ReplayList<B> {
         }
     }
 
+    /// An open was no change: a restarted target is told of its handle.
+    pub(crate) fn state(&mut self, open: Xid, handle: OpenWord) {
+        self.stated.insert(open, handle);
+    }
+
+    /// Closes were carried out: a restarted target is not told of these handles.
+    pub(crate) fn closed(&mut self, keep: &Keep) {
+        match keep {
+            Keep::Close { open } => {
+                self.stated.remove(open);
+            }
+            Keep::Closes { opens } => {
+                for open in opens.iter() {
+                    self.stated.remove(open);
+                }
+            }
+            Keep::No | Keep::Open => {}
+        }
+    }
+
+    /// Handles that a restarted target is told of, in the order of their opens.
+    pub(crate) fn stated(&self) -> Vec<OpenWord> {
+        self.stated.values().copied().collect()
+    }
+
     /// An open whose handle is gone without a durable change.
     pub(crate) fn forget_open(&mut self, open: Xid) {
+        self.stated.remove(&open);
         if let Some(place) = self.open_places.remove(&open) {
             self.opens.remove(&place);
             if let Some(kept) = self.changes.get_mut(&place) {
@@ -135,6 +169,7 @@ impl<B> ReplayList<B> {
         self.bytes = 0;
         self.opens.clear();
         self.open_places.clear();
+        self.stated.clear();
     }
 
     /// The target restarted: what was stranded is lost. In its order.
@@ -185,6 +220,7 @@ impl<B> ReplayList<B> {
         self.bytes = 0;
         self.opens.clear();
         self.open_places.clear();
+        self.stated.clear();
         self.stranded.clear();
     }
 }
@@ -295,6 +331,22 @@ mod tests {
         assert_eq!(list.len(), 4, "they may still have to be replayed");
         list.prune(Transno(13));
         assert_eq!(list.places(), [(Transno(11), Xid(2))]);
+    }
+
+    #[test]
+    fn a_handle_without_a_place_is_stated_until_its_close_is_answered() {
+        let word = |handle| OpenWord { handle, ..OpenWord::default() };
+        let mut list = ReplayList::new();
+        (1..=5).for_each(|xid| list.state(Xid(xid), word(xid)));
+        list.insert(kept(9, 10, Keep::Open), Transno(0));
+        list.closed(&Keep::Open);
+        list.closed(&Keep::Close { open: Xid(2) });
+        list.closed(&Keep::Closes { opens: Rc::new(vec![Xid(3), Xid(9)]) });
+        list.forget_open(Xid(4));
+        assert_eq!(list.stated(), [word(1), word(5)]);
+        assert_eq!(list.places(), [(Transno(10), Xid(9))], "that open is kept until it is durable");
+        list.strand();
+        assert!(list.stated().is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource, limits};
 use types::{Errno, Instant, Span, TargetId, Xid};
-use wire::body::{AttrRep, Disposition};
+use wire::body::{AttrRep, Disposition, OpenReq};
 use wire::body::{CancelRep, CancelReq, ConnectRep, cancel, connect};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 
@@ -394,6 +394,40 @@ fn an_open_that_leads_to_another_mdt_is_not_repeated() {
             "there is no handle to be had again"
         );
     }
+}
+
+#[test]
+fn the_handle_of_an_open_that_is_no_change_is_stated_until_it_is_closed() {
+    let mut world = World::new();
+    let send = |world: &mut World, request: Request, keep: Keep, transno: u64| -> Xid {
+        let mut request = Box::new(request);
+        request.header.flags = RequestFlags::MODIFIES;
+        let submit = Submit { request, bulk: (), waiter: 1, keep, urgent: false };
+        let xid = world.import.submit(submit, NOW);
+        let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
+        let body = AttrRep { handle: xid.0, ..AttrRep::default() };
+        let mut reply = Reply::ok(&header, vec![encode_body(&body)]);
+        (reply.header.transno, reply.header.instance) = (transno, header.instance);
+        world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+        xid
+    };
+    let open = || {
+        let body = OpenReq { open_flags: 32, restates: 1, ..OpenReq::default() };
+        Request::new(Opcode::MdtOpen, vec![encode_body(&body)])
+    };
+    let close = || Request::new(Opcode::MdtClose, Vec::new());
+    let stated = |world: &World| -> Vec<(u64, u32)> {
+        let opens = world.import.stated_opens();
+        opens.iter().map(|open| (open.handle, open.open_flags)).collect()
+    };
+    let older = send(&mut world, open(), Keep::Open, 10);
+    let handle = send(&mut world, open(), Keep::Open, 0);
+    assert_eq!((stated(&world), world.import.kept()), (vec![(handle.0, 32)], 1));
+    send(&mut world, close(), Keep::Close { open: older }, 11);
+    assert_eq!(stated(&world).len(), 1);
+    send(&mut world, close(), Keep::Close { open: handle }, 12);
+    assert!(stated(&world).is_empty(), "though the close is not durable");
+    assert_eq!(world.import.kept(), 3);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use ptlrpc::{
     Event, Handled, Import, Lease, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource,
 };
 use types::{Instance, Instant, Span, TargetId, Transno, Xid};
-use wire::body::Claim;
+use wire::body::{Claim, OpenWord};
 use wire::{BULK_BYTES_MAX, MessageError, Reply, Request, RequestFlags, RequestHeader};
 
 use crate::bulk::{BulkState, Gauge, Unstable, concat};
@@ -231,6 +231,12 @@ impl Remote {
     #[must_use]
     pub fn durable_before(&self) -> Transno {
         self.import.borrow().durable_before()
+    }
+
+    /// Open handles that no replay brings back: for [`Remote::on_recovery`].
+    #[must_use]
+    pub fn stated_opens(&self) -> Vec<OpenWord> {
+        self.import.borrow().stated_opens()
     }
 
     /// The call that makes everything durable: sent when unstable bytes come near their bound.

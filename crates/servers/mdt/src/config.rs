@@ -200,7 +200,7 @@ planted::bugs! {
         reuse_id_range,
         /// A client's change that depends on another's uncommitted one does not commit that first.
         drop_commit_on_share,
-        /// Replayed opens do not come back into the table of open files.
+        /// Opens that are replayed or stated do not come back into the table of open files.
         forget_open_replay,
         /// An open file that loses its last name gets no orphan record: its inode leaks after a
         /// crash.

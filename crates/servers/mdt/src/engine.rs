@@ -169,6 +169,9 @@ impl Engine {
             guard.making_begins(fid, caller.replay);
             return Ok(Attempted::Writes(fid)); // its id is kept
         }
+        if !is_shared && op::is_unplaced(caller, &tx) {
+            return self.open_unplaced(row, caller, tx, answer, &mut guard);
+        }
         let transno =
             if committed { Transno(caller.request.header.transno) } else { history.next() };
         caching::tell_kept_after(caller, &tx, &mut answer, &guard)?;
@@ -301,6 +304,30 @@ impl Engine {
         let extras = Extras::new(&plan, None, epoch);
         state.perform(plan.effects);
         let reply = Reply::ok(&caller.request.header, answer.into_bufs(extras));
+        Ok(Attempted::Done(reply, None))
+    }
+
+    /// Answers an open for reading: its handle is in memory, and no record changes.
+    fn open_unplaced(
+        &self,
+        row: &Row,
+        caller: &Caller<'_>,
+        tx: Tx<'_>,
+        mut answer: Answer,
+        state: &mut State,
+    ) -> Decided<Attempted> {
+        caching::tell_kept_after(caller, &tx, &mut answer, state)?;
+        lease::hear(&row.leases, caller, &mut state.grants);
+        let plan = lease::plan(&row.leases, caller, &mut answer, &tx, &state.grants);
+        let told = answer.fid();
+        let epoch = told.map_or(0, |fid| state.opens.write_epoch(fid));
+        let extras = Extras::new(&plan, None, epoch);
+        let reply = Reply::ok(&caller.request.header, answer.into_bufs(extras));
+        let Finished { set, effects, changes, .. } = tx.finish(Transno::NONE);
+        assert!(set.changes.is_empty() && changes.is_empty(), "an open for reading writes nothing");
+        state.perform(effects);
+        state.perform(plan.effects);
+        state.is_stretched = told.is_some_and(|fid| state.share.is_stretched(fid));
         Ok(Attempted::Done(reply, None))
     }
 

@@ -190,3 +190,24 @@ fn after_a_restart_of_the_mdt_no_handle_is_used_that_rested_before() {
     world.unlink_at(0);
     assert!(world.is_gone());
 }
+
+/// No replay brings its handle back: the client states it to each run of the MDT.
+#[test]
+fn a_removed_file_stays_over_restarts_while_it_is_open_for_reading() {
+    let world = World::new();
+    let file = world.file;
+    let open =
+        world.run(1, async move |client| client.open(&Ctx::root(), file, flags::O_RDONLY).await);
+    world.unlink_at(0);
+    for _ in 0..2 {
+        world.cluster.sim.run_for(Span::secs(2)); // the unlink is durable
+        world.cluster.restart_mdt(0);
+        world.cluster.sim.run_for(Span::secs(15));
+        assert!(world.cluster.objects() > world.others);
+    }
+    let reader = open.clone();
+    let read = world.run(1, async move |_| reader.read(0, 100).await);
+    assert_eq!(read, Bytes::from_static(b"some bytes"));
+    world.run(1, async move |_| open.close().await);
+    assert!(world.is_gone());
+}

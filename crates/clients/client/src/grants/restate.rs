@@ -1,5 +1,6 @@
 //! A restart of the MDT: this client states the grants that it holds, and goes on using those that
-//! the MDT takes.
+//! the MDT takes. In the same way it states its handles for reading that no replay brings back. It
+//! goes on using all of these: the MDT leaves out only handles that it knows to be closed.
 //!
 //! ```text
 //! restart --what may be lost is given up, the kernel forgets it--> restate --vectors-->
@@ -17,9 +18,8 @@
 use endpoint::Call;
 use ldlm::grants::{Bits, Notify, Number, Stated};
 use types::{Fid, Instant, Transno};
-use wire::Opcode;
-use wire::body::{GrantWord, GrantsFlags};
-use wire::{Reply, grants};
+use wire::body::{GrantWord, GrantsFlags, OpenWord, STATED_OPENS_MAX, encode_opens};
+use wire::{Opcode, Reply, grants};
 
 use super::recall::{Forgetting, word};
 use super::{Grants, Known};
@@ -95,19 +95,13 @@ impl Grants {
         }
     }
 
-    /// Calls that state all that is held, at least one.
+    /// Calls that state all that is held, at least one: first the grants, then the handles.
     pub(crate) fn restate(&self) -> Vec<Call> {
+        let mdt = self.mdt.borrow().upgrade();
+        let opens = mdt.map_or_else(Vec::new, |mdt| mdt.stated_opens());
         let mut known = self.known.borrow_mut();
         let vectors = known.cache.restate();
-        let nothing = vectors.is_empty().then(Vec::<Stated>::new);
-        let count = vectors.len().max(1);
-        let call = |(at, vector): (usize, &Vec<Stated>)| {
-            let words: Vec<GrantWord> = vector.iter().copied().map(word).collect();
-            let is_last = at + 1 == count;
-            let flags = if is_last { GrantsFlags::LAST } else { GrantsFlags::empty() };
-            Call::new(Opcode::MdtRestate, grants::encode(&words, flags))
-        };
-        let calls = vectors.iter().chain(&nothing).enumerate().map(call).collect();
+        let calls = calls(&vectors, &opens);
         known.restating = vectors;
         calls
     }
@@ -142,6 +136,22 @@ impl Grants {
     }
 }
 
+/// Calls with these grants, and behind them calls with these handles. The last one says so.
+fn calls(vectors: &[Vec<Stated>], opens: &[OpenWord]) -> Vec<Call> {
+    let handles = opens.chunks(STATED_OPENS_MAX);
+    let count = (vectors.len() + handles.len()).max(1);
+    let flags = |at| if at + 1 == count { GrantsFlags::LAST } else { GrantsFlags::empty() };
+    let call = |at: usize| {
+        let vector = vectors.get(at).map_or(&[][..], Vec::as_slice);
+        let words: Vec<GrantWord> = vector.iter().copied().map(word).collect();
+        let mut bufs = grants::encode(&words, flags(at));
+        let handles = at.checked_sub(vectors.len()).and_then(|at| handles.clone().nth(at));
+        bufs.extend(handles.map(encode_opens));
+        Call::new(Opcode::MdtRestate, bufs)
+    };
+    (0..count).map(call).collect()
+}
+
 /// Completes when all of them have. They go on side by side, because each may wait for the kernel.
 fn all(forgetting: Vec<Forgetting>) -> Forgetting {
     Box::pin(async move {
@@ -160,5 +170,37 @@ fn taken(reply: &Reply) -> Vec<Stated> {
     match words {
         Some(Ok((words, _))) => words.into_iter().map(stated).collect(),
         Some(Err(_)) | None => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::Request;
+    use wire::body::stated_opens;
+
+    use super::*;
+
+    /// How many grants and handles each call has, and whether it says that it is the last one.
+    fn sizes(counts: &[usize], handles: usize) -> Vec<(usize, usize, bool)> {
+        let stated = |oid| Stated { fid: Fid::new(1, oid), bits: Bits::LOOKUP, number: Number(1) };
+        let vector = |count: &usize| (1..=*count as u32).map(stated).collect();
+        let vectors: Vec<Vec<Stated>> = counts.iter().map(vector).collect();
+        let size = |call: Call| {
+            let request = Request::new(call.opcode, call.bufs);
+            let (words, flags) = grants::decode::<GrantWord>(&request.bufs).expect("whole");
+            let opens = stated_opens(&request).expect("whole");
+            (words.len(), opens.len(), flags.contains(GrantsFlags::LAST))
+        };
+        let opens = vec![OpenWord::default(); handles];
+        calls(&vectors, &opens).into_iter().map(size).collect()
+    }
+
+    #[test]
+    fn handles_are_stated_behind_the_grants_and_the_last_call_says_so() {
+        assert_eq!(sizes(&[], 0), [(0, 0, true)]);
+        assert_eq!(sizes(&[3, 2], 0), [(3, 0, false), (2, 0, true)]);
+        assert_eq!(sizes(&[], 5), [(0, 5, true)]);
+        let most = STATED_OPENS_MAX;
+        assert_eq!(sizes(&[3], most + 1), [(3, 0, false), (0, most, false), (0, 1, true)]);
     }
 }

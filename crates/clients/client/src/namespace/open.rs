@@ -198,7 +198,7 @@ impl Client {
                 caches: u32::from(
                     self.0.may_cache(open_flags) || self.0.may_keep_writes(open_flags),
                 ),
-                ..OpenReq::default()
+                restates: u32::from(!changes(open_flags)),
             },
         );
         self.0.keeper.brought.is_opened(fid, self.0.env.now());

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use queues::Ascending;
 use types::{Instance, Instant, Span, TargetId, Transno, Xid};
-use wire::body::Claim;
+use wire::body::{Claim, OpenWord};
 use wire::{Opcode, Request, RequestFlags, RequestHeader};
 
 pub use config::ImportConfig;
@@ -373,6 +373,13 @@ impl<B: Default, W> Import<B, W> {
     #[must_use]
     pub fn kept(&self) -> usize {
         self.kept.len()
+    }
+
+    /// Open handles that no replay brings back: the target is told of them when it has restarted,
+    /// after all replays. In the order of their opens.
+    #[must_use]
+    pub fn stated_opens(&self) -> Vec<OpenWord> {
+        self.kept.stated()
     }
 
     /// Answered changes that are not known to be durable.

@@ -5,6 +5,8 @@
 //!   close is durable. An open of a file that another MDT has does not count as an open here,
 //!   because this MDT gave no handle. If it has a transno, it is kept like another change, until it
 //!   is durable.
+//! - An open for reading that the target has answered without a transno is not a change. Its handle
+//!   is stated to a restarted target ([`Import::stated_opens`]) until its close is answered.
 //! - A replay that is refused is no longer kept, and is reported as [`Event::Undone`].
 //! - The transno that the target reports as durable only grows within a session.
 //! - The floor of a reply is noted before the request of that reply is completed. So a waiter takes
@@ -12,8 +14,8 @@
 
 use bytes::Bytes;
 use types::{Errno, Instant, Span, Transno, Xid};
-use wire::body::{AttrRep, Disposition};
-use wire::{BUFS_MAX, Reply, ReplyFlags, Request, RequestFlags};
+use wire::body::{AttrRep, Disposition, OpenReq, OpenWord};
+use wire::{BUFS_MAX, Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
 use super::{Completed, Event, Handled, Import, InFlight, Kind, Out, Phase, State, Undone};
 use crate::kept::{Kept, Place};
@@ -33,6 +35,18 @@ fn pause(reply: &Reply) -> Option<Span> {
 /// again.
 fn is_elsewhere(reply: &Reply) -> bool {
     reply.body::<AttrRep>().disposition.contains(Disposition::REMOTE)
+}
+
+/// The handle that an open gave without a place in history, as its client has allowed.
+fn unplaced(request: &Request, reply: &Reply) -> Option<OpenWord> {
+    let is_placed = reply.header.transno != 0 || reply.errno().is_some();
+    if is_placed || request.opcode() != Opcode::MdtOpen {
+        return None;
+    }
+    let OpenReq { fid, open_flags, restates, .. } = request.body();
+    let handle = reply.body::<AttrRep>().handle;
+    let word = OpenWord { fid, handle, open_flags, reserved: 0 };
+    (restates != 0 && handle != 0).then_some(word)
 }
 
 /// For which other clients a request waits, if an early reply says it.
@@ -93,8 +107,13 @@ impl<B: Default, W> Import<B, W> {
             Keep::Open if is_elsewhere(&reply) => Keep::No,
             keep => keep.clone(),
         };
+        let stated = match keep {
+            Keep::Open => unplaced(&out.request, &reply),
+            Keep::No | Keep::Close { .. } | Keep::Closes { .. } => None,
+        };
         let keeps = out.modifies()
             && reply.errno().is_none()
+            && stated.is_none()
             && (reply.header.transno != 0 || keep == Keep::Open);
         let bufs = out.request.bufs.len() + reply.bufs.len();
         if keeps && bufs > BUFS_MAX {
@@ -119,10 +138,13 @@ impl<B: Default, W> Import<B, W> {
         if out.kind != Kind::User {
             return Ok(self.control_done(xid, *out, reply, now));
         }
-        if let Keep::Close { open } = keep
-            && !keeps
-        {
-            self.kept.forget_open(open);
+        match &keep {
+            keep if keeps => self.kept.closed(keep),
+            Keep::Close { open } => self.kept.forget_open(*open),
+            Keep::No | Keep::Open | Keep::Closes { .. } => {}
+        }
+        if let Some(handle) = stated {
+            self.kept.state(xid, handle);
         }
         // field by field: taken apart as a whole it would be copied first
         let bulk =

@@ -7,7 +7,9 @@
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
 //! reply showed. The reply names the handle. So after a restart, a stored reply of a close keeps a
 //! repeated open from restoring a closed handle, even if the client never received that reply. A
-//! handle that is unknown on a replay is closed already.
+//! handle that is unknown on a replay is closed already, or was open for reading: such a handle
+//! comes back after all replays of its client ([`super::stated`]). Of the close, the access time is
+//! left to do then.
 
 use bytes::Bytes;
 use layout::StripeSet;
@@ -19,6 +21,7 @@ use wire::body::{CloseFlags, CloseReq};
 use crate::limits::FILE_BYTES_MAX;
 use crate::op::{Answer, Op, put, setattr};
 use crate::opens::{OpenFile, Verdict};
+use crate::perm::R;
 use crate::record::Inode;
 use crate::state::Effect;
 
@@ -43,7 +46,7 @@ pub(crate) fn close_one(
 ) -> Decided<Option<(Inode, u64)>> {
     let Some(open) = op.state.opens.get(body.handle).filter(|open| open.client == op.client) else {
         return match op.replay {
-            Some(_) => Ok(op.tx.find(Fid::from(body.fid))?.map(|inode| (inode, 0))),
+            Some(_) => repeat_without_handle(op, body),
             None => Err(Errno::EBADF.into()),
         };
     };
@@ -58,10 +61,7 @@ pub(crate) fn close_one(
     if has_bytes {
         put::fill_closed(op, &mut inode, cleaned)?;
     }
-    if body.flags.contains(CloseFlags::ATIME) {
-        let atime = Timespec::new(body.atime, body.atime_nsec);
-        inode.attr.set_atime(atime.max(inode.attr.atime()));
-    }
+    note_atime(body, &mut inode);
     let wrote = body.flags.contains(CloseFlags::WROTE);
     let last = op.state.opens.is_last(body.handle);
     op.tx.effects.push(Effect::Closed { handle: body.handle, wrote, cleaned });
@@ -73,6 +73,28 @@ pub(crate) fn close_one(
         op.change(inode);
     }
     Ok(Some((told, body.handle)))
+}
+
+/// A replay of a close whose handle is not there. Of a file that its client may read, it says when
+/// that was.
+fn repeat_without_handle(op: &mut Op<'_, '_>, body: &CloseReq) -> Decided<Option<(Inode, u64)>> {
+    let fid = Fid::from(body.fid);
+    let Some(mut inode) = op.tx.find(fid)? else { return Ok(None) };
+    let before = inode.clone();
+    if !op.committed && op.tx.is_here(fid) && op.may(&inode, R)? {
+        note_atime(body, &mut inode);
+    }
+    if inode != before {
+        op.change(inode.clone());
+    }
+    Ok(Some((inode, 0)))
+}
+
+fn note_atime(body: &CloseReq, inode: &mut Inode) {
+    if body.flags.contains(CloseFlags::ATIME) {
+        let atime = Timespec::new(body.atime, body.atime_nsec);
+        inode.attr.set_atime(atime.max(inode.attr.atime()));
+    }
 }
 
 /// Size and times from the closer; says whether the size is known now.

@@ -1,6 +1,7 @@
 //! A client's messages about its grants: recalls that it acknowledges, grants that it gives back
-//! unasked, and, after a restart, the grants that it holds. Acknowledging or shedding a grant that
-//! the client does not hold is not an error, because it may have crossed the end of the grant.
+//! unasked, and, after a restart, the grants that it holds, with its handles for reading.
+//! Acknowledging or shedding a grant that the client does not hold is not an error, because it may
+//! have crossed the end of the grant.
 
 use std::rc::Rc;
 
@@ -9,9 +10,10 @@ use ldlm::grants::Bits;
 use osd::{Table, View};
 use service::Incoming;
 use types::{Errno, Fid};
-use wire::body::{GrantAck, GrantWord, GrantsFlags};
+use wire::body::{GrantAck, GrantWord, GrantsFlags, OpenWord, stated_opens};
 use wire::{Reply, SizeState, grants};
 
+use super::stated;
 use crate::engine::Engine;
 use crate::grants::ATTRS;
 use crate::record::Inode;
@@ -43,7 +45,23 @@ pub(crate) fn restate<'a>(
     mdt: &'a Rc<Mdt>,
     incoming: &'a Incoming,
 ) -> LocalFuture<'a, Result<Reply, Errno>> {
-    Box::pin(std::future::ready(restated(mdt, incoming)))
+    Box::pin(async move {
+        let opens = stated_opens(&incoming.request).ok_or(Errno::EPROTO)?;
+        if !opens.is_empty() {
+            take_opens(mdt, incoming, &opens).await?;
+        }
+        restated(mdt, incoming)
+    })
+}
+
+/// Waits for a store that is busy: no replay would bring these handles back.
+async fn take_opens(mdt: &Mdt, incoming: &Incoming, opens: &[OpenWord]) -> Result<(), Errno> {
+    let session = &incoming.session;
+    let take = || match session.is_ended() {
+        true => Err(Errno::ESTALE.into()), // what it had open was let go during a wait
+        false => stated::take(&mdt.engine, (session.client, session.id), opens),
+    };
+    mdt.persist(take).await
 }
 
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {

@@ -1,23 +1,27 @@
 //! open by FID: a handle in memory, and the mark that the size may change.
 //!
 //! Transaction: for writing, the inode becomes DIRTY before any client can write, and gets a layout
-//! if it has none. Otherwise the transaction is only the place in history, so that the client keeps
-//! the open for replay. After a restart the replay rebuilds the handle. If the file is gone, the
-//! replay is stale.
+//! if it has none. After a restart the replay rebuilds the handle. If the file is gone, the replay
+//! is stale.
+//!
+//! An open for reading changes no record. So it has no place in history and no stored reply, where
+//! its client states the handle after a restart ([`super::stated`]). For an older client the
+//! transaction is only the place in history, so that it keeps the open for replay.
 
 use layout::StripeSet;
 use target::Decided;
-use types::{Errno, Fid};
+use types::{ClientId, Errno, Fid};
 use wire::attr::{S_IFLNK, S_IFREG};
 use wire::body::{Disposition, OpenReq};
-use wire::{Request, SizeState};
+use wire::{Opcode, Request, SizeState};
 
 use crate::op::caching::{Opened, is_write_wanted};
-use crate::op::{Answer, Op};
+use crate::op::{Answer, Caller, Op};
 use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
 use crate::state::Effect;
+use crate::tx::Tx;
 
 const O_ACCMODE: u32 = 3;
 const O_WRONLY: u32 = 1;
@@ -43,6 +47,33 @@ pub(crate) fn cuts(flags: u32) -> bool {
 /// Whether these flags open for reading alone, and not around the caches.
 pub(crate) fn only_reads(flags: u32) -> bool {
     !wants_write(flags) && flags & (O_TRUNC | O_DIRECT) == 0
+}
+
+/// Whether a decided operation is an open for reading without a place in history.
+pub(crate) fn is_unplaced(caller: &Caller<'_>, tx: &Tx<'_>) -> bool {
+    if caller.replay || caller.request.opcode() != Opcode::MdtOpen {
+        return false;
+    }
+    let OpenReq { open_flags, restates, .. } = caller.request.body();
+    let may_change = wants_write(open_flags) || cuts(open_flags);
+    restates != 0 && !may_change && tx.changes.is_empty() && tx.set.changes.is_empty()
+}
+
+/// A handle of `inode` that was opened with these flags.
+pub(super) fn open_file(
+    inode: &Inode,
+    flags: u32,
+    write: bool,
+    (client, session): (ClientId, u64),
+) -> OpenFile {
+    OpenFile {
+        fid: inode.fid(),
+        client,
+        session,
+        read: wants_read(flags),
+        write,
+        runs: flags & FMODE_EXEC != 0 && inode.attr.file_type() == S_IFREG,
+    }
 }
 
 fn wants_read(flags: u32) -> bool {
@@ -197,14 +228,7 @@ impl Op<'_, '_> {
         if handle == 0 || forgotten || closed {
             return Ok(handle);
         }
-        let file = OpenFile {
-            fid: inode.fid(),
-            client: self.client,
-            session: self.session,
-            read: wants_read(flags),
-            write,
-            runs: flags & FMODE_EXEC != 0 && inode.attr.file_type() == S_IFREG,
-        };
+        let file = open_file(inode, flags, write, (self.client, self.session));
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
         if self.replay.is_some() && write && is_write_wanted(self.request) {

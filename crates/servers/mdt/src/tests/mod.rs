@@ -20,6 +20,7 @@ mod restated;
 mod rig;
 mod script;
 mod som;
+mod stated;
 pub(crate) mod store;
 mod striped;
 mod swap;
