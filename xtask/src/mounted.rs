@@ -29,6 +29,9 @@ pub(crate) static QUIET: Mutex<()> = Mutex::new(());
 /// Files of tests that run over one transport, drawn from the tree; over both with `--full`.
 const DRAWN: &[&str] = &["kill", "racer", "fsx", "programs", "power"];
 
+/// Test target of the package `mounted`.
+const BINARY: &str = "all";
+
 /// A test of these files that runs over both transports by itself.
 const OVER_BOTH: &str = "a_killed_client_harms_nobody";
 
@@ -187,35 +190,31 @@ pub(crate) fn build(profile: &str) -> Result<()> {
     run::run("cargo", &[&["build", "--quiet", "--profile", profile], what].concat(), &[])
 }
 
-/// Every test of every file of `tests/mounted/tests`.
+/// Every test of every file of `tests/mounted/tests`, all of which are in one binary.
 fn list() -> Result<Vec<Job>> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(run::root().join("tests/mounted/tests"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path.file_stem().context("a name")?.to_string_lossy().into_owned());
-        }
-    }
-    files.sort();
     // of the workspace, so that nothing is compiled with other features than for the unit tests
-    let mut args =
-        vec!["test", "--profile", "ci", "--workspace", "--no-run", "--message-format=json"];
-    args.extend(files.iter().flat_map(|file| ["--test", file]));
+    let args = [
+        "test",
+        "--profile",
+        "ci",
+        "--workspace",
+        "--no-run",
+        "--message-format=json",
+        "--test",
+        BINARY,
+    ];
     let messages = run::output("cargo", &args)?;
     let mut jobs = Vec::new();
     for line in messages.lines() {
         let message: Value = serde_json::from_str(line).context("a message of cargo")?;
-        let (Some(program), Some(file)) =
+        let (Some(program), Some(BINARY)) =
             (message["executable"].as_str(), message["target"]["name"].as_str())
         else {
             continue;
         };
-        let manifest = message["manifest_path"].as_str().unwrap_or_default();
-        if !manifest.ends_with("tests/mounted/Cargo.toml") {
-            continue; // a test of the same name elsewhere, or a binary that was built along
-        }
         let tests = run::output(program, &["--list", "--format", "terse"])?;
-        for test in tests.lines().filter_map(|line| line.strip_suffix(": test")) {
+        let tests = tests.lines().filter_map(|line| line.strip_suffix(": test")?.split_once("::"));
+        for (file, test) in tests {
             let (file, test, program) = (file.to_owned(), test.to_owned(), program.into());
             jobs.push(Job { file, test, program, transport: "classic" });
         }
@@ -311,7 +310,7 @@ impl Batch {
             ("NACRE_TRANSPORT", job.transport),
             ("NACRE_EXPECT_URING", if needs::has_uring() { "1" } else { "0" }),
         ];
-        let args = ["--exact", &job.test, "--nocapture", "--test-threads=1"];
+        let args = ["--exact", &job.name(), "--nocapture", "--test-threads=1"];
         let outcome = lane.run(&job.program, &args, &envs, false)?;
         Ok((outcome, lane.text()))
     }

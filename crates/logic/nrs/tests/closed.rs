@@ -1,10 +1,8 @@
 //! Clients that ask again when they are answered, and the share that each of them gets.
 
-mod common;
-
 use std::collections::{BTreeMap, VecDeque};
 
-use common::{Chance, Req};
+use crate::common::{Chance, Req};
 use nrs::{Head, HeadKind, Moment, ServiceHeads};
 use types::{CptIndex, Instant};
 

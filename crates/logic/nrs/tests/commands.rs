@@ -1,8 +1,6 @@
 //! Commands over partitions: a policy's states, the errors of each command, and the texts.
 
-mod common;
-
-use common::{Mood, Req, Service, Strings, puppet};
+use crate::common::{Mood, Req, Service, Strings, puppet};
 use nrs::{HeadKind, Moment, PolicyState, Selected, print_policies};
 use types::{Errno, Instant, Span};
 

@@ -2,11 +2,9 @@
 //! held, when each leaves and in which order, FIFO beside it, and when the head is to be asked
 //! again.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{Chance, HELD_MAX, Req};
+use crate::common::{Chance, HELD_MAX, Req};
 use nrs::{Dequeued, Handle, Head, HeadKind, Moment, Removal, ServiceHeads, WAIT_MIN, promote};
 use types::{CptIndex, Instant, SplitMix64};
 

@@ -1,8 +1,6 @@
 //! Heads: swaps, readiness, forcing, broken policies, removal.
 
-mod common;
-
-use common::{HELD_MAX, Mood, Req, Service, Strings, puppet};
+use crate::common::{HELD_MAX, Mood, Req, Service, Strings, puppet};
 use nrs::{Dequeued, Head, HeadKind, Moment, PolicyState, Removal, Selected, promote};
 use types::{CptIndex, Errno, Instant, Span};
 

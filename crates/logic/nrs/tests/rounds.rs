@@ -1,11 +1,9 @@
 //! CRR-N, CRR-E, ORR and TRR against an ordered map of all requests. The map follows Lustre's rules
 //! word by word, with ties in arrival order, and the rules of seats (`place=keep`).
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Chance, Req};
+use crate::common::{Chance, Req};
 use nrs::{Descriptor, Handle, Head, HeadKind, Moment, Removal, ServiceHeads};
 use types::{CptIndex, Extent, Instant};
 

@@ -2,11 +2,9 @@
 //! lost and nothing leaves twice. No request is held beyond its latest time, and FIFO keeps the
 //! order of arrival.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Chance, HELD_MAX, Mood, Req, Service, Strings, puppet};
+use crate::common::{Chance, HELD_MAX, Mood, Req, Service, Strings, puppet};
 use nrs::{
     Dequeued, Handle, Moment, PolicyIndex, PolicyState, Removal, Restart, Selected, promote,
 };

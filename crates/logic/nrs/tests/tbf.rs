@@ -3,16 +3,13 @@
 //! scopes, removals and promotions. Rules come, change and go while classes still wait for the
 //! rules before them.
 
-mod common;
-mod slow_tbf;
-
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use common::{Chance, HELD_MAX, Req, Service};
+use crate::common::{Chance, HELD_MAX, Req, Service};
+use crate::slow_tbf::{Answer, Command, Expr, Pairs, Rate, SECOND, Scope, Slow};
 use nrs::{Dequeued, Handle, Moment, Removal, TbfNode, TbfParam, promote};
-use slow_tbf::{Answer, Command, Expr, Pairs, Rate, SECOND, Scope, Slow};
 use types::Instant;
 use wire::Opcode;
 

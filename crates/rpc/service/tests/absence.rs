@@ -1,16 +1,14 @@
 //! Absent clients: idle ones return at once after a restart, and dead ones are evicted when they
 //! harm other clients.
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use bytes::Bytes;
-use common::{
+use crate::common::{
     Disk, Fixed, Rules, STUCK, TARGET, Toy, addr, call, endpoint, endpoint_to, increment, node,
     read, serve, write,
 };
+use bytes::Bytes;
 use endpoint::Endpoint;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use ptlrpc::RecoveryPhase;

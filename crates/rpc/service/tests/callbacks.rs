@@ -1,14 +1,14 @@
 //! Callbacks from a target to its clients. They pass whatever the client waits for and survive its
 //! reconnects. A client that never answers costs a bounded amount of memory.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::rc::Rc;
 
-use common::raw::{self, Client};
-use common::{Disk, RECALLED, Rules, TARGET, Toy, addr, call, client, increment, key, node, serve};
+use crate::common::raw::{self, Client};
+use crate::common::{
+    Disk, RECALLED, Rules, TARGET, Toy, addr, call, client, increment, key, node, serve,
+};
 use endpoint::{Call, CallbackAnswer, Endpoint, OnCallback, Remote};
 use env::{Env, Link};
 use env_sim::{Sim, SimConfig};

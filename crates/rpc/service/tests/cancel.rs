@@ -1,14 +1,12 @@
 //! Changes whose callers have given up: they are dropped unless they have begun, and are never
 //! executed later.
 
-mod common;
-
 use std::cell::Cell;
 use std::future::Future;
 use std::rc::Rc;
 
+use crate::common::{Disk, Rules, STUCK, TARGET, Toy, addr, client, increment, node, serve, write};
 use bytes::Bytes;
-use common::{Disk, Rules, STUCK, TARGET, Toy, addr, client, increment, node, serve, write};
 use endpoint::{Call, Hold, Remote};
 use env::Env;
 use env_sim::{Sim, SimConfig};

@@ -1,12 +1,10 @@
 //! One client asks for more than it is given, and others do not notice. The waiting requests are
 //! bounded in bytes, links are read whatever waits, and a client that leaves gives its places back.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Disk, Rules, Toy, addr, call, client, increment, node, serve};
+use crate::common::{Disk, Rules, Toy, addr, call, client, increment, node, serve};
 use endpoint::Endpoint;
 use env::Env;
 use env_sim::{Sim, SimConfig};
@@ -16,7 +14,7 @@ use types::{NidAddr, Span};
 use wire::body::{ConnectRep, ConnectReq};
 use wire::{Opcode, Reply, ReplyFlags, Request, encode_body};
 
-use common::TARGET;
+use crate::common::TARGET;
 
 /// How long the requests of a flood are worth an answer.
 const DEADLINE_MS: u32 = 60_000;

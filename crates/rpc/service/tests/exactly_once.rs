@@ -1,13 +1,11 @@
 //! Client and server over the simulated network. Whatever is lost, repeated or restarted, an
 //! acknowledged change is there, once.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::common::{self, Disk, Rules, addr, client, increment, node, read, serve, write};
 use bytes::Bytes;
-use common::{Disk, Rules, addr, client, increment, node, read, serve, write};
 use env_sim::{Faults, Sim, SimConfig};
 use types::Span;
 

@@ -1,10 +1,8 @@
 //! Messages that no correct client sends: they are refused, the link is closed, and other clients
 //! do not notice.
 
-mod common;
-
-use common::raw::{Client, ask, check, connect};
-use common::{Rules, TARGET, serve, serve_with};
+use crate::common::raw::{Client, ask, check, connect};
+use crate::common::{Rules, TARGET, serve, serve_with};
 use env::{Env, Link};
 use types::{Errno, Instance, NidAddr, Span, Transno};
 use wire::body::{ConnectRep, ConnectReq};

@@ -1,13 +1,13 @@
 //! The other paths of a request: bulk data, parking, durability, leases, shutdown, malformed
 //! messages.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
+use crate::common::{
+    self, Disk, Fixed, Rules, Toy, addr, call, client, increment, node, read, serve, write,
+};
 use bytes::Bytes;
-use common::{Disk, Fixed, Rules, Toy, addr, call, client, increment, node, read, serve, write};
 use endpoint::{Call, CallError, Endpoint, EndpointConfig};
 use env::{Env, Link};
 use env_sim::{Cut, Faults, Sim, SimConfig};

@@ -1,11 +1,9 @@
 //! The answer of a change is remembered once, as it was given. A resend gets the same answer,
 //! before and after a restart, and no change is repeated.
 
-mod common;
-
+use crate::common::raw::{Client, ask, check, connect};
+use crate::common::{FULL, REFUSED, Rules, TARGET, TWICE, serve};
 use bytes::Bytes;
-use common::raw::{Client, ask, check, connect};
-use common::{FULL, REFUSED, Rules, TARGET, TWICE, serve};
 use types::{Errno, NidAddr, Span};
 use wire::{Opcode, Request, RequestFlags};
 

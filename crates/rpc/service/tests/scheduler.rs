@@ -1,12 +1,10 @@
 //! The scheduler in a running service: policies swapped under load, removal, promotion, scope,
 //! slots, parameters.
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use common::{
+use crate::common::{
     Disk, Rules, STUCK, TARGET, Toy, addr, call, client, increment, key, node, read, serve, write,
 };
 use endpoint::Endpoint;

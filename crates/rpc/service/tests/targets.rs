@@ -1,11 +1,9 @@
 //! Several targets in one node: how the requests of one affect those of the others.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::{Disk, Rules, STUCK, Toy, addr, client, increment, node};
+use crate::common::{Disk, Rules, STUCK, Toy, addr, client, increment, node};
 use endpoint::Endpoint;
 use env::{CptTable, Env};
 use env_sim::{Sim, SimConfig};

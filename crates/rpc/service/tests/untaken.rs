@@ -1,12 +1,12 @@
 //! A client that takes no answers: the bytes read for it are bounded, and other clients continue.
 
-mod common;
-
 use std::rc::Rc;
 
+use crate::common::raw::{Client, ask};
+use crate::common::{
+    Disk, ON_DISK, Rules, TARGET, Toy, addr, client, increment, node, read, serve_with,
+};
 use bytes::Bytes;
-use common::raw::{Client, ask};
-use common::{Disk, ON_DISK, Rules, TARGET, Toy, addr, client, increment, node, read, serve_with};
 use env::{Env, Task};
 use env_sim::{Sim, SimConfig};
 use types::{NidAddr, Span};

@@ -2,9 +2,6 @@
 //! lost with their client, others do not. Files change while the sweep runs, and clients continue
 //! after the MDT has given them up.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 #[path = "ranges/room.rs"]
 mod room;
 #[path = "ranges/som.rs"]

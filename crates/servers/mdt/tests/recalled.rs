@@ -1,9 +1,6 @@
 //! A client with a grant that another one wants. Its requests overtake those that a policy holds
 //! back, and its session goes on after its lease has ended.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 use std::cell::Cell;
 use std::num::NonZeroU32;
 use std::rc::Rc;

@@ -1,8 +1,5 @@
 //! An MDT behind its service, with clients and an OST that only destroys objects, on virtual time.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::Rc;

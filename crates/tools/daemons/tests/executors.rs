@@ -1,8 +1,5 @@
 //! Two executors of one process: each a node on a thread of its own, with targets of its own.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

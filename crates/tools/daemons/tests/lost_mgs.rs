@@ -1,8 +1,5 @@
 //! An MGS whose records are lost, while the servers of its targets run.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 use std::fs;
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -1,8 +1,5 @@
 //! Targets whose storage has changed: parts of it are gone, or it is an older copy.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -1,9 +1,6 @@
 //! Several MDTs and their clients: operations of several MDTs, and crashes of each of them in the
 //! middle.
 
-// the fuzzer instruments all programs of a package: each links what instrumented code calls
-use bolero as _;
-
 mod full;
 mod late;
 mod mends;

@@ -1,0 +1,22 @@
+//! All tests of the simulated cluster in one binary: each would compile the same crates again.
+
+mod closes;
+mod crashed_mdts;
+mod fresh;
+mod hits;
+mod kept;
+mod listings;
+mod locks;
+mod many;
+mod mdts;
+mod migrations;
+mod names;
+mod on_open;
+mod planted;
+mod projects;
+mod put;
+mod recalls;
+mod resting;
+mod seeds;
+mod shrink;
+mod som;
