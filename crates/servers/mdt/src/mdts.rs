@@ -65,7 +65,7 @@ impl Mdts {
         policy: &Policy,
         now: u64,
     ) -> Option<u32> {
-        let all = self.known(mdts, 1);
+        let all = self.known(mdts, None, 1);
         self.allocator.choose(wish, &all, policy, now)
     }
 
@@ -77,16 +77,17 @@ impl Mdts {
         policy: &Policy,
         now: u64,
     ) -> Vec<u32> {
-        let all = self.known(mdts, shards.1 + 1);
+        let all = self.known(mdts, Some(shards.0), shards.1);
         self.allocator.choose_others(shards, &all, policy, now)
     }
 
     /// What is known of these MDTs, which should be fresh. Degraded ones are usable if fewer than
-    /// `least` others are there.
-    fn known(&self, mdts: &[u32], least: usize) -> Vec<Mdt> {
+    /// `least` others are there, except for `first`.
+    fn known(&self, mdts: &[u32], first: Option<u32>, least: usize) -> Vec<Mdt> {
         self.wanted.notify_one();
         let is_sound = |mdt: &&u32| self.seen.get(*mdt).is_none_or(|seen| !seen.is_degraded);
-        let needs_all = mdts.iter().filter(is_sound).count() < least;
+        let others = mdts.iter().filter(|mdt| Some(**mdt) != first);
+        let needs_all = others.filter(is_sound).count() < least;
         let of = |mdt: &u32| Mdt {
             index: *mdt,
             usable: needs_all || is_sound(&mdt),
@@ -131,5 +132,8 @@ mod tests {
         let mut others = |count| mdts.choose_others((2, count), &[1, 2, 3], &Policy::default(), 0);
         assert_eq!(others(1), [3]);
         assert_eq!(others(2), [3, 1]);
+        mdts.told(2, room, StatfsState::DEGRADED);
+        let other = mdts.choose_others((1, 1), &[1, 2, 3], &Policy::default(), 0);
+        assert_eq!(other, [3], "also where the first one is degraded");
     }
 }

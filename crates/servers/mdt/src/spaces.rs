@@ -412,15 +412,18 @@ impl Spaces {
 }
 
 /// Bytes for which an OST must have room where a stripe takes `bytes`. An overstriped file puts
-/// several stripes on an OST where the OSTs are too few; as many OSTs as possible are used. 0 where
-/// no OST has room for a stripe.
+/// several stripes on an OST where the OSTs are too few, or where its count says so; as many OSTs
+/// as possible are used. 0 where no OST has room for a stripe.
 fn least_room(template: &Template, rooms: impl Iterator<Item = u64>, bytes: u64) -> u64 {
     let mut rooms: Vec<u64> = rooms.collect();
     rooms.sort_unstable_by_key(|room| std::cmp::Reverse(*room));
     let all = rooms.iter().enumerate().rev().filter(|_| template.overstriped);
-    let stripes = u64::try_from(template.stripe_count).unwrap_or(0);
+    let stripes = u64::from(template.stripe_count.unsigned_abs());
     let of_all = all.map(|(index, room)| {
-        let on_each = stripes.div_ceil(index as u64 + 1).max(1);
+        let on_each = match template.stripe_count {
+            ..0 => stripes,
+            _ => stripes.div_ceil(index as u64 + 1).max(1),
+        };
         (bytes.saturating_mul(on_each), *room)
     });
     let fits = of_all.filter(|(least, room)| room >= least).map(|(least, _)| least).next();
@@ -670,5 +673,7 @@ mod tests {
         assert_eq!(chosen(&four, 15_000), [1, 1, 2, 2], "the other one has no room for two");
         assert_eq!(chosen(&four, 20_000), [1; 4], "only one has room for more than one");
         assert_eq!(chosen(&four, 250_000), [1; 4], "for one of them");
+        let two_on_each = Template { stripe_count: -2, ..four };
+        assert_eq!(chosen(&two_on_each, 15_000), [1, 1, 2, 2], "not all have room for two");
     }
 }
