@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -314,6 +315,30 @@ fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
     mounted::kill(serve.id(), libc::SIGTERM);
     let status = mounted::wait_bounded(&mut serve).expect("serve ends");
     assert!(status.success(), "{status}");
+}
+
+/// systemd gives a service such a stderr, and its device and inode by a variable.
+#[test]
+fn a_server_whose_stderr_is_the_journals_begins_lines_with_their_priority() {
+    let scratch = Scratch::new("life-journal");
+    let (target, stream) = (scratch.path().join("MGS"), scratch.path().join("stream"));
+    let mut format = Command::new(nacre_bin());
+    let formatted = format.args(["format", "--fsname", "testfs", "--mgs"]).arg(&target).output();
+    assert!(formatted.expect("nacre starts").status.success());
+    let stderr = fs::File::create(&stream).expect("room");
+    let found = stderr.metadata().expect("it is open");
+    let mut serve = Command::new(nacre_bin());
+    serve.args(["serve", "--listen", "127.0.249.9@tcp"]).arg(&target).stdout(Stdio::null());
+    serve.env("JOURNAL_STREAM", format!("{}:{}", found.dev(), found.ino())).stderr(stderr);
+    let mut serve = serve.spawn().expect("nacre starts");
+    let said = |line: &str| {
+        let text = fs::read_to_string(&stream).expect("it is there");
+        text.lines().any(|there| there.starts_with(line))
+    };
+    mounted::until("a line of the server", || said("<6>MGS: served from "));
+    mounted::kill(serve.id(), libc::SIGTERM);
+    let status = mounted::wait_bounded(&mut serve).expect("serve ends");
+    assert!(status.success() && said("<6>SIGTERM: stopping"), "{status}");
 }
 
 #[test]

@@ -154,3 +154,28 @@ fn the_log_of_a_mount_says_that_a_server_is_lost_and_back() {
     fs::write(mount.join("g"), "y").expect("the server is back");
     up.stop();
 }
+
+/// The connection is idle: the MDT asks an OST for its room when it chose OSTs by old figures, and
+/// no other request is under way.
+#[test]
+fn the_log_of_an_mdt_says_that_an_ost_is_lost_and_back() {
+    let mut up = Up::new("trouble-idle");
+    until("an answer of the OST to the MDT", || {
+        // a choice needs no connection, so a striped file shows none
+        assert_eq!(up.tool(&["lfs", "setstripe", "-c", "-1", "f"]), "");
+        fs::remove_file(up.at("f")).expect("it was made");
+        up.param("obdfilter.testfs-OST0001.exports").contains("MDT0000")
+            && up.param("obdfilter.testfs-OST0001.stats").contains("statfs")
+    });
+    let log = up.data().join("log/testfs-MDT0000.log");
+    let said = |words: &str| {
+        let text = fs::read_to_string(&log).expect("the MDT has a log");
+        let begin = "connection to OST0001 at ";
+        text.lines().any(|line| line.contains(begin) && line.contains(words))
+    };
+    assert!(!said(" lost: "), "it was there");
+    up.kill_server("OST0001");
+    until("a line about the lost server", || said(" lost: operations that need it wait"));
+    until("a line about its return", || said(" restored after "));
+    up.stop();
+}

@@ -43,7 +43,8 @@ impl Nemesis {
         let nodes = strike.blow.nodes();
         let is_busy = |node: &usize| self.lasting.iter().any(|it| it.blow.nodes().contains(node));
         let is_away = |node: &usize| is_mount(*node) && !run.is_alive(*node - super::mount(0));
-        if nodes.iter().any(|node| is_busy(node) || is_away(node)) {
+        let is_possible = strike.blow.is_possible(machines.has_clocks());
+        if !is_possible || nodes.iter().any(|node| is_busy(node) || is_away(node)) {
             return;
         }
         eprintln!(

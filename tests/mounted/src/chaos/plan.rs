@@ -36,6 +36,12 @@ impl Blow {
         }
     }
 
+    /// Whether it can be carried out on a machine that can move the clocks of nodes, or cannot. The
+    /// plan of a seed is the same on both.
+    pub(super) fn is_possible(&self, has_clocks: bool) -> bool {
+        has_clocks || !matches!(self, Blow::Clock(..))
+    }
+
     /// In the table of counts.
     pub(super) fn sort(&self) -> &'static str {
         match self {
@@ -131,5 +137,16 @@ mod tests {
         let plan = draw(1, Duration::from_secs(3_600));
         let sorts: BTreeSet<_> = plan.iter().map(|strike| strike.blow.sort()).collect();
         assert_eq!(sorts.len(), 9, "{sorts:?}");
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_moved_does_not_jump() {
+        let plan = draw(1, Duration::from_secs(3_600));
+        let done = |has_clocks: bool| -> BTreeSet<_> {
+            let possible = plan.iter().filter(|strike| strike.blow.is_possible(has_clocks));
+            possible.map(|strike| strike.blow.sort()).collect()
+        };
+        let left_out: Vec<_> = done(true).difference(&done(false)).copied().collect();
+        assert_eq!(left_out, ["jump of a clock"]);
     }
 }

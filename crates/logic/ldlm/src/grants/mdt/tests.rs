@@ -560,24 +560,43 @@ fn an_evicted_session_lapses_until_its_lease_is_over() {
     assert!(!mdt.is_lapsing() && mdt.count() == 0);
 }
 
-#[test]
+/// How long 25 clients take to state grants of so many files each to so many MDTs.
 #[expect(clippy::disallowed_methods, reason = "it measures this machine and decides nothing")]
-fn a_hundred_thousand_grants_are_restated_within_half_a_second() {
-    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
-    let sessions: Vec<HolderId> = (1..=25).map(HolderId).collect();
-    sessions.iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
-    mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(0));
+fn time_to_restate(files: usize, tables: usize) -> std::time::Duration {
     let bits = Bits::LOOKUP | Bits::UPDATE | Bits::PERM;
-    let begun = std::time::Instant::now();
-    for session in &sessions {
-        let files = 0..VECTOR_MAX as u32;
-        let vector: Vec<_> = files.map(|of| stated(file(of), bits)).collect();
-        mdt.restate(*session, &vector, at(1)).expect("a good vector");
-        mdt.restated(*session, at(1));
-    }
-    let took = begun.elapsed();
-    assert!(mdt.is_recovered() && mdt.count() > 100_000);
-    assert!(took < std::time::Duration::from_millis(500), "{took:?}");
+    let vector: Vec<_> = (0..files as u32).map(|of| stated(file(of), bits)).collect();
+    let one = |_| {
+        let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+        let sessions: Vec<HolderId> = (1..=25).map(HolderId).collect();
+        sessions.iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
+        mdt.begin(CHANGE, None, &[want(X, Bits::PERM)], at(0));
+        let begun = std::time::Instant::now();
+        for session in &sessions {
+            mdt.restate(*session, &vector, at(1)).expect("a good vector");
+            mdt.restated(*session, at(1));
+        }
+        let took = begun.elapsed();
+        assert!(mdt.is_recovered());
+        assert_eq!(mdt.count(), sessions.len() * files);
+        took
+    };
+    (0..tables).map(one).sum()
+}
+
+/// Caches of the processor hold a small table, so a grant may take longer in a large one. Work that
+/// grows with the square of the grants would take 16 times as long.
+#[test]
+fn a_hundred_thousand_grants_are_restated_as_fast_as_few() {
+    const TABLES: usize = 16;
+    const SLACK: u32 = 4;
+    // other tests use the same cores
+    let is_fast = (0..3).any(|_| {
+        let few = time_to_restate(VECTOR_MAX / TABLES, TABLES);
+        let many = time_to_restate(VECTOR_MAX, 1);
+        println!("{few:?} in small tables, {many:?} in one");
+        many < few * SLACK
+    });
+    assert!(is_fast, "a grant takes longer among many");
 }
 
 #[test]
