@@ -156,6 +156,9 @@ fn only_those_who_may_choose_mdts_move_names_and_to_open_ones() {
     placed::set_param(&world, 1, "enable_striped_dir", "0");
     assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EPERM));
     placed::set_param(&world, 1, "enable_striped_dir", "1");
+    placed::set_param(&world, 1, "enable_dir_restripe", "0");
+    assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EPERM));
+    placed::set_param(&world, 1, "enable_dir_restripe", "1");
     placed::set_param(&world, 1, "no_create", "1");
     assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EREMOTEIO));
     world.send(0, 1, wanted(dir, &everywhere)).expect("begun");
