@@ -63,6 +63,12 @@ fn lists_must_fit() {
     assert_eq!(shared.check(), Ok(()));
     assert_eq!(of(COUNT_ALL, &[]).check(), Ok(()));
     assert_eq!(of(257, &[]).check(), Err(DirError::Count(257)));
+    let each = |count: i32, hash| Asked { hash, ..of(count.cast_unsigned(), &[]) };
+    let over = HASH_CRUSH2 | HASH_OVERSTRIPED;
+    assert_eq!((each(-5, over).check(), each(-5, over).on_each()), (Ok(()), Some(5)));
+    assert_eq!(Asked::decode(&each(-5, over).encode()), Ok(each(-5, over)));
+    assert_eq!(each(-6, over).check(), Err(DirError::Count(-6)));
+    assert_eq!(each(-2, HASH_CRUSH2).check(), Err(DirError::Count(-2)));
     let bad = Asked { index: -2, ..Asked::default() };
     assert_eq!(bad.check(), Err(DirError::Mdt(-2)));
 }
