@@ -331,6 +331,8 @@ mod tests {
             "1,",
             "250",
             "99999",
+            "-C",
+            "-5",
         ];
         let word = |byte: &u8| WORDS[usize::from(*byte) % WORDS.len()];
         let line: Vec<&str> = input.iter().map(word).collect();
