@@ -89,7 +89,21 @@ fn the_lines_of_the_talk_spread_directories() {
     fs::create_dir(up.at("unique/rank1")).expect("made");
     assert_eq!(good(&up, "lfs getdirstripe -c unique/rank1"), "0\n");
     fs::remove_dir_all(up.at("unique")).expect("removed");
+    shards_that_share_mdts(&up);
     up.stop();
+}
+
+/// On four MDTs.
+fn shards_that_share_mdts(up: &Up) {
+    good(up, "lfs mkdir -C -2 twice");
+    assert_eq!(good(up, "lfs getdirstripe -c twice"), "8\n");
+    assert_eq!(good(up, "lfs getdirstripe -H twice"), "crush2,overstriped\n");
+    for number in 0..100 {
+        fs::write(up.at(&format!("twice/f{number}")), b"x").expect("written");
+    }
+    assert_eq!(fs::read_dir(up.at("twice")).expect("reads").count(), 100);
+    shell(up.mount(), "cp -a twice copy && diff -r twice copy && rm -r twice copy");
+    refused(up, "lfs mkdir -C 2 -i 0,1 twice", 22, "name the first one only");
 }
 
 #[test]

@@ -52,6 +52,8 @@ pub const HASH_MOVING: u32 = 0x8000_0000;
 
 /// As [`Asked::count`]: one shard on every MDT.
 pub const COUNT_ALL: u32 = u32::MAX;
+/// Shards that an MDT gets at most where a count says how many.
+pub const SHARDS_PER_MDT: u32 = 5;
 /// As [`Asked::index`]: the MDT is chosen by space.
 pub const BY_SPACE: i32 = -1;
 /// As [`Asked::max_inherit`] and [`Asked::max_inherit_rr`]: without a limit.
@@ -152,7 +154,8 @@ fn fnv_1a_64(bytes: &[u8]) -> u64 {
 /// Asked for with `mkdir`, or a directory's default for new subdirectories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Shards; 0 and 1: a plain directory; [`COUNT_ALL`]: one on every MDT.
+    /// Shards; 0 and 1: a plain directory; [`COUNT_ALL`]: one on every MDT. With
+    /// [`HASH_OVERSTRIPED`], -n as a signed number: n on every MDT, at most [`SHARDS_PER_MDT`].
     pub count: u32,
     /// MDT of the directory itself, [`BY_SPACE`]: any.
     pub index: i32,
@@ -186,9 +189,18 @@ impl Asked {
         self.count > 1
     }
 
+    /// Shards on every MDT, if several may share one and the count says so.
+    #[must_use]
+    pub fn on_each(&self) -> Option<u32> {
+        let each = self.count.wrapping_neg();
+        let is_said = (1..=SHARDS_PER_MDT).contains(&each) && self.hash & HASH_OVERSTRIPED != 0;
+        is_said.then_some(each)
+    }
+
     /// Whether every field is within its bounds.
     pub fn check(&self) -> Result<(), DirError> {
-        if self.count as usize > SHARDS_MAX && self.count != COUNT_ALL {
+        let is_on_each = self.count == COUNT_ALL || self.on_each().is_some();
+        if self.count as usize > SHARDS_MAX && !is_on_each {
             return Err(DirError::Count(i64::from(self.count as i32)));
         }
         // only an MDT knows whether names move, and whether it split the directory by itself

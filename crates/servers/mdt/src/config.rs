@@ -113,13 +113,15 @@ pub struct Dirs {
     pub remote: bool,
     /// The names of a directory may be spread over MDTs.
     pub striped: bool,
+    /// The names of an existing directory may be moved to other MDTs.
+    pub restriped: bool,
     /// Besides root, members of this group may name MDTs; 0: none, -1: all users.
     pub remote_gid: i64,
 }
 
 impl Default for Dirs {
     fn default() -> Dirs {
-        Dirs { remote: true, striped: true, remote_gid: 0 }
+        Dirs { remote: true, striped: true, restriped: true, remote_gid: 0 }
     }
 }
 

@@ -77,6 +77,9 @@ pub(crate) const DESTROY_BATCH_MAX: usize = 4_096;
 /// files make a batch.
 pub(crate) const DESTROY_BATCH_OBJECTS: usize = 1 << 18;
 
+/// Records of removed files that are counted for a parameter: some ten milliseconds of work.
+pub(crate) const DESTROYS_COUNTED_MAX: u64 = 65_536;
+
 const _: () = assert!(DESTROY_BATCH_MAX <= osd::RANGE_RECORDS_MAX, "they go in one set");
 
 /// A sync waits no longer than this for OSTs to destroy what was removed: it promises durability,

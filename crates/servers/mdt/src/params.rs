@@ -12,6 +12,7 @@ use ldlm::grants::Mode;
 use params::{ParamTree, parse_within};
 use target::{Leaves, Place};
 
+use crate::background::destroy;
 use crate::target::{Counts, Mdt};
 
 /// Least `dir_split_count`.
@@ -67,6 +68,7 @@ impl Mdt {
         for (name, of) in counts {
             leaves.number(name, move |mdt| of(&mdt.counts()));
         }
+        leaves.typed("destroys_left", destroy::left);
         // Whether clients may cache attributes and names for a moment.
         leaves.set(
             "grants",

@@ -4,12 +4,11 @@
 //! Locks and paths of FIDs are not counted here. An open that also creates counts as an open, and
 //! as a `mknod` if the file is new. A time includes waits for commits and for other clients.
 //!
-//! Bounded: above [`limits::TALLY_JOBS_MAX`] jobs, the job that was quiet longest goes. Jobs also
-//! go after `job_cleanup_interval` (Lustre's 600 s).
+//! Bounded: [`limits::TALLY_JOBS_MAX`] jobs.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
+use target::{Job, Lines};
 use types::{Counter, CounterTable, Detail, Instant, Row, Span, Timespec};
 use wire::body::{AttrRep, CLOSES_MAX, Disposition};
 use wire::{Opcode, Reply, Request, stats};
@@ -17,22 +16,15 @@ use wire::{Opcode, Reply, Request, stats};
 use crate::limits;
 use crate::op::{self, Stat};
 
-/// Quiet jobs are forgotten after this long.
-const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
-
 /// Names in the order of their rows.
 const NAMES: [&str; 15] = [
     "open", "close", "mknod", "link", "unlink", "mkdir", "rmdir", "rename", "getattr", "setattr",
     "getxattr", "setxattr", "statfs", "sync", "readdir",
 ];
 
-/// Label of a job, as requests carry it.
-type Job = [u8; 32];
-
 /// What was done, by [`NAMES`]: microseconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    last: Instant,
     counters: [Counter; NAMES.len()],
 }
 
@@ -56,10 +48,15 @@ impl Line {
 }
 
 /// See the head of the file.
-#[derive(Default)]
 pub(crate) struct Tally {
     all: RefCell<Line>,
-    jobs: RefCell<BTreeMap<Job, Line>>,
+    jobs: Lines<Job, Line>,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally { all: RefCell::default(), jobs: Lines::new(limits::TALLY_JOBS_MAX) }
+    }
 }
 
 impl Tally {
@@ -81,7 +78,6 @@ impl Tally {
         let is_new = creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED);
         let each = Span(took.0 / (count as u64).max(1));
         let add = |line: &mut Line| {
-            line.last = now;
             (0..count).for_each(|_| line.add(name, each));
             if is_new {
                 line.add("mknod", took);
@@ -90,7 +86,7 @@ impl Tally {
         add(&mut self.all.borrow_mut());
         let job = request.header.jobid;
         if job != [0; 32] {
-            add(line_of(&mut self.jobs.borrow_mut(), job));
+            self.jobs.add(now, job, add);
         }
     }
 
@@ -101,13 +97,7 @@ impl Tally {
 
     /// As Lustre's `job_stats`.
     pub(crate) fn jobs(&self, now: Instant) -> CounterTable {
-        let mut jobs = self.jobs.borrow_mut();
-        jobs.retain(|_, line| now - line.last < JOB_CLEANUP_INTERVAL);
-        let groups = jobs.iter().map(|(job, line)| {
-            let end = job.iter().position(|byte| *byte == 0).unwrap_or(job.len());
-            (job[..end].escape_ascii().to_string(), line.rows())
-        });
-        CounterTable::Groups { title: "job_stats", label: "job_id", groups: groups.collect() }
+        self.jobs.job_stats(now, Line::rows)
     }
 
     /// All of them.
@@ -120,17 +110,8 @@ impl Tally {
     }
 
     pub(crate) fn clear_jobs(&self) {
-        self.jobs.borrow_mut().clear();
+        self.jobs.clear();
     }
-}
-
-/// The line of a job, which may be new.
-fn line_of(jobs: &mut BTreeMap<Job, Line>, job: Job) -> &mut Line {
-    if jobs.len() >= limits::TALLY_JOBS_MAX && !jobs.contains_key(&job) {
-        let quietest = jobs.iter().min_by_key(|(_, line)| line.last).map(|(job, _)| *job);
-        quietest.and_then(|job| jobs.remove(&job));
-    }
-    jobs.entry(job).or_default()
 }
 
 /// Closes of one request that succeeded.
@@ -230,8 +211,9 @@ mod tests {
         for job in 0..limits::TALLY_JOBS_MAX as u64 {
             of(3 + job, &format!("j{job}"));
         }
-        assert_eq!(tally.jobs.borrow().len(), limits::TALLY_JOBS_MAX);
-        assert!(!tally.jobs(Instant(9)).to_string().contains("dd.0"), "the quietest went");
+        let text = tally.jobs(Instant(9)).to_string();
+        assert_eq!(text.matches("job_id:").count(), limits::TALLY_JOBS_MAX);
+        assert!(!text.contains("dd.0"), "the quietest went");
         assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
         assert_eq!(tally.total(), 2 * (2 + limits::TALLY_JOBS_MAX as u64), "totals stay");
     }

@@ -306,6 +306,19 @@ impl World {
     fn records(&self, table: Table) -> usize {
         self.disk.records(table).len()
     }
+
+    fn param(&self, name: &str) -> String {
+        let tree = params::ParamTree::new();
+        let place = target::Place {
+            kind: "mdt",
+            name: "testfs-MDT0000".into(),
+            dir: String::new(),
+            space: Rc::new(|| None),
+        };
+        self.running().register_params(&tree, &place);
+        let found = tree.get(&format!("mdt.*.{name}")).expect("known");
+        found.into_iter().map(|param| param.value).collect()
+    }
 }
 
 fn modifying(opcode: Opcode, bufs: Vec<Bytes>) -> Call {
@@ -479,11 +492,12 @@ fn the_log_of_objects_survives_a_crash() {
     world.oss.kill_as(false);
     world.call(0, unlinking("a")).expect("there");
     world.sim.run_for(Span::secs(3));
-    assert_eq!(world.records(Table::Destroys), 1);
+    assert_eq!((world.records(Table::Destroys), world.param("destroys_left")), (1, "1".into()));
     world.crash();
     world.boot_ost();
     world.sim.run_for(Span::secs(60));
     assert_eq!((*world.destroyed.borrow(), world.records(Table::Destroys)), (1, 0));
+    assert_eq!(world.param("destroys_left"), "0");
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! Operations and bytes: in total, by client node and by job, as `stats`, `export_stats` and
 //! `job_stats` print them.
 //!
-//! Bounded: above [`limits::TALLY_NIDS_MAX`] or [`limits::TALLY_JOBS_MAX`] keys, the key that was
-//! quiet longest goes. Jobs also go after `job_cleanup_interval` (Lustre's 600 s).
+//! Bounded: [`limits::TALLY_NIDS_MAX`] nodes and [`limits::TALLY_JOBS_MAX`] jobs.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 
-use types::{Counter, CounterTable, Instant, Nid, Row, Span, Timespec};
+use target::{Job, Lines};
+use types::{Counter, CounterTable, Instant, Nid, Row, Timespec};
 
 use crate::limits;
-
-/// Quiet jobs are forgotten after this long.
-const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
 
 /// A kind of operation that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,15 +37,13 @@ const OPERATIONS: [(Kind, &str); 7] = [
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
-    last: Instant,
     read: Counter,
     write: Counter,
     operations: [u64; OPERATIONS.len()],
 }
 
 impl Line {
-    fn add(&mut self, now: Instant, kind: Kind, bytes: u64) {
-        self.last = now;
+    fn add(&mut self, kind: Kind, bytes: u64) {
         match kind {
             Kind::Read => self.read.add(bytes),
             Kind::Write => self.write.add(bytes),
@@ -69,23 +63,31 @@ impl Line {
     }
 }
 
-type Lines<K> = RefCell<BTreeMap<K, Line>>;
-
 /// See the head of the file.
-#[derive(Default)]
 pub(crate) struct Tally {
     all: RefCell<Line>,
-    nids: Lines<Nid>,
-    jobs: Lines<[u8; 32]>,
+    nids: Lines<Nid, Line>,
+    jobs: Lines<Job, Line>,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            all: RefCell::default(),
+            nids: Lines::new(limits::TALLY_NIDS_MAX),
+            jobs: Lines::new(limits::TALLY_JOBS_MAX),
+        }
+    }
 }
 
 impl Tally {
     /// One operation of `bytes` bytes is done.
-    pub(crate) fn count(&self, now: Instant, nid: Nid, job: [u8; 32], kind: Kind, bytes: u64) {
-        self.all.borrow_mut().add(now, kind, bytes);
-        add(&self.nids, limits::TALLY_NIDS_MAX, nid, now, kind, bytes);
+    pub(crate) fn count(&self, now: Instant, nid: Nid, job: Job, kind: Kind, bytes: u64) {
+        let add = |line: &mut Line| line.add(kind, bytes);
+        add(&mut self.all.borrow_mut());
+        self.nids.add(now, nid, add);
         if job != [0; 32] {
-            add(&self.jobs, limits::TALLY_JOBS_MAX, job, now, kind, bytes);
+            self.jobs.add(now, job, add);
         }
     }
 
@@ -96,20 +98,13 @@ impl Tally {
 
     /// As `export_stats` shows it.
     pub(crate) fn nids(&self) -> CounterTable {
-        let nids = self.nids.borrow();
-        let groups = nids.iter().map(|(nid, line)| (nid.to_string(), line.rows())).collect();
+        let groups = self.nids.groups(Nid::to_string, Line::rows);
         CounterTable::Groups { title: "export_stats", label: "nid", groups }
     }
 
     /// As Lustre's `job_stats`.
     pub(crate) fn jobs(&self, now: Instant) -> CounterTable {
-        let mut jobs = self.jobs.borrow_mut();
-        jobs.retain(|_, line| now - line.last < JOB_CLEANUP_INTERVAL);
-        let groups = jobs.iter().map(|(job, line)| {
-            let end = job.iter().position(|byte| *byte == 0).unwrap_or(job.len());
-            (job[..end].escape_ascii().to_string(), line.rows())
-        });
-        CounterTable::Groups { title: "job_stats", label: "job_id", groups: groups.collect() }
+        self.jobs.job_stats(now, Line::rows)
     }
 
     pub(crate) fn clear_all(&self) {
@@ -117,36 +112,21 @@ impl Tally {
     }
 
     pub(crate) fn clear_nids(&self) {
-        self.nids.borrow_mut().clear();
+        self.nids.clear();
     }
 
     pub(crate) fn clear_jobs(&self) {
-        self.jobs.borrow_mut().clear();
+        self.jobs.clear();
     }
-}
-
-fn add<K: Ord + Copy>(
-    lines: &Lines<K>,
-    bound: usize,
-    key: K,
-    now: Instant,
-    kind: Kind,
-    bytes: u64,
-) {
-    let mut lines = lines.borrow_mut();
-    if lines.len() >= bound && !lines.contains_key(&key) {
-        let quietest = lines.iter().min_by_key(|(_, line)| line.last).map(|(key, _)| *key);
-        quietest.and_then(|key| lines.remove(&key));
-    }
-    lines.entry(key).or_default().add(now, kind, bytes);
-    assert!(lines.len() <= bound, "the table is bounded");
 }
 
 #[cfg(test)]
 mod tests {
+    use types::Span;
+
     use super::*;
 
-    fn job(name: &str) -> [u8; 32] {
+    fn job(name: &str) -> Job {
         let mut out = [0; 32];
         out[..name.len()].copy_from_slice(name.as_bytes());
         out
@@ -201,8 +181,9 @@ mod tests {
         for index in 0..=limits::TALLY_JOBS_MAX as u64 {
             tally.count(Instant(index), nid, job(&format!("j{index}")), Kind::Read, 1);
         }
-        assert_eq!(tally.jobs.borrow().len(), limits::TALLY_JOBS_MAX);
-        assert!(!tally.jobs.borrow().contains_key(&job("j0")), "the quietest went");
+        let text = tally.jobs(Instant(0) + Span::secs(1)).to_string();
+        assert_eq!(text.matches("job_id:").count(), limits::TALLY_JOBS_MAX);
+        assert!(!text.contains(" j0\n"), "the quietest went");
         assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
     }
 }

@@ -4,6 +4,7 @@
 //! - the loop that brings a change into the store
 //! - the commit loop
 //! - the end after a failure of the storage
+//! - the tables of counters by client and by job
 //!
 //! A target keeps its records through one [`Store`]. [`Store::persist`] is the only loop that waits
 //! for commits, leases and room. [`Pace`] decides when the next commit begins. [`Failure`] is how
@@ -21,6 +22,7 @@ mod frozen;
 #[doc(hidden)]
 pub mod fuzz;
 mod limits;
+mod lines;
 mod marks;
 mod pace;
 mod params;
@@ -36,6 +38,7 @@ pub use clients::{
 pub use data::{Data, NewFile};
 pub use error::{Decided, OpError, StartError};
 pub use failure::Failure;
+pub use lines::{Job, Lines};
 pub use marks::{Marks, register_marks};
 pub use pace::Pace;
 pub use space::statfs;

@@ -25,6 +25,7 @@ const ABSENT: &[(&str, &str, &str)] = &[
     ("lfs", "swap_layouts", "use lfs migrate"),
     ("lfs", "ladvise", "servers take no advice"),
     ("lfs", "rmfid", "use lfs fid2path, and rm"),
+    ("lfs", "rm_entry", "use nacre fsck --repair, which removes names without an inode"),
     ("lfs", "flushctx", "a mount keeps no security contexts"),
     ("lfs", "pcc", "there is no persistent client cache"),
     ("lctl", "which_nid", "NIDs are addresses; use lctl ping"),

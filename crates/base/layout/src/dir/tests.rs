@@ -20,6 +20,29 @@ fn names_lead_to_the_shards_that_lustre_chooses() {
     assert_eq!(hash(b"foo", HASH_CRUSH2, 8), 7);
 }
 
+/// Computed apart from this crate, after `lmv_hash_crush` in the public
+/// `lustre/include/lustre_lmv.h`.
+#[test]
+fn crush2_chooses_the_shards_that_lustre_chooses() {
+    for (name, over) in [
+        ("Makefile", [2, 4, 6]),
+        (".Makefile.aB3xYz", [2, 4, 6]),
+        ("Makefile.aB3xYz12", [2, 4, 6]),
+        ("data", [0, 0, 6]),
+        ("data.ORIG", [0, 0, 6]),
+        ("results.csv", [1, 1, 1]),
+        ("results.csv~", [1, 1, 1]),
+        ("checkpoint.000017", [0, 0, 0]),
+        ("file.mdtest.0.0", [1, 4, 4]),
+    ] {
+        assert_eq!(
+            [4, 5, 8].map(|count| hash(name.as_bytes(), HASH_CRUSH2, count)),
+            over,
+            "{name}"
+        );
+    }
+}
+
 #[test]
 fn another_shard_moves_few_names_and_only_to_itself() {
     let names: Vec<_> = (0..4_000).map(|number| format!("file.mdtest.0.{number}")).collect();
@@ -63,6 +86,12 @@ fn lists_must_fit() {
     assert_eq!(shared.check(), Ok(()));
     assert_eq!(of(COUNT_ALL, &[]).check(), Ok(()));
     assert_eq!(of(257, &[]).check(), Err(DirError::Count(257)));
+    let each = |count: i32, hash| Asked { hash, ..of(count.cast_unsigned(), &[]) };
+    let over = HASH_CRUSH2 | HASH_OVERSTRIPED;
+    assert_eq!((each(-5, over).check(), each(-5, over).on_each()), (Ok(()), Some(5)));
+    assert_eq!(Asked::decode(&each(-5, over).encode()), Ok(each(-5, over)));
+    assert_eq!(each(-6, over).check(), Err(DirError::Count(-6)));
+    assert_eq!(each(-2, HASH_CRUSH2).check(), Err(DirError::Count(-2)));
     let bad = Asked { index: -2, ..Asked::default() };
     assert_eq!(bad.check(), Err(DirError::Mdt(-2)));
 }

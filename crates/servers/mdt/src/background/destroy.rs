@@ -21,7 +21,7 @@ use wire::body::{BatchFlags, ObjectRange, OstBatchReq};
 use wire::{Opcode, encode_body};
 use zerocopy::IntoBytes;
 
-use crate::limits::{DESTROY_BATCH_MAX, DESTROY_BATCH_OBJECTS, ROOM_WAIT};
+use crate::limits::{DESTROY_BATCH_MAX, DESTROY_BATCH_OBJECTS, DESTROYS_COUNTED_MAX, ROOM_WAIT};
 use crate::record::DestroyRecord;
 use crate::target::Mdt;
 
@@ -121,6 +121,17 @@ async fn osts_named(mdt: &Mdt, cursors: &Cursors) -> Decided<Vec<u32>> {
     }
     mdt.destroys_seen.set(end);
     Ok(found)
+}
+
+/// Records of the log, at most [`DESTROYS_COUNTED_MAX`]; none if the store cannot be read now.
+pub(crate) fn left(mdt: &Mdt) -> Option<u64> {
+    let view = mdt.engine.store.meta().running().ok()?;
+    let mut count = 0;
+    let counted = view.scan(Table::Destroys, &0_u64.to_be_bytes(), &mut |_, _| {
+        count += 1;
+        count < DESTROYS_COUNTED_MAX
+    });
+    counted.is_ok().then_some(count)
 }
 
 /// At most a batch of durable records from `from` on.

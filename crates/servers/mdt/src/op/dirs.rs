@@ -6,7 +6,9 @@
 //! access lists and defaults, so that requests about names in a shard need to ask no other MDT.
 
 use bytes::Bytes;
-use layout::dir::{Asked, BY_SPACE, COUNT_ALL, HASH_OVERSTRIPED, Stripes};
+use layout::dir::{
+    Asked, BY_SPACE, COUNT_ALL, HASH_OVERSTRIPED, SHARDS_MAX, SHARDS_PER_MDT, Stripes,
+};
 use osd::Table;
 use placement::Wish;
 use target::{Decided, OpError};
@@ -302,7 +304,8 @@ fn with_room(op: &mut Op<'_, '_>, wanted: &Asked, first: u32, open: &Open) -> Ve
     mdts
 }
 
-/// MDTs of the shards, none for a plain directory.
+/// MDTs of the shards, none for a plain directory. An MDT alone gets no shards: clients of a file
+/// system with one MDT look for none.
 pub(crate) fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> {
     if !wanted.is_striped() {
         return Vec::new();
@@ -313,13 +316,17 @@ pub(crate) fn shard_mdts(wanted: &Asked, master: u32, mdts: &[u32]) -> Vec<u32> 
     let others = mdts.iter().filter(|mdt| **mdt > master);
     let lower = mdts.iter().filter(|mdt| **mdt < master);
     let mdts: Vec<u32> = std::iter::once(&master).chain(others).chain(lower).copied().collect();
-    let count = match wanted.count {
-        COUNT_ALL => mdts.len(),
-        count if wanted.hash & HASH_OVERSTRIPED != 0 => count as usize,
-        count => mdts.len().min(count as usize),
+    let most = |each: u32| (mdts.len() * each as usize).min(SHARDS_MAX);
+    let count = match (wanted.on_each(), wanted.count) {
+        (Some(each), _) => most(each),
+        (None, COUNT_ALL) => mdts.len(),
+        (None, count) if wanted.hash & HASH_OVERSTRIPED != 0 => {
+            most(SHARDS_PER_MDT).min(count as usize)
+        }
+        (None, count) => mdts.len().min(count as usize),
     };
     let shards: Vec<u32> = mdts.iter().cycle().take(count).copied().collect();
-    if shards.len() > 1 { shards } else { Vec::new() }
+    if shards.len() > 1 && mdts.len() > 1 { shards } else { Vec::new() }
 }
 
 /// A directory's default for new subdirectories.
@@ -541,6 +548,13 @@ mod tests {
         assert_eq!(shard_mdts(&asked(4), 0, &[0]), [], "one shard is a plain directory");
         let over = Asked { hash: asked(1).hash | HASH_OVERSTRIPED, ..asked(3) };
         assert_eq!(shard_mdts(&over, 0, &[0, 1]), [0, 1, 0]);
+        let many = Asked { count: 200, ..over.clone() };
+        assert_eq!(shard_mdts(&many, 0, &[0, 1]).len(), 10, "five on each");
+        let twice = Asked { count: 2_u32.wrapping_neg(), ..over };
+        assert_eq!(shard_mdts(&twice, 1, &[0, 1]), [1, 0, 1, 0]);
+        assert_eq!(shard_mdts(&twice, 0, &[0]), []);
+        let all: Vec<u32> = (0..200).collect();
+        assert_eq!(shard_mdts(&twice, 0, &all).len(), SHARDS_MAX);
         let listed = Asked { mdts: vec![3, 1], ..asked(2) };
         assert_eq!(
             shard_mdts(&listed, 3, &[0, 1]),

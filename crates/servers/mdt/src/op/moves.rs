@@ -146,7 +146,8 @@ fn set_flag(flags: &mut u32, flag: u32, is_set: bool) {
 /// # Errors
 /// EBUSY: its names move already. ENODEV: an MDT does not exist. EREMOTEIO: it takes nothing new.
 /// ENOSPC: it is full.
-/// EPERM: not the owner, or not allowed to choose MDTs. E2BIG: too many shards.
+/// EPERM: not the owner, not allowed to choose MDTs, or this MDT moves no names. E2BIG: too many
+/// shards.
 pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided<Answer> {
     if !dir.attr.is_dir() {
         return Err(Errno::ENOTDIR.into());
@@ -155,6 +156,9 @@ pub(crate) fn restripe(op: &mut Op<'_, '_>, dir: Inode, value: &[u8]) -> Decided
         return Err(Errno::EPERM.into());
     }
     if op.replay.is_none() {
+        if !op.state.dirs.restriped {
+            return Err(Errno::EPERM.into());
+        }
         let mut asked = Asked::decode(value).map_err(|error| error.errno())?;
         dirs::check_asked(op, &asked, &Open::of(op))?;
         if !asked.is_striped() {

@@ -23,7 +23,7 @@ type Get = fn(&Dirs) -> String;
 type Put = fn(&mut Dirs, &str) -> Result<(), String>;
 
 /// Name, as it is read, as it is set.
-const ALL: [(&str, Get, Put); 3] = [
+const ALL: [(&str, Get, Put); 4] = [
     (
         "enable_remote_dir",
         |dirs| u8::from(dirs.remote).to_string(),
@@ -33,6 +33,11 @@ const ALL: [(&str, Get, Put); 3] = [
         "enable_striped_dir",
         |dirs| u8::from(dirs.striped).to_string(),
         |dirs, value| on_off(value).map(|on| dirs.striped = on),
+    ),
+    (
+        "enable_dir_restripe",
+        |dirs| u8::from(dirs.restriped).to_string(),
+        |dirs, value| on_off(value).map(|on| dirs.restriped = on),
     ),
     (
         "enable_remote_dir_gid",
@@ -48,6 +53,7 @@ const ALL: [(&str, Get, Put); 3] = [
 pub(super) fn register(mdt: &Rc<Mdt>, tree: &ParamTree, place: &Place) {
     let leaves = Leaves::new(tree, place.base(), mdt);
     target::register_marks(&leaves, &MARKS, |mdt| &mdt.engine.marks);
+    leaves.read("commit_on_sharing", |_| "1".to_owned()); // no choice
     for (name, read, put) in ALL {
         let write =
             move |mdt: &Mdt, value: &str| put(&mut mdt.engine.state.borrow_mut().dirs, value);
@@ -73,6 +79,7 @@ mod tests {
         for (name, value) in [
             ("enable_remote_dir", "0"),
             ("enable_striped_dir", "1"),
+            ("enable_dir_restripe", "0"),
             ("enable_remote_dir_gid", "-1"),
             ("enable_remote_dir_gid", "1000"),
         ] {

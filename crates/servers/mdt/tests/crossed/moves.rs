@@ -149,6 +149,7 @@ fn only_those_who_may_choose_mdts_move_names_and_to_open_ones() {
     assert_eq!(by_owner.err(), Some(Errno::EPERM), "it is not only the directory that counts");
     let many = dir::Asked {
         count: dir::SHARDS_MAX as u32,
+        mdts: vec![1; dir::SHARDS_MAX],
         hash: dir::HASH_CRUSH2 | dir::HASH_OVERSTRIPED,
         ..dir::Asked::default()
     };
@@ -156,12 +157,40 @@ fn only_those_who_may_choose_mdts_move_names_and_to_open_ones() {
     placed::set_param(&world, 1, "enable_striped_dir", "0");
     assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EPERM));
     placed::set_param(&world, 1, "enable_striped_dir", "1");
+    placed::set_param(&world, 1, "enable_dir_restripe", "0");
+    assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EPERM));
+    placed::set_param(&world, 1, "enable_dir_restripe", "1");
     placed::set_param(&world, 1, "no_create", "1");
     assert_eq!(world.restripe(dir, &[0, 1]).err(), Some(Errno::EREMOTEIO));
     world.send(0, 1, wanted(dir, &everywhere)).expect("begun");
     let shards = world.stripes(dir).expect("striped").shards;
     let on: Vec<u32> = shards.iter().map(|shard| shard.mdt_index()).collect();
     assert_eq!(on, [0, 2], "the one that is closed is left out");
+    world.check();
+}
+
+#[test]
+fn several_shards_of_a_directory_share_an_mdt() {
+    let world = World::new(26);
+    let hash = dir::HASH_CRUSH2 | dir::HASH_OVERSTRIPED;
+    let twice = dir::Asked { count: 2_u32.wrapping_neg(), hash, ..dir::Asked::default() };
+    let made = world.send(0, 0, placed::asked(Fid::ROOT, "d", &twice)).expect("made");
+    let dir = made.body::<AttrRep>().attr.fid();
+    let stripes = world.stripes(dir).expect("striped");
+    let mut on: Vec<u32> = stripes.shards.iter().map(|shard| shard.mdt_index()).collect();
+    on.sort_unstable();
+    assert_eq!((on, stripes.hash), (vec![0, 0, 1, 1, 2, 2], hash));
+    let all = files(&world, dir, 60);
+    assert!(stripes.shards.iter().all(|shard| !world.names(*shard).is_empty()));
+    assert_eq!(world.all_names(dir), all);
+    world.check();
+    world.restripe(dir, &[0, 1]).expect("begun");
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    for name in all.keys() {
+        world.at_home(dir, name, |home| unlink(home, name, false)).expect("there");
+    }
+    world.send(0, 0, unlink(Fid::ROOT, "d", true)).expect("empty");
     world.check();
 }
 

@@ -36,7 +36,7 @@ pub(super) struct Args {
     #[arg(
         short = 'd',
         long,
-        conflicts_with_all = ["mode", "count", "index", "hash", "max_inherit", "max_inherit_rr"]
+        conflicts_with_all = ["mode", "count", "overcount", "index", "hash", "max_inherit", "max_inherit_rr"]
     )]
     delete: bool,
     /// Permissions of new directories, octal; the umask is not applied to them.

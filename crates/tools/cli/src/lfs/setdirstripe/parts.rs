@@ -1,7 +1,8 @@
 //! The striping of directories on a command line.
 
 use layout::dir::{
-    self, Asked, BY_SPACE, COUNT_ALL, HASH_CRUSH2, SHARDS_MAX, UNLIMITED, hash_kind,
+    self, Asked, BY_SPACE, COUNT_ALL, HASH_CRUSH2, HASH_OVERSTRIPED, SHARDS_MAX, SHARDS_PER_MDT,
+    UNLIMITED, hash_kind,
 };
 use types::MDTS_MAX;
 
@@ -9,6 +10,8 @@ use types::MDTS_MAX;
 const LEVELS_MAX: u8 = 250;
 /// Levels below a directory that get a striped default where nothing is said.
 const LEVELS_STRIPED: u8 = 3;
+/// The same where several shards may share an MDT.
+const LEVELS_OVERSTRIPED: u8 = 2;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -24,6 +27,16 @@ pub(in crate::lfs) struct Parts {
         value_parser = count
     )]
     count: Option<u32>,
+    /// The same, but up to 5 shards may share an MDT; -1 to -5: as many shards on every MDT.
+    #[arg(
+        short = 'C',
+        long = "mdt-overcount",
+        value_name = "N",
+        allow_hyphen_values = true,
+        conflicts_with = "count",
+        value_parser = overcount
+    )]
+    overcount: Option<u32>,
     /// The MDT of a directory, or the MDTs of its shards in order, as indices and ranges such as
     /// 0,2,5-7; -1: by free space and inodes.
     #[arg(
@@ -85,7 +98,8 @@ impl Parts {
 
     /// A count or a list of MDTs is given: it says where names are.
     pub(super) fn spreads(&self) -> bool {
-        self.count.is_some() || matches!(&self.index, Some(Index::These(mdts)) if mdts.len() > 1)
+        self.count.or(self.overcount).is_some()
+            || matches!(&self.index, Some(Index::These(mdts)) if mdts.len() > 1)
     }
 
     /// As the servers are asked.
@@ -99,6 +113,9 @@ impl Parts {
             _ => BY_SPACE,
         };
         let mdts = listed.len();
+        if self.overcount.is_some() && mdts > 0 {
+            return Err("-C chooses the MDTs of shards: name the first one only (-i N)".to_owned());
+        }
         match self.count {
             Some(count) if mdts > 0 && count as usize != mdts => {
                 let count = count.cast_signed();
@@ -116,12 +133,17 @@ impl Parts {
         if self.max_inherit_rr.is_some_and(|levels| levels > 0) && index != BY_SPACE {
             return Err("--max-inherit-rr is only for a default with -i -1".to_owned());
         }
-        let count = self.count.unwrap_or(u32::try_from(mdts).unwrap_or(u32::MAX).max(1));
-        let inherit = if count > 1 { LEVELS_STRIPED } else { UNLIMITED };
+        let said = self.count.or(self.overcount);
+        let count = said.unwrap_or(u32::try_from(mdts).unwrap_or(u32::MAX).max(1));
+        let (inherit, flag) = match (count > 1, self.overcount) {
+            (true, Some(_)) => (LEVELS_OVERSTRIPED, HASH_OVERSTRIPED),
+            (true, None) => (LEVELS_STRIPED, 0),
+            (false, _) => (UNLIMITED, 0),
+        };
         let asked = Asked {
             count,
             index,
-            hash: self.hash.unwrap_or(HASH_CRUSH2),
+            hash: self.hash.unwrap_or(HASH_CRUSH2) | flag,
             max_inherit: self.max_inherit.unwrap_or(inherit),
             max_inherit_rr: self.max_inherit_rr.unwrap_or(0),
             mdts: listed,
@@ -137,6 +159,17 @@ pub(in crate::lfs) fn count(text: &str) -> Result<u32, String> {
     let count =
         count.ok_or_else(|| dir::DirError::Count(text.parse().unwrap_or(-2)).to_string())?;
     Ok(u32::try_from(count).unwrap_or(COUNT_ALL))
+}
+
+fn overcount(text: &str) -> Result<u32, String> {
+    let least = -SHARDS_PER_MDT.cast_signed();
+    let count =
+        text.parse::<i32>().ok().filter(|count| (least..=SHARDS_MAX as i32).contains(count));
+    count.map(i32::cast_unsigned).ok_or_else(|| {
+        format!(
+            "'{text}' is not a number of shards up to {SHARDS_MAX}, or {least} to -1 (on each MDT)"
+        )
+    })
 }
 
 fn index(text: &str) -> Result<Index, String> {
@@ -217,6 +250,9 @@ mod tests {
             ("-i 3,0-1", striped(3, HASH_CRUSH2, 3, &[3, 0, 1])),
             ("-T 2 -i 5,4 -t crush", striped(2, dir::HASH_CRUSH, 5, &[5, 4])),
             ("-D -c 4", striped(4, HASH_CRUSH2, BY_SPACE, &[])),
+            ("-C 1", plain.clone()),
+            ("-C 6 -i 3", over(6, HASH_CRUSH2, 3)),
+            ("--mdt-overcount=-2 -H crush", over(2_u32.wrapping_neg(), dir::HASH_CRUSH, BY_SPACE)),
             (
                 "-D -c 1 -i -1 --max-inherit=-1 --max-inherit-rr 3",
                 Asked { max_inherit_rr: 3, ..plain.clone() },
@@ -226,6 +262,11 @@ mod tests {
         for (line, wanted) in cases {
             assert_eq!(asked(line), Ok(wanted), "{line}");
         }
+    }
+
+    fn over(count: u32, hash: u32, index: i32) -> Asked {
+        let hash = hash | HASH_OVERSTRIPED;
+        Asked { max_inherit: 2, ..striped(count, hash, index, &[]) }
     }
 
     fn striped(count: u32, hash: u32, index: i32, mdts: &[u32]) -> Asked {
@@ -245,6 +286,10 @@ mod tests {
             ("-i -2", "bad MDT list"),
             ("-c 257", "not 257"),
             ("-c -2", "not -2"),
+            ("-C 257", "up to 256"),
+            ("-C -6", "-5 to -1"),
+            ("-C 4 -c 4", "cannot be used with"),
+            ("-C 2 -i 0,1", "name the first one only"),
             ("-H md5", "'md5' is not a hash"),
             ("-X 3", "--default"),
             ("-D -X 251", "up to 250"),
@@ -286,6 +331,8 @@ mod tests {
             "1,",
             "250",
             "99999",
+            "-C",
+            "-5",
         ];
         let word = |byte: &u8| WORDS[usize::from(*byte) % WORDS.len()];
         let line: Vec<&str> = input.iter().map(word).collect();

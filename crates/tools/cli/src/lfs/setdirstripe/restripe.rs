@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ctl::progress::{Progress, Unit};
-use layout::dir::{Asked, BY_SPACE, COUNT_ALL};
+use layout::dir::{Asked, BY_SPACE, COUNT_ALL, HASH_OVERSTRIPED};
 use types::Errno;
 
 use super::{Absent, Args, check_dir, check_mdts, failure};
@@ -68,8 +68,10 @@ fn is_moving(path: &Path, command: &str) -> Result<bool, Failed> {
 
 fn begun(path: &Path, asked: &Asked) -> String {
     let to = match asked.count {
+        _ if asked.on_each().is_some() => "all MDTs".to_owned(),
         COUNT_ALL => "all MDTs".to_owned(),
         0 | 1 => "one MDT".to_owned(),
+        count if asked.hash & HASH_OVERSTRIPED != 0 => format!("{count} shards"),
         count => format!("{count} MDTs"),
     };
     let shown = path.display();
