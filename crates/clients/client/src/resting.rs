@@ -45,8 +45,8 @@ use crate::{Ctx, data, flags};
 
 use table::Table;
 
-/// Handles at rest of one mount. Each takes about 1 KiB here, with the open that is kept for
-/// replay, and 150 bytes at the MDT, which has room for 2^18 handles of a client.
+/// Handles at rest of one mount. Each takes about 1 KiB here (less if its open need not be kept for
+/// replay) and 150 bytes at the MDT, which has room for 2^18 handles of a client.
 const RESTING_MAX: usize = 16_384;
 
 /// How long a handle rests by default. A script or a build opens the same files again within

@@ -31,8 +31,9 @@ pub enum Keep {
         /// The request that opened.
         open: Xid,
     },
-    /// Closes of several handles: lets go of all their opens once it is committed itself. One that
-    /// is refused has closed nothing, so the opens stay.
+    /// Closes of several handles, or one close that its caller tries in another way if it is
+    /// refused: lets go of all their opens once it is committed itself. One that is refused has
+    /// closed nothing, so the opens stay.
     Closes {
         /// The requests that opened.
         opens: Rc<Vec<Xid>>,

@@ -1,5 +1,7 @@
 //! The fate of changes that do not survive at their target, or that no caller waits for any more.
 
+use std::rc::Rc;
+
 use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, Submit, Undone, XidSource, limits};
 use types::{Errno, Instant, Span, TargetId, Xid};
 use wire::body::{AttrRep, Disposition, OpenReq};
@@ -428,6 +430,35 @@ fn the_handle_of_an_open_that_is_no_change_is_stated_until_it_is_closed() {
     send(&mut world, close(), Keep::Close { open: handle }, 12);
     assert!(stated(&world).is_empty(), "though the close is not durable");
     assert_eq!(world.import.kept(), 3);
+}
+
+#[test]
+fn a_refused_close_that_is_tried_in_another_way_leaves_its_open() {
+    for is_tried_again in [false, true] {
+        let mut world = World::new();
+        let mut send = |opcode: Opcode, keep: Keep, transno: u64| -> Xid {
+            let mut request = Box::new(Request::new(opcode, Vec::new()));
+            request.header.flags = RequestFlags::MODIFIES;
+            let submit = Submit { request, bulk: (), waiter: 1, keep, urgent: false };
+            let xid = world.import.submit(submit, NOW);
+            let header = world.import.poll_transmit(NOW).expect("something to send").request.header;
+            let mut reply = match transno {
+                0 => Reply::error(&header, Errno::EOPNOTSUPP),
+                _ => Reply::ok(&header, Vec::new()),
+            };
+            (reply.header.transno, reply.header.instance) = (transno, header.instance);
+            reply.header.last_committed = 10;
+            world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+            xid
+        };
+        let open = send(Opcode::MdtOpen, Keep::Open, 10);
+        let keep = match is_tried_again {
+            true => Keep::Closes { opens: Rc::new(vec![open]) },
+            false => Keep::Close { open },
+        };
+        send(Opcode::MdtClose, keep, 0);
+        assert_eq!(world.import.kept(), usize::from(is_tried_again));
+    }
 }
 
 #[test]

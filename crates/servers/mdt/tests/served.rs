@@ -19,7 +19,8 @@ use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
     AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GrantAck, GrantBits,
-    GrantWord, GrantsFlags, LockFlags, LockRep, LockReq, LookupReq, OstBatchReq, UnlinkReq, lock,
+    GrantWord, GrantsFlags, LockFlags, LockRep, LockReq, LookupReq, OpenWord, OstBatchReq,
+    UnlinkReq, encode_opens, lock,
 };
 use wire::{Opcode, Reply, Request, encode_body, grants};
 
@@ -879,4 +880,19 @@ fn what_is_said_of_grants_is_taken_if_it_can_be_read() {
         let goes_on = answer.map(|reply| grants::decode::<GrantWord>(&reply.bufs).expect("ours").0);
         assert_eq!(goes_on, outcome.map(|()| Vec::new()), "{opcode:?}: nobody holds a grant");
     }
+}
+
+#[test]
+fn a_handle_that_is_stated_without_a_recovery_is_not_taken() {
+    let world = World::new(5);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    world.crash();
+    world.call(0, creation("b", None)).expect("the recovery is over");
+    let none: [GrantWord; 0] = [];
+    let handle: u64 = (1 << 32) + 9; // the first run can have given it
+    let open = OpenWord { fid: fid.into(), handle, ..OpenWord::default() };
+    let mut bufs = grants::encode(&none, GrantsFlags::LAST);
+    bufs.push(encode_opens(&[open]));
+    let answer = world.call(0, Call::new(Opcode::MdtRestate, bufs)).map(drop);
+    assert_eq!((answer, world.running().counts().open_handles), (Err(Errno::ESTALE), 0));
 }

@@ -86,7 +86,9 @@ async fn bring(open: &Open, fresh: &Fresh) -> Result<Stat> {
     if let Some(attrs) = fresh.attrs() {
         call = call.buf(encode_body(&attrs));
     }
-    let call = call.keep(Keep::Close { open: open.xid }).urgent(true); // a recall may wait for it
+    // one that is refused has closed nothing: the bytes are written, and the handle is closed then
+    let keep = Keep::Closes { opens: Rc::new(vec![open.xid]) };
+    let call = call.keep(keep).urgent(true); // a recall may wait for it
     let closed = open.inner.change(Scope::written(fid), mdt_of(fid), call).await;
     closed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
 }

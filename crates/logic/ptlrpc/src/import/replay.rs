@@ -102,7 +102,7 @@ impl<B: Default, W> Import<B, W> {
 mod tests {
     use types::{TargetId, Transno};
     use wire::body::{ConnectRep, connect};
-    use wire::{Reply, Request, encode_body};
+    use wire::{Reply, ReplyFlags, Request, encode_body};
 
     use super::*;
     use crate::{ImportConfig, XidSource};
@@ -183,6 +183,23 @@ mod tests {
         }
         assert_eq!(answered, LOCKS);
         assert!(matches!(&under_way[..], [(Opcode::ReplayDone, _)]), "{}", under_way.len());
+    }
+
+    #[test]
+    fn what_is_restated_is_sent_again_where_the_target_had_no_room_for_it() {
+        let mut import = restating(1);
+        let (_, mut busy) = sent(&mut import).remove(0);
+        busy.header.flags = ReplyFlags::BUSY;
+        import.handle_reply(Box::new(busy), NOW).expect("a correct answer");
+        assert!(sent(&mut import).is_empty());
+        let later = import.poll_timeout().expect("it is to be sent again");
+        assert!(later > NOW && !import.handle_timeout(later));
+        let again = sent(&mut import);
+        assert!(matches!(&again[..], [(Opcode::MdtLock, _)]), "{}", again.len());
+        for (_, reply) in again {
+            import.handle_reply(Box::new(reply), NOW).expect("a correct answer");
+        }
+        assert!(matches!(&sent(&mut import)[..], [(Opcode::ReplayDone, _)]));
     }
 
     /// What others wait for does not wait for one more recovery, broken links included.

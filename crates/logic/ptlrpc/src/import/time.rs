@@ -8,7 +8,7 @@
 use types::{Instant, Span};
 use wire::Opcode;
 
-use super::{Import, Phase, State};
+use super::{Import, Kind, Phase, State};
 use crate::limits;
 
 impl<B: Default, W> Import<B, W> {
@@ -26,11 +26,9 @@ impl<B: Default, W> Import<B, W> {
             self.handle_disconnect(now);
             return true;
         }
-        if self.state == State::Full {
-            self.release_later(now);
-            if now >= self.ping_at() {
-                self.ping = Some(self.enqueue_control(Opcode::Ping));
-            }
+        self.release_later(now);
+        if self.state == State::Full && now >= self.ping_at() {
+            self.ping = Some(self.enqueue_control(Opcode::Ping));
         }
         false
     }
@@ -40,6 +38,7 @@ impl<B: Default, W> Import<B, W> {
             if matches!(out.phase, Phase::Later(at) if now >= at) {
                 out.mark_resent();
                 let queue = match out {
+                    _ if out.kind != Kind::User => &mut self.queue_control,
                     _ if out.passes() => &mut self.queue_passing,
                     _ if out.is_urgent() => &mut self.queue_giving_up,
                     _ => &mut self.resend,
@@ -62,7 +61,9 @@ impl<B: Default, W> Import<B, W> {
                 .chain(self.later())
                 .chain([self.ping_at()])
                 .min(),
-            State::Replay | State::ReplayLocks | State::ReplayWait => self.attempt_deadline(),
+            State::Replay | State::ReplayLocks | State::ReplayWait => {
+                self.attempt_deadline().into_iter().chain(self.later()).min()
+            }
         }
     }
 

@@ -54,11 +54,13 @@ pub(crate) fn restate<'a>(
     })
 }
 
-/// Waits for a store that is busy: no replay would bring these handles back.
+/// Waits for a store that is busy: no replay would bring these handles back. Nothing is taken after
+/// the end of the session, because its handles were let go during the wait. Nothing is taken after
+/// the end of the recovery either: the client may have closed some handles since.
 async fn take_opens(mdt: &Mdt, incoming: &Incoming, opens: &[OpenWord]) -> Result<(), Errno> {
     let session = &incoming.session;
-    let take = || match session.is_ended() {
-        true => Err(Errno::ESTALE.into()), // what it had open was let go during a wait
+    let take = || match session.is_ended() || !mdt.exports.is_recovering() {
+        true => Err(Errno::ESTALE.into()),
         false => stated::take(&mdt.engine, (session.client, session.id), opens),
     };
     mdt.persist(take).await
