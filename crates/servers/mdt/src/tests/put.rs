@@ -3,12 +3,13 @@
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Striping};
+use ldlm::grants::{Bits, HolderId};
 use osd::Table;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, SetattrFlags, SetattrReq,
-    UnlinkReq,
+    StatfsState, UnlinkReq,
 };
 use wire::{Attr, Opcode, PUT_BYTES_MAX, Reply, SizeState, encode_body};
 
@@ -289,4 +290,21 @@ fn a_close_brings_attributes_with_the_bytes() {
     let found = rig.getattr(made.attr.fid()).expect("there").0.attr;
     assert_eq!((found.mode & 0o7777, found.ctime()), (0o604, told.ctime()));
     assert_eq!(found.mtime(), told.mtime());
+}
+
+#[test]
+fn a_read_only_mdt_takes_only_attributes_that_its_client_may_have_kept() {
+    let mut rig = rig();
+    let made = make_open(&mut rig, "f");
+    rig.engine.marks.set(StatfsState::READ_ONLY, true);
+    let attr = Attr { mode: 0o604, ..Attr::default() };
+    let refused = bring_all(&mut rig, &made, SetattrFlags::MODE, attr).err();
+    assert_eq!(refused, Some(Errno::EROFS), "it does not hold WRITE");
+    {
+        let called = &mut rig.engine.state.borrow_mut().grants.called;
+        called.connect(HolderId(1), rig.instant.get());
+        called.keep(HolderId(1), made.attr.fid(), Bits::WRITE);
+    }
+    let told = bring_all(&mut rig, &made, SetattrFlags::MODE, attr).expect("taken").attr;
+    assert_eq!(told.mode & 0o7777, 0o604);
 }
