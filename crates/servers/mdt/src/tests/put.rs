@@ -229,6 +229,11 @@ fn a_close_whose_bytes_are_not_taken_closes_nothing() {
     rig.call(Opcode::MdtClose, &body, &[]).expect("closed");
     bring(&mut rig, &good).expect("the handle is still open");
 
+    let removed = make_open(&mut rig, "h");
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &body, &[b"h"]).expect("its name is there");
+    assert_eq!(bring(&mut rig, &bringing(&removed)).err(), Some(Errno::ENOENT), "it has no name");
+
     let plain = rig.create(Fid::ROOT, "g", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
     let refused = bring(&mut rig, &bringing(&plain)).err();
     assert_eq!(refused, Some(Errno::EOPNOTSUPP), "its bytes are at an OST");
