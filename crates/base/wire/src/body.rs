@@ -278,8 +278,8 @@ bodies! {
         /// Zero.
         reserved: u32,
     }
-    /// Set the attributes named by `valid` to those in `attr` (its FID names the file). Buffer 1: with
-    /// SIZE_KNOWN, the stripes from 64 on that have an object; may be absent.
+    /// Set the attributes named by `valid` to those in `attr` (its FID names the file). Buffer 1:
+    /// with SIZE_KNOWN, the stripes from 64 on that have an object; may be absent.
     SetattrReq (160) {
         /// New values. With a time or a size to set, its birth time is the caller's clock: what is
         /// set counts as later than every write that the caller stamped before, whatever the

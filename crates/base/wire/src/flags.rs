@@ -147,8 +147,8 @@ flags! {
         /// Without SIZE, in a close of one file: buffer 1 is all bytes of a file that has no object
         /// yet, 1 to [`PUT_BYTES_MAX`], and `size` is their number. `mtime` and `write_epoch` are
         /// as with SIZE. The MDT writes them and the file is CLEAN, or it closes nothing
-        /// (EOPNOTSUPP). Only for a handle of which the open said
-        /// [`BYTES`](Disposition::BYTES): an older MDT would ignore them.
+        /// (EOPNOTSUPP, or ENOENT if the file has no name). Only for a handle of which the open
+        /// said [`BYTES`](Disposition::BYTES): an older MDT would ignore them.
         ///
         /// [`PUT_BYTES_MAX`]: crate::PUT_BYTES_MAX
         DATA = 8,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use env::LocalFuture;
 use types::{Fid, Span, TargetId, TargetKind};
-use wire::body::OstIoReq;
+use wire::body::{CloseFlags, CloseReq, OstIoReq};
 use wire::{Opcode, Request};
 
 use crate::client::{Client, Inner};
@@ -163,10 +163,17 @@ fn count(id: TargetId, name: String, changes: &mut dyn Iterator<Item = &Request>
         of.changes += 1;
         if request.opcode() == Opcode::OstWrite {
             of.bytes += u64::from(request.body::<OstIoReq>().length);
+        } else if request.opcode() == Opcode::MdtClose {
+            of.bytes += brought(&request.body());
         }
     }
     of.files = files.len() as u64;
     of
+}
+
+/// Bytes that a close brings.
+fn brought(close: &CloseReq) -> u64 {
+    if close.flags.contains(CloseFlags::DATA) { close.size } else { 0 }
 }
 
 #[cfg(test)]
@@ -187,5 +194,17 @@ mod tests {
         let changes = [write(1, 100), write(1, 50), write(2, 7), open];
         let of = count(TargetId::ost(2), "testfs-OST0002".into(), &mut changes.iter());
         assert_eq!(of.to_string(), "testfs-OST0002: 2 files, 157 bytes, 3 changes");
+    }
+
+    #[test]
+    fn bytes_that_a_close_brings_are_counted() {
+        let close = |flags| {
+            let body = CloseReq { flags, size: 9, ..CloseReq::default() };
+            Request::new(Opcode::MdtClose, vec![encode_body(&body)])
+        };
+        let wrote = CloseFlags::WROTE;
+        let changes = [close(wrote | CloseFlags::SIZE), close(wrote | CloseFlags::DATA)];
+        let of = count(TargetId::mdt(0), "testfs-MDT0000".into(), &mut changes.iter());
+        assert_eq!((of.changes, of.bytes), (2, 9));
     }
 }

@@ -119,8 +119,8 @@ impl Making {
 }
 
 /// Files whose objects are being written, because a close brought their bytes. The session of that
-/// close may end meanwhile, and no fence stops the MDT's own write. So until it ends, no client uses
-/// the bytes of such a file.
+/// close may end meanwhile, and no fence stops the MDT's own write. So until it ends, no client
+/// uses the bytes of such a file.
 #[derive(Default)]
 pub(crate) struct Bringing(BTreeMap<Fid, u32>);
 

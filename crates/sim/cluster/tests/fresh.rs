@@ -173,6 +173,19 @@ fn a_client_that_opens_its_new_files_again_writes_them_before_the_close() {
     assert_eq!(file(b"four"), both());
 }
 
+#[test]
+fn a_file_that_is_removed_first_changes_nothing_for_others() {
+    let world = World::new();
+    world.run(0, async |client| {
+        let file = make(client, b"gone", bytes_of(1)).await?;
+        client.unlink(&Ctx::root(), Fid::ROOT, b"gone").await?;
+        file.close().await
+    });
+    world.cluster.sim.run_for(Span::millis(500)); // its room is there again
+    let sent = world.count(async |client| make(client, b"file", bytes_of(2)).await?.close().await);
+    assert_eq!(sent, both());
+}
+
 /// Another client opens the file while its bytes are kept, or are under way with the close.
 #[test]
 fn another_client_sees_the_bytes_at_any_time() {

@@ -68,7 +68,7 @@ async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
                 fresh.closed(&stat);
                 return Ok(stat);
             }
-            Err(error) if error.is_refusal() => fresh.write().await,
+            Err(error) if error.is_refusal() => fresh.write(&error).await,
             Err(error) => {
                 fresh.lost(&error);
                 return Err(error);

@@ -87,7 +87,11 @@ fn named(request: &Request, loss: Loss) -> Vec<(Fid, Part)> {
         }
         Loss::Close => {
             let body: CloseReq = request.body();
-            attributes(body.flags.contains(CloseFlags::WROTE), body.fid.into())
+            let file = Fid::from(body.fid);
+            let has_bytes = body.flags.contains(CloseFlags::DATA); // of the object at the MDT
+            let brought = has_bytes.then(|| bytes(file, file, 0, body.size));
+            let changed = attributes(body.flags.contains(CloseFlags::WROTE), file);
+            brought.into_iter().chain(changed).collect()
         }
         Loss::Closes => {
             let closes = closes(request).unwrap_or_default().into_iter();
@@ -201,6 +205,14 @@ mod tests {
         let head = ClosesReq { count: 2, ..ClosesReq::default() };
         let closes = request(Opcode::MdtCloses, vec![encode_body(&head), files.concat().into()]);
         check(&closes, &[(FILE, "attributes")]);
+    }
+
+    #[test]
+    fn a_close_that_brings_bytes_concerns_them_too() {
+        let flags = CloseFlags::WROTE | CloseFlags::DATA;
+        let body = CloseReq { fid: FILE.into(), flags, size: 9, ..CloseReq::default() };
+        let close = request(Opcode::MdtClose, vec![encode_body(&body), Bytes::from("new bytes")]);
+        check(&close, &[(FILE, "bytes 0..9 of [0x1:0x2:0x0]"), (FILE, "attributes")]);
     }
 
     #[test]

@@ -112,7 +112,10 @@ pub(super) fn is_closed_with_bytes(
     if op.replay.is_some() {
         return Ok(true);
     }
-    let is_fresh = inode.stripes.is_empty() && inode.attr.size == 0 && inode.attr.nlink > 0;
+    if inode.attr.nlink == 0 {
+        return Err(Errno::ENOENT.into()); // which says nothing about other files
+    }
+    let is_fresh = inode.stripes.is_empty() && inode.attr.size == 0;
     if !is_fresh || !op.state.opens.is_last(body.handle) {
         return Err(Errno::EOPNOTSUPP.into());
     }

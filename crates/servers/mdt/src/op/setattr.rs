@@ -86,6 +86,7 @@ pub(super) fn with_close(op: &mut Op<'_, '_>, body: &SetattrReq, inode: &mut Ino
     if !BY_CLOSE.contains(body.valid) || body.attr.fid() != inode.fid() {
         return Err(Errno::EINVAL.into());
     }
+    op.check_settable(body)?;
     check(op, body, inode)?;
     if inode.has(INODE_HAS_ACL) {
         return Err(Errno::EOPNOTSUPP.into());

@@ -3,12 +3,13 @@
 
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, Striping};
+use ldlm::grants::{Bits, HolderId};
 use osd::Table;
 use types::{Errno, Fid, Timespec};
 use wire::attr::{S_IFDIR, S_IFLNK, S_IFREG};
 use wire::body::{
     AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, Disposition, SetattrFlags, SetattrReq,
-    UnlinkReq,
+    StatfsState, UnlinkReq,
 };
 use wire::{Attr, Opcode, PUT_BYTES_MAX, Reply, SizeState, encode_body};
 
@@ -228,6 +229,11 @@ fn a_close_whose_bytes_are_not_taken_closes_nothing() {
     rig.call(Opcode::MdtClose, &body, &[]).expect("closed");
     bring(&mut rig, &good).expect("the handle is still open");
 
+    let removed = make_open(&mut rig, "h");
+    let body = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &body, &[b"h"]).expect("its name is there");
+    assert_eq!(bring(&mut rig, &bringing(&removed)).err(), Some(Errno::ENOENT), "it has no name");
+
     let plain = rig.create(Fid::ROOT, "g", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
     let refused = bring(&mut rig, &bringing(&plain)).err();
     assert_eq!(refused, Some(Errno::EOPNOTSUPP), "its bytes are at an OST");
@@ -289,4 +295,21 @@ fn a_close_brings_attributes_with_the_bytes() {
     let found = rig.getattr(made.attr.fid()).expect("there").0.attr;
     assert_eq!((found.mode & 0o7777, found.ctime()), (0o604, told.ctime()));
     assert_eq!(found.mtime(), told.mtime());
+}
+
+#[test]
+fn a_read_only_mdt_takes_only_attributes_that_its_client_may_have_kept() {
+    let mut rig = rig();
+    let made = make_open(&mut rig, "f");
+    rig.engine.marks.set(StatfsState::READ_ONLY, true);
+    let attr = Attr { mode: 0o604, ..Attr::default() };
+    let refused = bring_all(&mut rig, &made, SetattrFlags::MODE, attr).err();
+    assert_eq!(refused, Some(Errno::EROFS), "it does not hold WRITE");
+    {
+        let called = &mut rig.engine.state.borrow_mut().grants.called;
+        called.connect(HolderId(1), rig.instant.get());
+        called.keep(HolderId(1), made.attr.fid(), Bits::WRITE);
+    }
+    let told = bring_all(&mut rig, &made, SetattrFlags::MODE, attr).expect("taken").attr;
+    assert_eq!(told.mode & 0o7777, 0o604);
 }

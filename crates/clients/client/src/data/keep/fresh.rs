@@ -166,10 +166,13 @@ impl Fresh {
     }
 
     /// The MDT does not take them: returns when they are written, or lost. Attributes are under way
-    /// then.
-    pub(in crate::data) async fn write(self) {
+    /// then. Of a file that was removed meanwhile it never takes them, and those of others all the
+    /// same.
+    pub(in crate::data) async fn write(self, why: &Error) {
         let Fresh { open, leaving, attrs } = self;
-        open.inner.keeper.brought.rest(open.inner.env.now());
+        if why.errno() != Errno::ENOENT {
+            open.inner.keeper.brought.rest(open.inner.env.now());
+        }
         if let Some(attrs) = attrs {
             send_again(&open.inner, &open.inode, attrs);
         }
