@@ -124,6 +124,7 @@ planted! {
     fuse.keep_called_back in kernel;
     fuse.acknowledge_early in kernel;
     fuse.keep_pages in pages;
+    fuse.tell_old_pages in kernel;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);
