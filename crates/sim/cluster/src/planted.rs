@@ -33,7 +33,7 @@ pub(crate) struct Bugs {
     pub(crate) mdt: mdt::Bugs,
     pub(crate) ost: ost::Bugs,
     pub(crate) client: client::Bugs,
-    /// Of the client's caches.
+    /// Of grants, at MDTs and clients.
     pub(crate) grants: client::GrantBugs,
     pub(crate) fuse: fuse::Bugs,
 }

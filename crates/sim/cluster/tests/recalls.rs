@@ -20,7 +20,11 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        World::with(None)
+    }
+
+    fn with(bug: Option<&'static str>) -> World {
+        let scenario = Scenario { granted: Granted::Recall, bug, ..Scenario::calm() };
         let (cluster, clients) = Cluster::with_two_clients(&scenario);
         let mut world = World { cluster, clients, dir: Fid::ROOT };
         world.dir = world
@@ -118,6 +122,20 @@ fn what_is_granted_is_not_asked_for_until_somebody_changes_it() {
     world.chmod(1, 0o750);
     let (attr, asked) = world.look(1);
     assert_eq!((attr.mode & 0o777, asked), (0o750, false), "the answer of its own change told it");
+}
+
+/// The planted bug makes no answer wrong: only the number of recalls shows it.
+#[test]
+fn a_clients_own_change_calls_none_of_its_own_grants_back() {
+    for (bug, is_called) in [(None, false), (Some("ldlm.own_recall_not_exempt"), true)] {
+        let world = World::with(bug);
+        world.look(0);
+        drop(planted::take_counts());
+        world.chmod(0, 0o700);
+        let is_counted = planted::take_counts().contains_key("mdt: a grant was called back");
+        assert_eq!(is_counted, is_called, "{bug:?}");
+        assert_eq!(world.look(0).0.mode & 0o777, 0o700);
+    }
 }
 
 #[test]
