@@ -226,6 +226,9 @@ planted::bugs! {
         ignore_leases,
         /// A change does not wait until others have given up what is called back.
         ignore_recalls,
+        /// A change calls back the grants of some holders only, and treats the others as if they
+        /// had acknowledged.
+        recall_skips_holder,
         /// An open by another client leaves the writes that a client keeps where they are.
         keep_writes_at_open,
         /// An open for writing leaves other clients what they keep of the file's data.

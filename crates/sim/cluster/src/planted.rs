@@ -78,6 +78,7 @@ planted! {
     mdt.replay_draws_new_time in kills;
     mdt.ignore_leases in leases;
     mdt.ignore_recalls in kernel;
+    mdt.recall_skips_holder in kernel;
     mdt.forget_cached_data in pages;
     mdt.keep_writes_at_open in kept;
     mdt.link_passes_leases in shared;
