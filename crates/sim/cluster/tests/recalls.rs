@@ -238,6 +238,31 @@ fn a_kernel_that_has_not_forgotten_is_waited_for() {
     assert_eq!(kernel.heard.get(), 1);
 }
 
+/// A client that asks while a change waits is given nothing that would come in its way. The planted
+/// bug makes no answer wrong: only the number of recalls shows it.
+#[test]
+fn a_change_that_waits_calls_nothing_back_that_was_granted_later() {
+    for (bug, recalls) in [(None, 1), (Some("ldlm.grant_during_takeover"), 2)] {
+        let world = World::with(bug);
+        let node = world.cluster.client_node("reader", 2);
+        let reader = world.cluster.mount(&node);
+        world.look(1);
+        let end = world.cluster.sim.now() + Span::millis(300);
+        let (slow, client) = &world.clients[1];
+        client.serve_kernel(Told::at(end, slow));
+        client.told_kernel(world.dir, end);
+        let (env, reading, dir) = (node.env(), reader.clone(), world.dir);
+        node.env().spawn("reader", async move {
+            env.sleep(Span::millis(100)).await;
+            reading.getattr(&Ctx::root(), dir, None).await.expect("it is there");
+        });
+        drop(planted::take_counts());
+        world.chmod(0, 0o700);
+        let counted = planted::take_counts().get("mdt: a grant was called back").copied();
+        assert_eq!(counted, Some(recalls), "{bug:?}");
+    }
+}
+
 #[test]
 fn after_a_restart_nobody_waits_for_a_lease() {
     let world = World::new();
