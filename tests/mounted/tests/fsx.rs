@@ -1,5 +1,5 @@
-//! Random reads, writes, truncates and mappings against a model, on two mounts, while servers are
-//! killed.
+//! Random reads, writes, truncates and mappings against a model, on several mounts, while servers
+//! are killed.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
@@ -11,10 +11,16 @@ use std::time::{Duration, Instant};
 use mounted::{Up, count};
 use types::SplitMix64;
 
-/// Kills servers in turn until `work` has ended on both mounts.
-fn on_two_mounts_under_kills(name: &str, work: impl Fn(&Path, usize) + Sync) {
+/// Last byte of the NID of the second mount; further mounts follow.
+const SECOND_NID: u8 = 51;
+
+/// Kills servers in turn until `work` has ended on all mounts.
+fn on_mounts_under_kills(name: &str, count: u8, work: impl Fn(&Path, usize) + Sync) {
     let mut up = Up::new(name);
-    let mounts = [up.mount().to_path_buf(), up.second_mount(51)];
+    let mut mounts = vec![up.mount().to_path_buf()];
+    for more in 1..count {
+        mounts.push(up.second_mount(SECOND_NID + more - 1));
+    }
     let running = std::sync::atomic::AtomicUsize::new(mounts.len());
     std::thread::scope(|scope| {
         for (index, mount) in mounts.iter().enumerate() {
@@ -62,7 +68,7 @@ fn fsx() -> PathBuf {
 #[test]
 fn fsx_finds_no_difference() {
     let seconds = count(20, 600) as u64;
-    on_two_mounts_under_kills("fsx", |mount, index| {
+    on_mounts_under_kills("fsx", 2, |mount, index| {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut seed = 1 + index as u64;
         let dir = mount.join(format!("dir{index}"));
@@ -91,16 +97,20 @@ fn fsx_finds_no_difference() {
     });
 }
 
-/// Bytes of each mount's region. The file's components get their objects while both write; they are
+/// Mounts that share a file.
+const SHARERS: u8 = 8;
+/// Regions of each of them.
+const REGIONS: usize = 4;
+/// Bytes of each region. The file's components get their objects while both write; they are
 /// striped in pieces smaller than a region.
 const REGION: usize = 1 << 20;
 
-/// One file, two mounts: each owns every other region, writes and checks there what it wrote.
+/// One file, eight mounts: each owns every eighth region, writes and checks there what it wrote.
 #[test]
-fn two_mounts_share_a_file_by_region() {
-    let seconds = count(15, 600) as u64;
+fn eight_mounts_share_a_file_by_region() {
+    let seconds = count(12, 600) as u64;
     let ready = AtomicBool::new(false);
-    on_two_mounts_under_kills("regions", |mount, index| {
+    on_mounts_under_kills("regions", SHARERS, |mount, index| {
         if index == 0 {
             let mut setstripe = Command::new(mounted::nacre_bin());
             setstripe
@@ -122,13 +132,13 @@ fn two_mounts_share_a_file_by_region() {
 
 fn region_worker(path: &Path, index: usize, time: Duration) {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("open");
-    let mut models = vec![vec![0_u8; REGION]; 4];
+    let mut models = vec![vec![0_u8; REGION]; REGIONS];
     let mut chance = SplitMix64::new(77 + index as u64);
     let end = Instant::now() + time;
     let mut operations = 0;
     while Instant::now() < end {
         let region = chance.below(models.len() as u64) as usize;
-        let base = ((2 * region + index) * REGION) as u64;
+        let base = ((region * usize::from(SHARERS) + index) * REGION) as u64;
         let at = chance.below(REGION as u64 - 1) as usize;
         let len = 1 + chance.below((REGION - at).min(200_000) as u64) as usize;
         if chance.below(2) == 0 {

@@ -1,6 +1,7 @@
 //! Configuration of a mount, and the context of a call.
 
 use endpoint::{EndpointConfig, ImportConfig};
+use ldlm::grants::Bugs as GrantBugs;
 use types::{ClientId, Creds, FsName, NidAddr, Span};
 
 use crate::AccessTimes;
@@ -42,6 +43,8 @@ pub struct MountConfig {
     pub access_times: AccessTimes,
     /// Faults to plant, for tests of the tests.
     pub bugs: Bugs,
+    /// The same in the caches of grants.
+    pub grant_bugs: GrantBugs,
 }
 
 impl MountConfig {
@@ -66,6 +69,7 @@ impl MountConfig {
             writeback: true,
             access_times: AccessTimes::default(),
             bugs: Bugs::default(),
+            grant_bugs: GrantBugs::default(),
         }
     }
 }

@@ -87,6 +87,7 @@ pub use data::{Appending, KeptStats, Migration, OnOpenStats};
 pub use error::{Error, Result};
 pub use file::File;
 pub use grants::{Kernel, Lease, Lru};
+pub use ldlm::grants::Bugs as GrantBugs;
 pub use lost::Heard;
 pub use namespace::{Behind, Listing, Looked, Objects};
 pub use resting::OpenCacheStats;

@@ -88,7 +88,7 @@ impl Client {
             hooked: RefCell::default(),
             inactive: RefCell::default(),
             offered: RefCell::default(),
-            grants: AllGrants::new(env, config.bugs, &striped),
+            grants: AllGrants::new(env, config.bugs, &striped).with_bugs(config.grant_bugs),
             striped,
             has_mdts: Cell::new(false),
             elsewhere: Elsewhere::default(),

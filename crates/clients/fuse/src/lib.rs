@@ -59,6 +59,9 @@ planted::bugs! {
         acknowledge_early,
         /// Pages are kept and read after the right to keep them was called back.
         keep_pages,
+        /// A page of a listing reaches the kernel late, and with the validity that it had when the
+        /// client answered, whatever was called back meanwhile.
+        tell_old_pages,
     }
 }
 

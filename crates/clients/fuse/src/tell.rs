@@ -73,7 +73,8 @@ impl Fs {
     /// What is left of a lease: nothing of one that may have been called back before the kernel
     /// hears of it, or that a killed caller's change may end without a word to the kernel.
     fn uncalled(&self, lease: Lease) -> Lease {
-        if self.client.may_be_told(lease) { lease } else { Lease::default() }
+        let may_be_told = self.client.may_be_told(lease) || self.bugs.tell_old_pages();
+        if may_be_told { lease } else { Lease::default() }
     }
 
     /// The same of a name.

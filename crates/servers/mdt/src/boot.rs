@@ -139,7 +139,8 @@ fn prepare(
     let inherited_until =
         if epoch == 1 { Instant::default() } else { seed.clock + with_skew(TIMED) };
     let may_hold = view.get(Table::Meta, keys::META_CALLS_BACK)?.is_some();
-    let mut grants = Grants::new(inherited_until, config.lease, epoch, seed.clock);
+    let (lease, bugs) = (config.lease, config.grant_bugs);
+    let mut grants = Grants::new(inherited_until, (lease, bugs), epoch, seed.clock);
     grants.set_mode(config.grants);
     if config.grants == Mode::Recall {
         set.put(Table::Meta, keys::META_CALLS_BACK, []);

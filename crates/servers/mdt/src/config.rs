@@ -1,7 +1,7 @@
 //! Settings of an MDT, given at its start.
 
 use layout::Template;
-use ldlm::grants::Mode;
+use ldlm::grants::{Bugs as GrantBugs, Mode};
 use placement::Policy;
 use types::{FsName, Span};
 
@@ -43,6 +43,8 @@ pub struct MdtConfig {
     pub root_owner: (u32, u32),
     /// Planted bugs, all off in use: the tests must find each of them.
     pub bugs: Bugs,
+    /// The same in the table of grants.
+    pub grant_bugs: GrantBugs,
 }
 
 impl MdtConfig {
@@ -69,6 +71,7 @@ impl MdtConfig {
             device: None,
             root_owner: (0, 0),
             bugs: Bugs::default(),
+            grant_bugs: GrantBugs::default(),
         }
     }
 }
@@ -225,6 +228,9 @@ planted::bugs! {
         ignore_leases,
         /// A change does not wait until others have given up what is called back.
         ignore_recalls,
+        /// A change calls back the grants of some holders only, and treats the others as if they
+        /// had acknowledged.
+        recall_skips_holder,
         /// An open by another client leaves the writes that a client keeps where they are.
         keep_writes_at_open,
         /// An open for writing leaves other clients what they keep of the file's data.

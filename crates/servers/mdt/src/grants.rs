@@ -19,7 +19,8 @@
 use std::collections::BTreeMap;
 
 use ldlm::grants::{
-    Begun, Bits, ChangeId, Gifts, HolderId, Kind, Mdt, MdtConfig, Mode, TIMED, Timed, Want,
+    Begun, Bits, Bugs as GrantBugs, ChangeId, Gifts, HolderId, Kind, Mdt, MdtConfig, Mode, TIMED,
+    Timed, Want,
 };
 use types::{ClientId, Fid, Instant, Span};
 
@@ -80,8 +81,13 @@ pub(crate) struct Grants {
 impl Grants {
     /// Without grants of its own; `inherited_until` where clients may hold timed ones of the
     /// instance before. `lease`: of sessions.
-    pub(crate) fn new(inherited_until: Instant, lease: Span, epoch: u32, now: Instant) -> Grants {
-        let config = MdtConfig { lease, records_expulsions: true, ..MdtConfig::default() };
+    pub(crate) fn new(
+        inherited_until: Instant,
+        (lease, bugs): (Span, GrantBugs),
+        epoch: u32,
+        now: Instant,
+    ) -> Grants {
+        let config = MdtConfig { lease, bugs, records_expulsions: true, ..MdtConfig::default() };
         Grants {
             mode: Mode::Timed,
             is_recorded: false,
@@ -280,7 +286,8 @@ mod tests {
     }
 
     fn fresh(inherited_until: Instant) -> Grants {
-        Grants::new(inherited_until, Span::secs(10), 1, Instant::default())
+        let lease = Span::secs(10);
+        Grants::new(inherited_until, (lease, GrantBugs::default()), 1, Instant::default())
     }
 
     fn grants() -> Grants {

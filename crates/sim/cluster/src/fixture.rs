@@ -168,7 +168,7 @@ impl Cluster {
         let mut config =
             MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
         config.endpoint.import.name = name.to_owned();
-        config.bugs = self.plan.bugs.client;
+        (config.bugs, config.grant_bugs) = (self.plan.bugs.client, self.plan.bugs.grants);
         config
     }
 

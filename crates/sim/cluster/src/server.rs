@@ -343,7 +343,8 @@ async fn run(
                 beside = Some(start_ost(env, data, stores, (plan, state), &node).await?);
             }
             let mut config = MdtConfig::new(plan.fsname, id.index);
-            (config.bugs, config.lease) = (plan.bugs.mdt, plan.lease);
+            (config.bugs, config.grant_bugs) = (plan.bugs.mdt, plan.bugs.grants);
+            config.lease = plan.lease;
             config.grants = plan.grants;
             config.split = plan.split;
             config.device = pretended(&plan.devices[0]);

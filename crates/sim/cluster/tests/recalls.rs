@@ -20,7 +20,11 @@ struct World {
 
 impl World {
     fn new() -> World {
-        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        World::with(None)
+    }
+
+    fn with(bug: Option<&'static str>) -> World {
+        let scenario = Scenario { granted: Granted::Recall, bug, ..Scenario::calm() };
         let (cluster, clients) = Cluster::with_two_clients(&scenario);
         let mut world = World { cluster, clients, dir: Fid::ROOT };
         world.dir = world
@@ -118,6 +122,20 @@ fn what_is_granted_is_not_asked_for_until_somebody_changes_it() {
     world.chmod(1, 0o750);
     let (attr, asked) = world.look(1);
     assert_eq!((attr.mode & 0o777, asked), (0o750, false), "the answer of its own change told it");
+}
+
+/// The planted bug makes no answer wrong: only the number of recalls shows it.
+#[test]
+fn a_clients_own_change_calls_none_of_its_own_grants_back() {
+    for (bug, is_called) in [(None, false), (Some("ldlm.own_recall_not_exempt"), true)] {
+        let world = World::with(bug);
+        world.look(0);
+        drop(planted::take_counts());
+        world.chmod(0, 0o700);
+        let is_counted = planted::take_counts().contains_key("mdt: a grant was called back");
+        assert_eq!(is_counted, is_called, "{bug:?}");
+        assert_eq!(world.look(0).0.mode & 0o777, 0o700);
+    }
 }
 
 #[test]
@@ -218,6 +236,31 @@ fn a_kernel_that_has_not_forgotten_is_waited_for() {
     let took = world.chmod(0, 0o700);
     assert!((Span::millis(250)..Span::millis(400)).contains(&took), "{took:?}");
     assert_eq!(kernel.heard.get(), 1);
+}
+
+/// A client that asks while a change waits is given nothing that would come in its way. The planted
+/// bug makes no answer wrong: only the number of recalls shows it.
+#[test]
+fn a_change_that_waits_calls_nothing_back_that_was_granted_later() {
+    for (bug, recalls) in [(None, 1), (Some("ldlm.grant_during_takeover"), 2)] {
+        let world = World::with(bug);
+        let node = world.cluster.client_node("reader", 2);
+        let reader = world.cluster.mount(&node);
+        world.look(1);
+        let end = world.cluster.sim.now() + Span::millis(300);
+        let (slow, client) = &world.clients[1];
+        client.serve_kernel(Told::at(end, slow));
+        client.told_kernel(world.dir, end);
+        let (env, reading, dir) = (node.env(), reader.clone(), world.dir);
+        node.env().spawn("reader", async move {
+            env.sleep(Span::millis(100)).await;
+            reading.getattr(&Ctx::root(), dir, None).await.expect("it is there");
+        });
+        drop(planted::take_counts());
+        world.chmod(0, 0o700);
+        let counted = planted::take_counts().get("mdt: a grant was called back").copied();
+        assert_eq!(counted, Some(recalls), "{bug:?}");
+    }
 }
 
 #[test]

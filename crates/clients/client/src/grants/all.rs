@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::Env;
+use ldlm::grants::Bugs as GrantBugs;
 use types::{Fid, Instant};
 use wire::Attr;
 
@@ -50,6 +51,7 @@ impl Shared {
 pub(crate) struct AllGrants {
     pub(super) env: Env,
     bugs: Bugs,
+    cache_bugs: GrantBugs,
     shared: Rc<Shared>,
     by_mdt: RefCell<BTreeMap<u32, Rc<Grants>>>,
 }
@@ -57,7 +59,13 @@ pub(crate) struct AllGrants {
 impl AllGrants {
     pub(crate) fn new(env: &Env, bugs: Bugs, striped: &Rc<Striped>) -> AllGrants {
         let shared = Rc::new(Shared { striped: striped.clone(), ..Shared::default() });
-        AllGrants { env: env.clone(), bugs, shared, by_mdt: RefCell::default() }
+        let (env, cache_bugs) = (env.clone(), GrantBugs::default());
+        AllGrants { env, bugs, cache_bugs, shared, by_mdt: RefCell::default() }
+    }
+
+    /// The same with planted bugs in the caches.
+    pub(crate) fn with_bugs(self, cache_bugs: GrantBugs) -> AllGrants {
+        AllGrants { cache_bugs, ..self }
     }
 
     /// Those of an MDT.
@@ -66,7 +74,8 @@ impl AllGrants {
         if let Some(grants) = by_mdt.get(&mdt) {
             return grants.clone();
         }
-        let grants = Grants::new(&self.env, self.bugs, mdt, &self.shared);
+        let bugs = (self.bugs, self.cache_bugs);
+        let grants = Grants::new(&self.env, bugs, mdt, &self.shared);
         if by_mdt.len() < MDTS_MAX {
             by_mdt.insert(mdt, grants.clone());
         }

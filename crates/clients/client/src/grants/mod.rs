@@ -29,7 +29,10 @@ use std::rc::{Rc, Weak};
 
 use endpoint::Remote;
 use env::{Env, LocalFuture};
-use ldlm::grants::{Belief, Bits, Cache, CacheConfig, Given, Kind, Number, Question, Stated, Told};
+use ldlm::grants::{
+    Belief, Bits, Bugs as GrantBugs, Cache, CacheConfig, Given, Kind, Number, Question, Stated,
+    Told,
+};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
 use wire::body::CALLED_BACK;
@@ -415,8 +418,15 @@ pub(crate) struct Grants {
 }
 
 impl Grants {
-    fn new(env: &Env, bugs: Bugs, index: u32, shared: &Rc<all::Shared>) -> Rc<Grants> {
-        let mut known = Known { recalls: shared.recalls.clone(), ..Known::default() };
+    fn new(
+        env: &Env,
+        (bugs, cache_bugs): (Bugs, GrantBugs),
+        index: u32,
+        shared: &Rc<all::Shared>,
+    ) -> Rc<Grants> {
+        let config = CacheConfig { bugs: cache_bugs, ..CacheConfig::default() };
+        let cache = Cache::new(config, Number(0));
+        let mut known = Known { cache, recalls: shared.recalls.clone(), ..Known::default() };
         known.set_lru(shared.lru.get(), env.now());
         Rc::new(Grants {
             env: env.clone(),

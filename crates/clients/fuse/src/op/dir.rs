@@ -18,7 +18,7 @@ use std::rc::Rc;
 use client::{Ctx, DirPage, Dirent, Glance, Lease, Listing};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
-use types::{Errno, Fid};
+use types::{Errno, Fid, Span};
 
 use crate::dirs::{Ahead, Dir, Page, Slot};
 use crate::error::errno;
@@ -28,6 +28,8 @@ use crate::news;
 
 /// Offset behind "..": what the cookies are raised by.
 const DOTS: u64 = 2;
+/// By how much a page is late under the planted bug `fuse.tell_old_pages`.
+const OLD_PAGE: Span = Span::millis(20);
 /// `d_type` of a directory.
 const DT_DIR: u32 = libc::S_IFDIR >> 12;
 
@@ -70,6 +72,9 @@ impl Fs {
         if plus {
             self.await_ahead(&dir, cookie, args.size).await;
             let (page, lease) = self.fetch_leased(&ctx, &dir.listing, cookie, args.size).await?;
+            if self.bugs.tell_old_pages() {
+                self.env.sleep(OLD_PAGE).await;
+            }
             let told = Telling { lease, thread: header.pid, dir: header.nodeid };
             let reached = self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
             dir.next.set(reached.saturating_sub(DOTS));

@@ -73,7 +73,7 @@ pub const WANTS_MAX: usize = 1_024;
 pub const GHOSTS_MAX: usize = 65_536;
 
 /// Default of `lru_size`: grants that a client keeps before it gives back the least used. At
-/// [`CLIENT_GRANT_BYTES_MAX`] each they take 56 MB. The client library keeps values of exactly
+/// [`CLIENT_GRANT_BYTES_MAX`] each they take 52 MB. The client library keeps values of exactly
 /// these files, so this is its limit too.
 pub const LRU_SIZE: u32 = 131_072;
 
@@ -110,4 +110,4 @@ pub const EPOCH_SHIFT: u32 = 44;
 pub const MDT_GRANT_BYTES_MAX: usize = 80;
 
 /// Memory of a grant at a client, bytes, its part of the index included.
-pub const CLIENT_GRANT_BYTES_MAX: usize = 424;
+pub const CLIENT_GRANT_BYTES_MAX: usize = 400;

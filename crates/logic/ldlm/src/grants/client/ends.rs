@@ -1,8 +1,9 @@
 //! When the bits of a timed grant end. Each bit has an end of its own. A name may be granted again
 //! while the attributes are refused, because another client waits to change them.
 //!
-//! The latest end is kept in full, the others as distances from it. A distance that does not fit
-//! belongs to an end that is long over, because no end is later than [`TIMED`] from now.
+//! The latest end is kept in full, the others as distances from it, in microseconds. Distances are
+//! rounded up, so no bit ends too late. A distance that does not fit belongs to an end that is long
+//! over, because no end is later than [`TIMED`] from now.
 
 use types::{Instant, Span};
 
@@ -11,11 +12,13 @@ use crate::grants::{BITS, Bits, TIMED};
 #[derive(Clone, Copy, Default)]
 pub(super) struct Ends {
     latest: Instant,
-    /// By how many nanoseconds each is earlier than that.
-    earlier: [u32; BITS],
+    /// By how many microseconds each is earlier than that.
+    earlier: [u16; BITS],
 }
 
-const _: () = assert!(TIMED.0 < u32::MAX as u64, "a distance that does not fit is over");
+const MICRO: Span = Span::micros(1);
+
+const _: () = assert!(TIMED.0 / MICRO.0 < u16::MAX as u64, "a distance that does not fit is over");
 
 impl Ends {
     /// The bit at `place` ends then.
@@ -29,7 +32,7 @@ impl Ends {
     }
 
     pub(super) fn get(&self, place: usize) -> Instant {
-        Instant(self.latest.0.saturating_sub(u64::from(self.earlier[place])))
+        Instant(self.latest.0.saturating_sub(u64::from(self.earlier[place]) * MICRO.0))
     }
 
     /// Of `bits`, those that have not ended.
@@ -44,9 +47,9 @@ impl Ends {
     }
 }
 
-fn distance(from: Instant, to: Instant) -> u32 {
+fn distance(from: Instant, to: Instant) -> u16 {
     let Span(nanos) = to - from;
-    u32::try_from(nanos).unwrap_or(u32::MAX)
+    u16::try_from(nanos.div_ceil(MICRO.0)).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -68,5 +71,16 @@ mod tests {
         assert_eq!(ends.lasting(bits, at(99_950)), Bits::at(1), "the others are too far to tell");
         ends.set(0, at(100_000));
         assert_eq!(ends.lasting(bits, at(99_950)), Bits::at(0) | Bits::at(1));
+    }
+
+    #[test]
+    fn an_end_is_never_kept_as_a_later_one() {
+        let at = |nanos| Instant(1_000_000_000 + nanos);
+        let mut ends = Ends::default();
+        ends.set(0, at(1));
+        ends.set(1, at(2));
+        assert_eq!([0, 1].map(|place| ends.get(place)), [at(2).0 - 1_000, at(2).0].map(Instant));
+        ends.set(2, at(1));
+        assert!(ends.get(2) <= at(1), "also if it is set after a later one");
     }
 }

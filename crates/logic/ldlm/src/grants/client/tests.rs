@@ -425,7 +425,7 @@ fn a_session_takes_its_grants_along() {
 }
 
 #[test]
-fn a_grant_takes_at_most_424_bytes_with_its_attributes() {
+fn a_grant_takes_at_most_400_bytes_with_its_attributes() {
     const ATTRIBUTES: usize = 200;
     let mut cache = cache();
     let count = 100_000;
