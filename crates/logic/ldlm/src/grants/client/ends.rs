@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn an_end_is_never_kept_as_a_later_one() {
-        let at = |nanos| Instant(1_000_000_000 + nanos);
+        let at = |nanos: u64| Instant(1_000_000_000 + nanos);
         let mut ends = Ends::default();
         ends.set(0, at(1));
         ends.set(1, at(2));
