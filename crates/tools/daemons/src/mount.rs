@@ -102,9 +102,9 @@ fn is_dead(dir: &Path) -> Result<bool> {
     Ok(mount.is_some() && std::fs::metadata(dir).is_err())
 }
 
-/// Takes dead mounts away, right before the new mount. Until now paths have led to none of the files
-/// below. Between the two they do: `fusermount3` refuses a place that answers ENOTCONN, and a place
-/// that is covered cannot be unmounted by its path.
+/// Takes dead mounts away, right before the new mount. Until now paths have led to none of the
+/// files below. Between the two they do: `fusermount3` refuses a place that answers ENOTCONN, and a
+/// place that is covered cannot be unmounted by its path.
 pub(crate) fn replace_dead(dir: &Path) -> Result<()> {
     while is_dead(dir)? {
         fusedev::unmount_detached(dir)

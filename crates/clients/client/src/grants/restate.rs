@@ -1,7 +1,7 @@
 //! A restart of the MDT: this client states the grants that it holds, and goes on using those that
 //! the MDT takes. In the same way it states its handles for reading that no replay brings back. It
-//! goes on using all of these. The MDT leaves out a handle that it knows to be closed, whose file is
-//! gone, or for which it has no room: its close is refused then.
+//! goes on using all of these. The MDT leaves out a handle that it knows to be closed, whose file
+//! is gone, or for which it has no room: its close is refused then.
 //!
 //! ```text
 //! restart --what may be lost is given up, the kernel forgets it--> restate --vectors-->
