@@ -256,7 +256,6 @@ impl Mdt {
                 return Ok(None);
             }
             Attempted::Brought => {
-                planted::reached("mdt: a file waited for bytes that a close had brought");
                 incoming.step_aside();
                 let ended = self.engine.puts.ended.notified();
                 let _looks_again = self.env.timeout(HELD_WAIT, ended).await;

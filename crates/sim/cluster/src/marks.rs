@@ -12,6 +12,7 @@
 /// As [`planted::reached`] names them in the code.
 pub const MARKS: &[&str] = &[
     "client: a change waited for one of its own",
+    "client: a close brought all bytes of a file",
     "client: a directory was read again without a request",
     "client: a file was opened by a handle at rest",
     "client: a grant was called back",
