@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use types::{FsName, Nid, NidAddr, TargetId, TargetKind, Timespec};
 
 use crate::DiskError;
+use crate::durable::sync_dir;
 
 const FILE: &str = "nacre-super";
 const LOCK_FILE: &str = "nacre-lock";
@@ -398,11 +399,6 @@ fn write(dir: &Path, superblock: &Superblock) -> Result<(), DiskError> {
     });
     written.map_err(DiskError::io(&beside, "cannot be written"))?;
     sync_dir(dir)
-}
-
-/// Makes the names in `dir` durable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(DiskError::io(dir, "cannot be synced"))
 }
 
 fn exists(path: &Path) -> Result<bool, DiskError> {

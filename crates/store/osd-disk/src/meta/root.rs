@@ -151,7 +151,7 @@ fn create(dir: &Path, first: &Root) -> Result<(), DiskError> {
     root.write(first)
         .and_then(|()| std::fs::rename(&fresh, &path))
         .map_err(DiskError::io(&path, "cannot be made"))?;
-    crate::superblock::sync_dir(dir)
+    crate::durable::sync_dir(dir)
 }
 
 /// `data.mdb` and its durable root.
