@@ -28,6 +28,7 @@ mod change;
 mod give;
 mod holder;
 mod lease;
+mod parked;
 mod restate;
 mod store;
 
@@ -42,13 +43,12 @@ use super::{
     Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Numbers, Recall, TIMED,
 };
 use holder::Holder;
+use parked::{Parked, Taking};
 use store::Store;
 
 pub use change::Begun;
 pub use give::Gifts;
 pub use restate::PeerMisbehaved;
-
-use change::{Parked, Taking};
 
 /// Which kinds are given (`mdt.*.grants`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
