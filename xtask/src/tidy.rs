@@ -1,6 +1,7 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here per rule.
 
 mod asserts;
+mod circles;
 mod columns;
 mod commands;
 mod commits;
@@ -31,6 +32,7 @@ const RULES: &[Rule] = &[
     documents::look,
     sizes::look,
     functions::look,
+    circles::look,
     asserts::look,
     words::look,
     prose::look,
