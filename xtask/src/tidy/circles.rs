@@ -25,7 +25,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/machine/env-sim", 3),
     ("crates/rpc/selftest", 2),
     ("crates/rpc/service", 4),
-    ("crates/servers/mdt", 64),
+    ("crates/servers/mdt", 6),
     ("crates/servers/mgt", 6),
     ("crates/sim/cluster", 3),
     ("crates/sim/kernel", 4),
@@ -33,7 +33,7 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/store/osd", 3),
     ("crates/tools/bench", 8),
     ("crates/tools/cli", 5),
-    ("crates/tools/daemons", 32),
+    ("crates/tools/daemons", 9),
     ("crates/tools/doctor", 2),
     ("crates/tools/metrics", 3),
 ];

@@ -18,12 +18,12 @@ use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
+use crate::effect::Effect;
 use crate::limits::FILE_BYTES_MAX;
 use crate::op::{Answer, Op, put, setattr};
 use crate::opens::{OpenFile, Verdict};
 use crate::perm::R;
 use crate::record::Inode;
-use crate::state::Effect;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();

@@ -17,8 +17,7 @@ use wire::attr::AttrFlags;
 use wire::body::{CreateReq, Disposition, StatfsState};
 use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
 
-use crate::cross::peer::LMV;
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::op::create::{inherit, make_inode};
 use crate::op::names::{At, Inherited};
 use crate::op::{Answer, AttrAnswer, Op, moves};
