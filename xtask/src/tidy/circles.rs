@@ -26,7 +26,6 @@ const LARGEST: &[(&str, usize)] = &[
     ("crates/rpc/selftest", 2),
     ("crates/rpc/service", 4),
     ("crates/servers/mdt", 6),
-    ("crates/servers/mgt", 6),
     ("crates/sim/cluster", 3),
     ("crates/sim/kernel", 4),
     ("crates/sim/oracle", 2),
