@@ -13,6 +13,7 @@ mod parameters;
 mod paths;
 mod prose;
 mod references;
+mod sentences;
 mod sizes;
 mod tree;
 mod words;
@@ -34,6 +35,7 @@ const RULES: &[Rule] = &[
     asserts::look,
     words::look,
     prose::look,
+    sentences::look,
     references::look,
     columns::look,
     links::look,
