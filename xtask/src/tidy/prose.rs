@@ -60,10 +60,7 @@ pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
         }
     }
     tree.rust().for_each(|file| opening(file, wrong));
-    let is_internal = |name: &str| INTERNAL.iter().any(|folder| name.starts_with(folder));
-    for file in tree.rust().filter(|file| !is_internal(&file.name)) {
-        logged(file, wrong);
-    }
+    tree.rust().for_each(|file| logged(file, wrong));
     for folder in KEPT {
         for entry in fs::read_dir(root().join(folder)).with_context(|| (*folder).to_owned())? {
             let path = entry?.path();
@@ -116,15 +113,25 @@ fn without_values(literal: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('}').map_or(part, |(_, rest)| rest))
 }
 
-/// Literals of logs and errors.
 fn logged(file: &File, wrong: &mut Vec<String>) {
+    for (number, text) in messages(file) {
+        check(&file.name, number, &text, wrong);
+    }
+}
+
+/// Literals of logs and errors that users read, with the lines where their macros begin.
+pub(super) fn messages(file: &File) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if INTERNAL.iter().any(|folder| file.name.starts_with(folder)) {
+        return found;
+    }
     for start in MACROS.iter().flat_map(|name| file.text.match_indices(name)) {
         let at = start.0 + start.1.len();
         let number = file.text[..at].lines().count();
-        for literal in literals(&file.text[at..]) {
-            check(&file.name, number, &without_values(literal), wrong);
-        }
+        let texts = literals(&file.text[at..]).into_iter().map(without_values);
+        found.extend(texts.map(|text| (number, text)));
     }
+    found
 }
 
 /// The string literals up to the parenthesis that closes a macro.

@@ -7,14 +7,15 @@
 //! - rule 7: a heading that asks.
 //!
 //! Documents are read without code blocks, tables and figures that a program writes. Tables are
-//! left out because a cell may be a list. In help texts only the words between two colons or
-//! semicolons are counted, because "N: meaning" and lists of exit codes are usual there. Openings
-//! of modules are read for rules 4 and 6.
+//! left out because a cell may be a list. In help texts, errors and lines of logs only the words
+//! between two colons or semicolons are counted, because "N: meaning" and lists of exit codes are
+//! usual there. Openings of modules are read for rules 4 and 6.
 
 use std::fs;
 
 use anyhow::{Context, Result};
 
+use super::prose::messages;
 use super::tree::{File, Tree};
 use crate::run::root;
 
@@ -51,11 +52,15 @@ type Block = (usize, String);
 
 pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
     tree.markdown().for_each(|file| document(file, wrong));
-    tree.rust().for_each(|file| opening(file, wrong));
+    for file in tree.rust() {
+        opening(file, wrong);
+        messages(file).iter().for_each(|(number, text)| clauses(&file.name, *number, text, wrong));
+    }
     for entry in fs::read_dir(root().join(HELP)).context(HELP)? {
         let path = entry?.path();
         let name = format!("{HELP}/{}", path.file_name().unwrap_or_default().display());
-        help(&name, &fs::read_to_string(&path)?, wrong);
+        let text = fs::read_to_string(&path)?;
+        described(&text).iter().for_each(|(number, text)| clauses(&name, *number, text, wrong));
     }
     Ok(())
 }
@@ -99,19 +104,17 @@ fn opening(file: &File, wrong: &mut Vec<String>) {
     }
 }
 
-/// A kept help text.
-fn help(name: &str, text: &str, wrong: &mut Vec<String>) {
-    for (number, block) in described(text) {
-        each_sentence(&block, |sentence| {
-            let mut refuse = |why: &str| wrong.push(refused(name, number, sentence, why));
-            let clauses = sentence.split_inclusive(|word| stops(word));
-            let words = clauses.map(spoken).max().unwrap_or_default();
-            if words > WORDS_MAX {
-                refuse(&format!("{words} words, {WORDS_MAX} at most (rule 5"));
-            }
-            form(sentence, &mut refuse);
-        });
-    }
+/// A paragraph of a help text, or a message.
+fn clauses(name: &str, number: usize, block: &str, wrong: &mut Vec<String>) {
+    each_sentence(block, |sentence| {
+        let mut refuse = |why: &str| wrong.push(refused(name, number, sentence, why));
+        let clauses = sentence.split_inclusive(|word| stops(word));
+        let words = clauses.map(spoken).max().unwrap_or_default();
+        if words > WORDS_MAX {
+            refuse(&format!("{words} words, {WORDS_MAX} at most (rule 5"));
+        }
+        form(sentence, &mut refuse);
+    });
 }
 
 fn each_sentence(block: &str, look: impl FnMut(&[&str])) {
@@ -227,7 +230,7 @@ fn spoken(words: &[&str]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{described, document, help, opening};
+    use super::{clauses, described, document, opening};
     use crate::tidy::tree::file;
 
     fn check(text: &str) -> Vec<String> {
@@ -294,18 +297,24 @@ mod tests {
     }
 
     #[test]
-    fn help_texts_are_read_by_clause() {
+    fn help_texts_and_messages_are_read_by_clause() {
         let half = vec!["word"; 20].join(" ");
-        let check = |text: &str| {
+        let check = |block: &str| {
             let mut wrong = Vec::new();
-            help("a.txt", text, &mut wrong);
+            clauses("a.txt", 1, block, &mut wrong);
             wrong.len()
         };
         assert_eq!(check(&format!("{half}; {half}: {half}")), 0);
-        assert_eq!(check(&format!("{half}\n{half}")), 1);
-        assert_eq!(check(&format!("  -a  {half} {half}\n  {half} {half}")), 0);
-        let option = format!("      --a <A>\n          {half}\n          {half}\n\n  b");
-        assert_eq!(described(&option), [(2, format!("{half} {half}"))]);
-        assert_eq!(check(&option), 1);
+        assert_eq!(check(&format!("{half}. {half} {half}")), 1);
+        assert_eq!(check("a: what waits. What waits goes"), 1);
+    }
+
+    #[test]
+    fn help_texts_have_prose_in_the_first_column_and_at_options() {
+        let text = "One\ntwo.\n\nOptions:\n  -a  three\n      --b <B>\n          Four\n          \
+                    five\n\n          [default: 1]\n";
+        let found = described(text);
+        let found: Vec<(usize, &str)> = found.iter().map(|(at, it)| (*at, it.as_str())).collect();
+        assert_eq!(found, [(1, "One two."), (4, "Options:"), (7, "Four five")]);
     }
 }
