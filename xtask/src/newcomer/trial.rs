@@ -72,6 +72,7 @@ const STEPS: &[Step] = &[
 
 /// Defines what the script needs. The check of a step may wait for a program in the background.
 const BEGIN: &str = r#"set -u
+export no_proxy='*'
 ip link set lo up
 mkdir /trial && cd /trial
 count=0 began=$(date +%s)
