@@ -1,5 +1,6 @@
 //! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, error
 //! messages, and the lines of logs. Also in the openings of modules, which developers read first.
+//! Other spellings of a term are refused in the same texts.
 
 use std::fs;
 
@@ -25,6 +26,26 @@ const WORDS: &[(&str, &str)] = &[
     ("anew", "3"),
     ("believes", "3"),
     ("believed", "3"),
+];
+
+/// Other spellings, and the one term for the thing.
+const TERMS: &[(&str, &str)] = &[
+    ("behavior", "behaviour"),
+    ("canceled", "cancelled"),
+    ("filesystem", "file system"),
+    ("filesystems", "file systems"),
+    ("hardlink", "hard link"),
+    ("hardlinks", "hard links"),
+    ("meta-data", "metadata"),
+    ("read-ahead", "readahead"),
+    ("stat-ahead", "statahead"),
+    ("symlink", "symbolic link"),
+    ("symlinks", "symbolic links"),
+    ("time stamp", "timestamp"),
+    ("time stamps", "timestamps"),
+    ("time-out", "timeout"),
+    ("time-outs", "timeouts"),
+    ("userspace", "user space"),
 ];
 
 /// Texts that name a thing which is absent: `there is no quota` is as one says it.
@@ -81,6 +102,9 @@ fn check(name: &str, number: usize, line: &str, wrong: &mut Vec<String>) {
     }
     for (word, rule) in WORDS.iter().filter(|(word, _)| has_word(&text, word)) {
         wrong.push(format!("{name}:{number}: '{word}' (rule {rule} of CONTRIBUTING's words)"));
+    }
+    for (word, term) in TERMS.iter().filter(|(word, _)| has_word(&text, word)) {
+        wrong.push(format!("{name}:{number}: '{word}', where the term is '{term}'"));
     }
 }
 
@@ -172,6 +196,7 @@ mod tests {
         assert_eq!(count("Nobody waits; the MDT told it."), 2);
         assert_eq!(count("people who read; there is no quota; it is no longer there"), 0);
         assert_eq!(count("it is no mount"), 1);
+        assert_eq!(count("Filesystems have a time-out; a file system has timeouts."), 2);
     }
 
     #[test]
