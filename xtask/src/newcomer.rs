@@ -1,5 +1,5 @@
 //! `cargo xtask newcomer`: runs the README's two commands on a clone of this tree, in a bare Debian
-//! 12 in a directory, with the packages that the README names. With `--trial` it runs the first
+//! 12 in a directory. It has the packages that the README names. With `--trial` it runs the first
 //! command, installs the README's package, and tries the README's session there.
 //!
 //! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
