@@ -7,9 +7,9 @@
 //! - rule 7: a heading that asks.
 //!
 //! Documents are read without code blocks, tables and figures that a program writes. Tables are
-//! left out because a cell may be a list. In help texts, errors and lines of logs only the words
-//! between two colons or semicolons are counted, because "N: meaning" and lists of exit codes are
-//! usual there. Openings of modules are read for rules 4 and 6.
+//! left out because a cell may be a list. In help texts, errors, lines of logs and openings of
+//! modules only the words between two colons or semicolons are counted. "N: meaning" and lists of
+//! exit codes are usual there.
 
 use std::fs;
 
@@ -97,14 +97,11 @@ fn opening(file: &File, wrong: &mut Vec<String>) {
     let lines: Vec<&str> = file.text.lines().collect();
     let is_opening = |number: usize| lines[number - 1].trim_start().starts_with("//!");
     for (number, block) in blocks(file.prose().filter(|(number, _)| is_opening(*number))) {
-        each_sentence(&block, |sentence| {
-            let mut refuse = |why: &str| wrong.push(refused(&file.name, number, sentence, why));
-            form(sentence, &mut refuse);
-        });
+        clauses(&file.name, number, &block, wrong);
     }
 }
 
-/// A paragraph of a help text, or a message.
+/// A paragraph of a help text or an opening, or a message.
 fn clauses(name: &str, number: usize, block: &str, wrong: &mut Vec<String>) {
     each_sentence(block, |sentence| {
         let mut refuse = |why: &str| wrong.push(refused(name, number, sentence, why));
@@ -287,10 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn openings_may_be_long() {
+    fn openings_are_read_without_other_comments() {
         let mut wrong = Vec::new();
-        let long = vec!["word"; 30].join(" ");
-        let text = format!("//! {long}.\n//! What waits:\n//! goes.\n\n// What is\nfn f() {{}}");
+        let half = vec!["word"; 20].join(" ");
+        let text =
+            format!("//! {half}: {half}.\n//! What waits:\n//! goes.\n\n// What is\nfn f() {{}}");
         opening(&file("a.rs", &text), &mut wrong);
         let found = "'What waits: goes. ..': begins with a free what (rule 4 of CONTRIBUTING's";
         assert_eq!(wrong, [format!("a.rs:1: {found} words)")]);
