@@ -14,6 +14,7 @@ mod parameters;
 mod paths;
 mod prose;
 mod references;
+mod sentences;
 mod sizes;
 mod tree;
 mod words;
@@ -36,6 +37,7 @@ const RULES: &[Rule] = &[
     asserts::look,
     words::look,
     prose::look,
+    sentences::look,
     references::look,
     columns::look,
     links::look,

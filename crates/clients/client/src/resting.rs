@@ -1,5 +1,5 @@
 //! Handles at rest: a handle for reading that its caller has closed stays open at the MDT for a
-//! while, so that the next open of the file needs no request.
+//! while. The next open of the file then needs no request.
 //!
 //! ```text
 //! open --request--> used --close--> at rest --open--> used
@@ -8,15 +8,15 @@
 //!                                   closed at the MDT
 //! ```
 //! Invariants
-//! - A handle is used again only if the client holds the file's attributes and has held its data
-//!   since the handle came to rest, without a break ([`Grants::held_since`]). So no other client
-//!   has opened the file for writing, and the kernel has checked the caller's permission with the
-//!   attributes that the MDT has. Without a kernel no handle rests.
+//! - A handle is used again only if the client holds the file's attributes. It must also have held
+//!   the file's data without a break since the handle came to rest ([`Grants::held_since`]). So no
+//!   other client has opened the file for writing, and the kernel has checked the caller's
+//!   permission with the attributes that the MDT has. Without a kernel no handle rests.
 //! - The MDT counts a handle at rest as open, even if the client has lost it. So a mistake here
 //!   keeps the space of a removed file too long, and nothing else.
 //!
-//! A recall of the file closes the handle before it is acknowledged, so that the MDT removes a file
-//! at once, and gives WRITE to the one client that has it open. That wait has a bound
+//! A recall of the file closes the handle before it is acknowledged. So the MDT removes a file at
+//! once, and gives WRITE to the one client that has it open. That wait has a bound
 //! ([`CLOSE_WAIT`]), because the close travels with other requests, which may themselves wait for
 //! recalls.
 //!

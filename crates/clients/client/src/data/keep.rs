@@ -7,8 +7,8 @@
 //! ```
 //! Invariants
 //! - A write is kept only while no other client has the file open, by the MDT's word that lasts.
-//! - Kept writes of a file are sent first ([`flush`]) if this client looks at its objects, changes
-//!   them in another way, or closes the file for writing.
+//! - Kept writes of a file are sent first ([`flush`]) if this client looks at its objects or
+//!   changes them in another way. They are also sent first if it closes the file for writing.
 //! - A recall is acknowledged only when all kept writes are sent.
 //! - Runs of a file that overlap are executed in the order in which they were kept.
 //! - A write that cannot be sent is lost, and its handles report it ([`crate::lost`]).

@@ -1,7 +1,7 @@
 //! Lost acknowledged work, and how the affected handles learn of it.
 //!
-//! A change is lost when its target restarts without it and the client cannot repeat it, because
-//! the client was evicted or the replay was refused. Then
+//! A change is lost when its target restarts without it and the client cannot repeat it. That is so
+//! if the client was evicted or the replay was refused. Then
 //! - the next fsync of each open handle of the file returns EIO, once per handle; a handle that is
 //!   opened before any other handle got the error gets it too;
 //! - each close of such a handle returns EIO until its fsync has done so;

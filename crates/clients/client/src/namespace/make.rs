@@ -1,4 +1,4 @@
-//! mkdir, mknod, symlink, link: operations that create a name without opening a file.
+//! `mkdir`, `mknod`, `symlink`, `link`: operations that create a name without opening a file.
 
 use std::rc::Rc;
 

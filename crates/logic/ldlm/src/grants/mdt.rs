@@ -16,12 +16,12 @@
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
 //!
 //! Invariants
-//! - No change is let go while another session has a grant that it affects, unless that grant is
-//!   acknowledged or shed, or its lease is over.
+//! - No change is let go while another session has a grant that it affects. Such a grant is
+//!   acknowledged or shed first, or its lease is over.
 //! - The bits that a parked change wants are given to no session until the change ends.
 //! - A session that does not acknowledge delays a change by at most
-//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE), after which its lease is not renewed, and
-//!   then by the rest of that lease.
+//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE). After that its lease is not renewed, and the
+//!   change waits for the rest of that lease.
 //! - A message that is late, repeated or out of order changes nothing that was given after it.
 
 mod change;

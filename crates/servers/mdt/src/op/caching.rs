@@ -12,9 +12,9 @@
 //! | one client, which writes | it, until its last handle for writing is closed |
 //! | any other | no client |
 //!
-//! WRITE is called back before another client opens or cuts the file or changes its attributes, and
-//! before a getattr that wants an exact size is answered. A restarted MDT takes it that a client
-//! has WRITE that replays such an open and asked for it.
+//! WRITE is called back before another client opens or cuts the file or changes its attributes. It
+//! is also called back before a getattr that wants an exact size is answered. A restarted MDT takes
+//! it that a client has WRITE that replays such an open and asked for it.
 //!
 //! Data of a CLEAN file changes only after an open for writing or a truncate, which make the file
 //! DIRTY. Both call CACHE back from all other clients before they are executed, also where the file

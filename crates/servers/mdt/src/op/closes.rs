@@ -6,11 +6,11 @@
 //! refused again.
 //!
 //! A handle that is not known is an error of its own close (EBADF). Some closes cannot go with
-//! others: two of one file, because the second depends on the first, and one that has to wait for
-//! an operation of several MDTs, because all others would wait too. Nor can files go together that
-//! have no name and very many records ([`CLOSES_CHANGES_MAX`]). On a full store no closes can,
-//! because their stored reply would take much of the reserve. Then nothing is done (EAGAIN), and
-//! the caller sends each close by itself.
+//! others. Two of one file cannot, because the second depends on the first. One that has to wait
+//! for an operation of several MDTs cannot, because all others would wait too. Nor can files go
+//! together that have no name and very many records ([`CLOSES_CHANGES_MAX`]). On a full store no
+//! closes can, because their stored reply would take much of the reserve. Then nothing is done
+//! (EAGAIN), and the caller sends each close by itself.
 
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 //!
 //! `trusted.lmv` names the shards of a striped directory, `trusted.dmv` is a directory's default
 //! for new subdirectories. Neither is listed. The shards of a directory have its mode, owner,
-//! access lists and defaults, so that requests about names in a shard need to ask no other MDT.
+//! access lists and defaults. So requests about names in a shard need to ask no other MDT.
 
 use bytes::Bytes;
 use layout::dir::{
