@@ -30,6 +30,22 @@ pub struct Cluster {
     scratch: Option<Scratch>,
 }
 
+/// What takes time in a world in which nothing fails.
+pub(crate) struct Machine {
+    /// What MDTs and OSTs pretend to be on.
+    pub(crate) devices: [Option<Model>; 2],
+    /// Shortest and longest time of a message on its way.
+    pub(crate) delay: (Span, Span),
+}
+
+impl Machine {
+    /// As a scenario has it in a seed.
+    fn drawn(seed: u64, scenario: &Scenario) -> Machine {
+        let SimConfig { delay_min, delay_max, .. } = SimConfig::default();
+        Machine { devices: devices(seed, scenario), delay: (delay_min, delay_max) }
+    }
+}
+
 fn nid(group: u8, index: u32) -> Nid {
     Nid::tcp(Ipv4Addr::new(10, 0, group, 1 + index as u8))
 }
@@ -50,7 +66,14 @@ impl Cluster {
     /// runs yet.
     #[must_use]
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
+        Cluster::on(Machine::drawn(seed, scenario), seed, scenario)
+    }
+
+    /// The same, where this takes time.
+    pub(crate) fn on(machine: Machine, seed: u64, scenario: &Scenario) -> Cluster {
         let config = SimConfig {
+            delay_min: machine.delay.0,
+            delay_max: machine.delay.1,
             print: scenario.print,
             fail_on_error: !scenario.sick_stores
                 && scenario.hard_faults == 0
@@ -78,7 +101,7 @@ impl Cluster {
             lease: scenario.lease(),
             grants: scenario.grants(seed),
             split: scenario.split(seed),
-            devices: devices(seed, scenario),
+            devices: machine.devices,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
             window: Rc::new(Cell::new(RECOVERY_WINDOW)),
         };
