@@ -14,6 +14,7 @@ use osd::mem::{MemDisk, MemDiskConfig};
 use service::spec;
 use types::{ClientId, Fid, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
+use crate::one_core::Meter;
 use crate::server::{CPTS_MAX, Plan, RECOVERY_WINDOW, Server, Swap};
 use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
@@ -36,13 +37,16 @@ pub(crate) struct Machine {
     pub(crate) devices: [Option<Model>; 2],
     /// Shortest and longest time of a message on its way.
     pub(crate) delay: (Span, Span),
+    /// Counts the CPU time of MDTs, each of which has one core; none where requests take no time.
+    pub(crate) meter: Option<Rc<Meter>>,
 }
 
 impl Machine {
     /// As a scenario has it in a seed.
     fn drawn(seed: u64, scenario: &Scenario) -> Machine {
         let SimConfig { delay_min, delay_max, .. } = SimConfig::default();
-        Machine { devices: devices(seed, scenario), delay: (delay_min, delay_max) }
+        let devices = devices(seed, scenario);
+        Machine { devices, delay: (delay_min, delay_max), meter: None }
     }
 }
 
@@ -102,6 +106,7 @@ impl Cluster {
             grants: scenario.grants(seed),
             split: scenario.split(seed),
             devices: machine.devices,
+            meter: machine.meter,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
             window: Rc::new(Cell::new(RECOVERY_WINDOW)),
         };
