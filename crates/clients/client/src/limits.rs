@@ -97,9 +97,12 @@ pub const LOCK_POLL: Span = Span::millis(20);
 /// Longest such pause: 200 blocked programs of a mount send 600 requests a second.
 pub const LOCK_POLL_MAX: Span = Span::millis(320);
 
-/// Entries of a glimpse request: 24 bytes each, 72 bytes each in the reply, which stays within one
-/// frame.
-pub const GLIMPSE_BATCH_MAX: usize = 1_024;
+/// Entries of a glimpse request: as many as OSTs have always taken. An entry has 24 bytes, and 72
+/// bytes in the reply, which stays within one frame.
+pub const GLIMPSE_BATCH_MAX: usize = wire::grants::VECTOR_MAX;
+
+/// Objects of one request that raises their version. The OST locks 64 of them at a time.
+pub const RAISE_BATCH_MAX: usize = 1_024;
 
 /// Files of one getattr of many by FIDs, as MDTs bound it. The reply holds those that fit.
 pub const GETATTRS_MAX: usize = wire::grants::VECTOR_MAX;
@@ -248,6 +251,7 @@ pub const FULL_WAIT: Span = Span::secs(60);
 const _: () = assert!(RESERVED_LOW_BYTES < RESERVED_BYTES);
 const _: () = assert!(RUN_BYTES < KEPT_BYTES_MAX);
 
+const _: () = assert!(GLIMPSE_BATCH_MAX * size_of::<wire::body::OstAttr>() < wire::FRAME_BYTES_MAX);
 const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 
