@@ -84,6 +84,7 @@ impl Mdt {
         mdt.engine.store.device().set(env, 0, mdt.engine.config.device.clone());
         mdt.start_committing();
         mdt.start_recalls();
+        mdt.start_lock_calls();
         for record in booted.crossed {
             mdt.deliver(Rc::new(record), Transno::NONE);
         }
@@ -125,6 +126,12 @@ impl Mdt {
         let (recalls, mdt) = (self.recalls.clone(), Rc::downgrade(self));
         let is_stopped = move || mdt.upgrade().is_none_or(|mdt| mdt.is_stopped());
         self.env.spawn("mdt_recalls", recalls.run(is_stopped));
+    }
+
+    fn start_lock_calls(self: &Rc<Self>) {
+        let (locks, exports, mdt) = (self.locks.clone(), self.exports.clone(), Rc::downgrade(self));
+        let is_stopped = move || mdt.upgrade().is_none_or(|mdt| mdt.is_stopped());
+        self.env.spawn("mdt_lock_calls", locks.call_clients(exports, is_stopped));
     }
 
     fn start_committing(self: &Rc<Self>) {

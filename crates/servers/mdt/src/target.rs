@@ -88,6 +88,7 @@ impl Mdt {
         let committed = self.engine.commit().await.map(|upto| self.exports.committed(upto));
         self.engine.wake_all();
         self.recalls.wake();
+        self.locks.wake();
         self.deliveries.wake();
         self.engine.state.borrow().moves.wanted.notify_one();
         self.destroys_grew.notify_waiters();
