@@ -54,7 +54,7 @@ pub const MODE_PATIENCE: Span = Span::secs(1);
 pub const LOCK_WAIT_MS: u32 = 4_000;
 
 /// Lock requests that may wait at the MDT at a time: a quarter of the requests in flight, so that
-/// unlocks and everything else always find a place. More of them ask again and again.
+/// unlocks and everything else always find a place. Further waiters are called.
 pub const LOCK_WAITS_MAX: usize = 16;
 
 /// Attempts to follow a name to a file at another MDT, where that has no such file: the name is
@@ -91,7 +91,12 @@ pub const TEXT_BUSY_PAUSE: Span = Span::millis(10);
 /// Between looks whether the MDT is back, where a change needs a lock that it gave.
 pub const LEASE_LOOK: Span = Span::millis(100);
 
-/// First pause of a lock request that found no place to wait at the MDT. It doubles.
+/// A waiter that is called asks again after this long anyhow: its call may be lost, and the MDT
+/// keeps its place for 10 s. As often as requests that wait at the MDT.
+pub const LOCK_ASK_AGAIN: Span = Span::secs(4);
+
+/// First pause of a lock request that found no place to wait, at an MDT that does not call its
+/// client. It doubles.
 pub const LOCK_POLL: Span = Span::millis(20);
 
 /// Longest such pause: 200 blocked programs of a mount send 600 requests a second.

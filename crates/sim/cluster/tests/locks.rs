@@ -1,10 +1,14 @@
 //! Locks of applications, on a cluster on which nothing else happens: waits that are given up, and
 //! the locks that clients state to a restarted MDT.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use client::{Client, Ctx, LockKind, LockMode, LockSpec, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, TargetKind};
+use wire::Opcode;
 
 /// Waits that a mount has in line at an MDT at a time.
 const IN_LINE: u64 = client::limits::LOCK_WAITS_MAX as u64;
@@ -50,6 +54,52 @@ impl World {
         })
     }
 
+    /// Programs of the first client wait for a file, as many as its MDT holds requests back for.
+    fn fill_line(&self, busy: Fid) {
+        self.run(0, async move |client| {
+            for owner in 100..100 + IN_LINE {
+                let own = client.clone();
+                client.env().spawn("waits", async move {
+                    let spec = flock(LockMode::Exclusive, owner, true);
+                    let _it_waits_for_ever = own.lock(&Ctx::root(), busy, spec).await;
+                });
+            }
+            Ok(())
+        });
+        self.cluster.sim.run_for(Span::secs(1));
+    }
+
+    /// The second client holds both files, and the first has no place in line. Programs of the
+    /// first then wait for the second file. Each gives it back at once, and leaves its owner here.
+    fn wait_for_calls(&self, owners: std::ops::Range<u64>) -> Rc<RefCell<Vec<u64>>> {
+        let [busy, fid] = self.files;
+        for file in [busy, fid] {
+            assert_eq!(self.lock(1, file, flock(LockMode::Exclusive, 1, false)), Ok(()));
+        }
+        self.fill_line(busy);
+        let granted: Rc<RefCell<Vec<u64>>> = Rc::default();
+        for owner in owners {
+            let granted = granted.clone();
+            self.run(0, async move |client| {
+                let own = client.clone();
+                client.env().spawn("is called", async move {
+                    let of = |mode| flock(mode, owner, true);
+                    own.lock(&Ctx::root(), fid, of(LockMode::Exclusive)).await.expect("waits");
+                    granted.borrow_mut().push(owner);
+                    own.lock(&Ctx::root(), fid, of(LockMode::Unlock)).await.expect("holds it");
+                });
+                Ok(())
+            });
+            self.cluster.sim.run_for(Span::millis(10)); // they come one after another
+        }
+        granted
+    }
+
+    /// The second client gives the second file back.
+    fn free(&self) {
+        assert_eq!(self.lock(1, self.files[1], flock(LockMode::Unlock, 1, false)), Ok(()));
+    }
+
     /// Begins a wait, and gives it up after a time.
     fn wait_for(&self, at: usize, fid: Fid, spec: LockSpec, most: Span) {
         self.run(at, async move |client| {
@@ -91,17 +141,7 @@ fn a_wait_that_was_given_up_keeps_no_place_in_line() {
     for file in [busy, fid] {
         assert_eq!(world.lock(1, file, flock(exclusive, 1, false)), Ok(()));
     }
-    world.run(0, async move |client| {
-        for owner in 100..100 + IN_LINE {
-            let own = client.clone();
-            client.env().spawn("waits", async move {
-                let _it_waits_for_ever =
-                    own.lock(&Ctx::root(), busy, flock(exclusive, owner, true)).await;
-            });
-        }
-        Ok(())
-    });
-    world.cluster.sim.run_for(Span::secs(1));
+    world.fill_line(busy);
     world.wait_for(0, fid, flock(exclusive, 7, true), Span::millis(1_005));
     assert_eq!(world.lock(1, fid, flock(LockMode::Unlock, 1, false)), Ok(()));
     world.cluster.sim.run_for(Span::millis(100));
@@ -121,4 +161,88 @@ fn a_refused_conversion_gives_the_old_lock_up_also_after_a_restart() {
     world.cluster.sim.run_for(Span::secs(15));
     assert_eq!(world.lock(1, fid, flock(LockMode::Unlock, 7, false)), Ok(()));
     assert_eq!(world.lock(2, fid, flock(LockMode::Exclusive, 9, false)), Ok(()));
+}
+
+#[test]
+fn waits_that_are_called_ask_rarely_and_hand_the_lock_on_at_once() {
+    const CALLED: u64 = 8;
+    let world = World::new();
+    let granted = world.wait_for_calls(1..1 + CALLED);
+    let asked = || world.clients[0].1.requests()[&Opcode::MdtLock];
+    let before = asked();
+    world.cluster.sim.run_for(Span::secs(20));
+    assert!(granted.borrow().is_empty());
+    let most = 6 * (IN_LINE + CALLED); // every 4 s
+    assert!(asked() - before <= most, "{} requests in 20 s", asked() - before);
+    world.free();
+    world.cluster.sim.run_for(Span::millis(100));
+    assert_eq!(*granted.borrow(), (1..1 + CALLED).collect::<Vec<_>>());
+    assert_eq!(world.lock(2, world.files[1], flock(LockMode::Exclusive, 9, false)), Ok(()));
+}
+
+#[test]
+fn a_wait_that_is_called_goes_on_at_an_mdt_that_restarted() {
+    let world = World::new();
+    let granted = world.wait_for_calls(1..3);
+    world.cluster.restart_mdt(0);
+    world.cluster.sim.run_for(Span::secs(15));
+    assert!(granted.borrow().is_empty(), "the holder has stated its lock again");
+    world.free();
+    world.cluster.sim.run_for(Span::millis(100));
+    assert_eq!(granted.borrow().len(), 2);
+}
+
+#[test]
+fn a_call_that_does_not_arrive_delays_its_wait_and_loses_nothing() {
+    let world = World::new();
+    let granted = world.wait_for_calls(1..2);
+    world.cluster.cut_off(&world.clients[0].0, TargetKind::Mdt);
+    world.free();
+    world.cluster.sim.run_for(Span::secs(2));
+    assert!(granted.borrow().is_empty());
+    let refused = world.lock(2, world.files[1], flock(LockMode::Exclusive, 9, false));
+    assert_eq!(refused, Err(Errno::EAGAIN), "its place is kept");
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(7));
+    assert_eq!(*granted.borrow(), [1]);
+}
+
+#[test]
+fn a_client_that_does_not_come_when_it_is_called_keeps_a_lock_free_for_10_s_at_most() {
+    let world = World::new();
+    let granted = world.wait_for_calls(1..2);
+    world.clients[0].0.freeze();
+    world.free();
+    let begun = world.cluster.sim.now();
+    assert_eq!(world.lock(2, world.files[1], flock(LockMode::Exclusive, 9, true)), Ok(()));
+    let took = world.cluster.sim.now() - begun;
+    assert!(took > Span::secs(1) && took <= Span::secs(10), "{took:?}");
+    assert!(granted.borrow().is_empty());
+}
+
+#[test]
+fn a_call_that_crosses_the_end_of_its_wait_leaves_no_lock() {
+    let (world, exclusive) = (World::new(), LockMode::Exclusive);
+    let fid = world.files[1];
+    drop(world.wait_for_calls(0..0));
+    for late in 0..20 {
+        world.run(0, async move |client| {
+            let own = client.clone();
+            client.env().spawn("is interrupted", async move {
+                let ctx = Ctx::root();
+                let wait = own.lock(&ctx, fid, flock(exclusive, 7, true));
+                let given_up_at = Span::micros(500_000 + 100 * late);
+                let _given_up = own.env().timeout(given_up_at, wait).await;
+                let unlock = flock(LockMode::Unlock, 7, false);
+                own.lock(&ctx, fid, unlock).await.expect("it may hold it");
+            });
+            Ok(())
+        });
+        world.cluster.sim.run_for(Span::micros(499_500));
+        world.free();
+        world.cluster.sim.run_for(Span::secs(1));
+        assert_eq!(world.lock(2, fid, flock(exclusive, 9, false)), Ok(()), "{late}");
+        assert_eq!(world.lock(2, fid, flock(LockMode::Unlock, 9, false)), Ok(()));
+        assert_eq!(world.lock(1, fid, flock(exclusive, 1, false)), Ok(()));
+    }
 }

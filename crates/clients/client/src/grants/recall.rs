@@ -164,8 +164,9 @@ impl Inner {
                     Ok(CallbackAnswer::Sizes(inner.tell_sizes(&words).await))
                 });
             }
-            Callback::Complete(_) => {
-                return Box::pin(std::future::ready(Err(Errno::EOPNOTSUPP)));
+            Callback::Complete(words) => {
+                words.iter().for_each(|word| self.turns.call(mdt.index, word.number));
+                return Box::pin(std::future::ready(Ok(CallbackAnswer::Acks(Vec::new()))));
             }
         };
         planted::reached("client: a grant was called back");
