@@ -1,12 +1,13 @@
 //! Locks of applications, on a cluster on which nothing else happens: waits that are given up, and
 //! the locks that clients state to a restarted MDT.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use client::{Client, Ctx, LockKind, LockMode, LockSpec, flags};
 use cluster::{Cluster, Granted, Scenario};
-use env_sim::NodeHandle;
+use env_sim::{Faults, NodeHandle};
 use types::{Errno, Fid, Span, TargetKind};
 use wire::Opcode;
 
@@ -54,9 +55,9 @@ impl World {
         })
     }
 
-    /// Programs of the first client wait for a file, as many as its MDT holds requests back for.
-    fn fill_line(&self, busy: Fid) {
-        self.run(0, async move |client| {
+    /// Programs of a client wait for a file, as many as its MDT holds requests back for.
+    fn fill_line(&self, at: usize, busy: Fid) {
+        self.run(at, async move |client| {
             for owner in 100..100 + IN_LINE {
                 let own = client.clone();
                 client.env().spawn("waits", async move {
@@ -76,7 +77,7 @@ impl World {
         for file in [busy, fid] {
             assert_eq!(self.lock(1, file, flock(LockMode::Exclusive, 1, false)), Ok(()));
         }
-        self.fill_line(busy);
+        self.fill_line(0, busy);
         let granted: Rc<RefCell<Vec<u64>>> = Rc::default();
         for owner in owners {
             let granted = granted.clone();
@@ -141,7 +142,7 @@ fn a_wait_that_was_given_up_keeps_no_place_in_line() {
     for file in [busy, fid] {
         assert_eq!(world.lock(1, file, flock(exclusive, 1, false)), Ok(()));
     }
-    world.fill_line(busy);
+    world.fill_line(0, busy);
     world.wait_for(0, fid, flock(exclusive, 7, true), Span::millis(1_005));
     assert_eq!(world.lock(1, fid, flock(LockMode::Unlock, 1, false)), Ok(()));
     world.cluster.sim.run_for(Span::millis(100));
@@ -245,4 +246,64 @@ fn a_call_that_crosses_the_end_of_its_wait_leaves_no_lock() {
         assert_eq!(world.lock(2, fid, flock(LockMode::Unlock, 9, false)), Ok(()));
         assert_eq!(world.lock(1, fid, flock(exclusive, 1, false)), Ok(()));
     }
+}
+
+/// What programs share that take turns.
+#[derive(Clone, Default)]
+struct Turns {
+    /// A program holds the lock.
+    is_inside: Rc<Cell<bool>>,
+    is_over: Rc<Cell<bool>>,
+    /// How often each of them had it.
+    had: Rc<RefCell<BTreeMap<(usize, u64), u64>>>,
+}
+
+impl Turns {
+    /// A program of a client takes the lock again and again.
+    async fn take(self, client: Client, fid: Fid, (at, owner): (usize, u64)) {
+        let ctx = Ctx::root();
+        while !self.is_over.get() {
+            let taken = client.lock(&ctx, fid, flock(LockMode::Exclusive, owner, true)).await;
+            taken.expect("it waits for its turn");
+            assert!(!self.is_inside.replace(true), "two programs hold it");
+            client.env().sleep(Span::millis(50)).await;
+            self.is_inside.set(false);
+            *self.had.borrow_mut().entry((at, owner)).or_default() += 1;
+            let given = client.lock(&ctx, fid, flock(LockMode::Unlock, owner, false)).await;
+            given.expect("it is held");
+        }
+    }
+}
+
+#[test]
+fn waits_that_are_called_exclude_each_other_through_storms_and_restarts() {
+    let (world, turns) = (World::new(), Turns::default());
+    let [busy, fid] = world.files;
+    assert_eq!(world.lock(1, busy, flock(LockMode::Exclusive, 1, false)), Ok(()));
+    for at in 0..3 {
+        world.fill_line(at, busy);
+        for owner in 11..15 {
+            let turns = turns.clone();
+            world.run(at, async move |client| {
+                client.env().spawn("takes turns", turns.take(client.clone(), fid, (at, owner)));
+                Ok(())
+            });
+        }
+    }
+    for _ in 0..3 {
+        world.cluster.sim.set_faults(Faults::stormy());
+        world.cluster.sim.run_for(Span::secs(4));
+        world.cluster.restart_mdt(0);
+        world.cluster.sim.run_for(Span::secs(4));
+        world.cluster.sim.set_faults(Faults::default());
+        world.cluster.sim.run_for(Span::secs(30));
+    }
+    let before = turns.had.borrow().clone();
+    world.cluster.sim.run_for(Span::secs(10));
+    let after = turns.had.borrow().clone();
+    assert_eq!(after.len(), 12);
+    assert!(after.iter().all(|(who, had)| before.get(who) < Some(had)), "{before:?} {after:?}");
+    turns.is_over.set(true);
+    world.cluster.sim.run_for(Span::secs(10));
+    assert_eq!(world.lock(2, fid, flock(LockMode::Exclusive, 9, false)), Ok(()));
 }
