@@ -4,9 +4,8 @@
 //! A run is a list of parts ([`plan`]). Parts that measure a mount share one file system that lives
 //! for the whole run ([`bed`]): `nacre up --separate` on a fresh ext4 with a journal. A directory
 //! of that same ext4 is the comparison. A part that needs a file system of its own starts it on
-//! that ext4 too. Each part writes its results as JSON when it ends, so a run that was stopped
-//! continues where it ended if the commit is the same. Tables and plots are made from the JSON
-//! alone.
+//! that ext4 too. Each part writes its results as JSON when it ends. So a run that was stopped
+//! continues there if the commit is the same. Tables and plots are made from the JSON alone.
 
 mod bed;
 mod disk;

@@ -48,6 +48,7 @@ cargo xtask COMMAND
   asan                  AddressSanitizer over the tests of osd-disk, fusedev and env-os
   package               the binary, an archive and a Debian package in target/package (--help)
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
+           [--trial]    the README's package and its session there; each step is checked
 ";
 
 fn main() -> ExitCode {
@@ -127,6 +128,6 @@ mod tests {
                 .into_iter()
                 .any(wants)
         );
-        assert!(!["", "check", "newcomer ls -l"].into_iter().any(wants));
+        assert!(!["", "check", "newcomer ls -l", "newcomer --trial"].into_iter().any(wants));
     }
 }

@@ -1,10 +1,13 @@
 //! `cargo xtask newcomer`: runs the README's two commands on a clone of this tree, in a bare Debian
-//! 12 in a directory, with the packages that the README names.
+//! 12 in a directory. It has the packages that the README names. With `--trial` it runs the first
+//! command, installs the README's package, and tries the README's session there.
 //!
 //! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
 //! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a
 //! process namespace, so mounts and processes end with the command, however it ends. The directory
 //! is removed.
+
+mod trial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,15 +52,43 @@ impl Drop for Root {
     }
 }
 
-/// The whole proof. `commands` replaces the README's two.
-pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
+/// The session of a trial, and its place in the new system.
+const TRIAL: &str = "/trial.sh";
+
+/// Commands to run in the clone, and what they need.
+struct Plan {
+    commands: Vec<String>,
+    packages: String,
+    /// The script at [`TRIAL`].
+    session: Option<String>,
+}
+
+/// The README's two commands, a command in their place, or with `--trial` the README's session.
+fn plan(args: &[String]) -> Result<Plan> {
+    let (both, packages) = (readme::commands()?, readme::packages()?);
+    if args != ["--trial"] {
+        let commands = if args.is_empty() { both } else { vec![args.join(" ")] };
+        return Ok(Plan { commands, packages, session: None });
+    }
+    let text = fs::read_to_string(run::root().join("README.md"))?;
+    let first = both.into_iter().take(1);
+    let installation = trial::installation(&text)?.iter().map(|command| (*command).to_owned());
+    let session = format!("unshare --net bash {TRIAL}");
+    Ok(Plan {
+        commands: first.chain(installation).chain([session]).collect(),
+        packages: format!("{packages} {}", trial::PACKAGES),
+        session: Some(trial::script(&text)?),
+    })
+}
+
+/// The whole proof, as `args` ask for it.
+pub(crate) fn newcomer(args: &[String]) -> Result<()> {
+    let Plan { commands, packages, session } = plan(args)?;
     if !Command::new("debootstrap").arg("--version").output().is_ok_and(|out| out.status.success())
     {
         run("apt-get", &["update", "-q"], &[])?;
         run("apt-get", &["install", "-y", "-q", "--no-install-recommends", "debootstrap"], &[])?;
     }
-    let commands = if commands.is_empty() { readme::commands()? } else { vec![commands.join(" ")] };
-    let packages = readme::packages()?;
     let dir = std::env::temp_dir().join(format!("nacre-newcomer-{}", std::process::id()));
     fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
     let root = Root(dir);
@@ -70,11 +101,17 @@ pub(crate) fn newcomer(commands: &[String]) -> Result<()> {
     let here = format!("file://{}", run::root().display());
     run("git", &["clone", "--quiet", &here, &clone.to_string_lossy()], &[])?;
     let script = format!(
-        "set -eux\napt-get update -q\nDEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+        "set -eux\nexport DEBIAN_FRONTEND=noninteractive\napt-get update -q\napt-get install -y -q \
          --no-install-recommends {packages}\ncd /home/nacre\n{}\n",
         commands.join("\n")
     );
     fs::write(root.0.join("newcomer.sh"), script)?;
+    if let Some(session) = session {
+        fs::write(root.0.join(TRIAL.trim_start_matches('/')), session)?;
+        // the README's command asks for no consent, which a reader gives at a terminal
+        let consent = root.0.join("etc/apt/apt.conf.d/99consent");
+        fs::write(consent, "APT::Get::Assume-Yes \"true\";\n")?;
+    }
     let program = std::env::current_exe()?;
     let namespaces = ["--mount", "--pid", "--fork", "--kill-child"];
     let status = Command::new("unshare")

@@ -1,6 +1,7 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here per rule.
 
 mod asserts;
+mod circles;
 mod columns;
 mod commands;
 mod commits;
@@ -13,6 +14,7 @@ mod parameters;
 mod paths;
 mod prose;
 mod references;
+mod sentences;
 mod sizes;
 mod tree;
 mod words;
@@ -31,9 +33,11 @@ const RULES: &[Rule] = &[
     documents::look,
     sizes::look,
     functions::look,
+    circles::look,
     asserts::look,
     words::look,
     prose::look,
+    sentences::look,
     references::look,
     columns::look,
     links::look,

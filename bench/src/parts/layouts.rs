@@ -1,6 +1,6 @@
 //! Component cost: the same stream into files with one striping, and into files that get their
-//! objects part by part (the streams of "DoM, DNE and PFL working together", LUG 2018). And
-//! instructions of mapping an extent to objects.
+//! objects part by part. The streams are those of "DoM, DNE and PFL working together" (LUG 2018).
+//! And instructions of mapping an extent to objects.
 
 use std::fs;
 use std::path::PathBuf;

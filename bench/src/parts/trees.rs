@@ -1,5 +1,6 @@
-//! Large trees beside the same on ext4: listings of many files with and without ACLs, a generated
-//! tree that is unpacked and compiled, and `git status` of a tree that the kernel has already.
+//! Large trees beside the same on ext4: listings of many files with and without ACLs, and a
+//! generated tree that is unpacked and compiled. Also `git status` of a tree that the kernel has
+//! already.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

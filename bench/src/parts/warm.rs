@@ -1,4 +1,4 @@
-//! What the kernel has already: a file that was read before, programs and their libraries, and
+//! Files that the kernel has already: a file that was read before, programs and their libraries,
 //! attributes and bytes of small files. Beside the same on ext4.
 
 use std::fs::{self, File};

@@ -1,5 +1,5 @@
-//! What objects cost: unlink of files of 32 stripes beside files of one, and of small files at the
-//! MDT beside those on OSTs; and `lfs migrate`, which gives a file other objects, beside `cp`.
+//! The cost of objects: unlink of files of 32 stripes beside files of one, and of small files at
+//! the MDT beside those on OSTs. Also `lfs migrate`, which gives a file other objects, beside `cp`.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -49,7 +49,8 @@ fn read(name: &str) -> String {
 
 fn session(name: &str) -> (Scratch, Session) {
     let scratch = Scratch::new(name);
-    let shell = Shell::new(scratch.path(), &nacre_bin());
+    // addresses of this machine are not a proxy's
+    let shell = Shell::new(scratch.path(), &nacre_bin()).env("no_proxy", "*");
     let work = shell.work().display().to_string();
     let session = Session::new(&shell.mask(&work, "~"));
     (scratch, session)

@@ -1,5 +1,6 @@
-//! The command lines of the talk "DoM, DNE and PFL working together" (LUG 2018) that need one MDT,
-//! as they are typed there, on a mount with pools. `mdts.rs` has those that need several MDTs.
+//! The command lines of the talk "DoM, DNE and PFL working together" (LUG 2018) that need one MDT.
+//! They run as they are typed there, on a mount with pools. `mdts.rs` has those that need several
+//! MDTs.
 
 use std::fs;
 use std::process::{Command, Output};

@@ -1,5 +1,6 @@
 //! Words of CONTRIBUTING's rules 1 to 3 in the texts that users read: documents, help texts, error
 //! messages, and the lines of logs. Also in the openings of modules, which developers read first.
+//! Other spellings of a term are refused in the same texts.
 
 use std::fs;
 
@@ -25,6 +26,26 @@ const WORDS: &[(&str, &str)] = &[
     ("anew", "3"),
     ("believes", "3"),
     ("believed", "3"),
+];
+
+/// Other spellings, and the one term for the thing.
+const TERMS: &[(&str, &str)] = &[
+    ("behavior", "behaviour"),
+    ("canceled", "cancelled"),
+    ("filesystem", "file system"),
+    ("filesystems", "file systems"),
+    ("hardlink", "hard link"),
+    ("hardlinks", "hard links"),
+    ("meta-data", "metadata"),
+    ("read-ahead", "readahead"),
+    ("stat-ahead", "statahead"),
+    ("symlink", "symbolic link"),
+    ("symlinks", "symbolic links"),
+    ("time stamp", "timestamp"),
+    ("time stamps", "timestamps"),
+    ("time-out", "timeout"),
+    ("time-outs", "timeouts"),
+    ("userspace", "user space"),
 ];
 
 /// Texts that name a thing which is absent: `there is no quota` is as one says it.
@@ -60,10 +81,7 @@ pub(super) fn look(tree: &Tree, wrong: &mut Vec<String>) -> Result<()> {
         }
     }
     tree.rust().for_each(|file| opening(file, wrong));
-    let is_internal = |name: &str| INTERNAL.iter().any(|folder| name.starts_with(folder));
-    for file in tree.rust().filter(|file| !is_internal(&file.name)) {
-        logged(file, wrong);
-    }
+    tree.rust().for_each(|file| logged(file, wrong));
     for folder in KEPT {
         for entry in fs::read_dir(root().join(folder)).with_context(|| (*folder).to_owned())? {
             let path = entry?.path();
@@ -84,6 +102,9 @@ fn check(name: &str, number: usize, line: &str, wrong: &mut Vec<String>) {
     }
     for (word, rule) in WORDS.iter().filter(|(word, _)| has_word(&text, word)) {
         wrong.push(format!("{name}:{number}: '{word}' (rule {rule} of CONTRIBUTING's words)"));
+    }
+    for (word, term) in TERMS.iter().filter(|(word, _)| has_word(&text, word)) {
+        wrong.push(format!("{name}:{number}: '{word}', where the term is '{term}'"));
     }
 }
 
@@ -116,15 +137,25 @@ fn without_values(literal: &str) -> String {
     parts.fold(first, |text, part| text + part.split_once('}').map_or(part, |(_, rest)| rest))
 }
 
-/// Literals of logs and errors.
 fn logged(file: &File, wrong: &mut Vec<String>) {
+    for (number, text) in messages(file) {
+        check(&file.name, number, &text, wrong);
+    }
+}
+
+/// Literals of logs and errors that users read, with the lines where their macros begin.
+pub(super) fn messages(file: &File) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if INTERNAL.iter().any(|folder| file.name.starts_with(folder)) {
+        return found;
+    }
     for start in MACROS.iter().flat_map(|name| file.text.match_indices(name)) {
         let at = start.0 + start.1.len();
         let number = file.text[..at].lines().count();
-        for literal in literals(&file.text[at..]) {
-            check(&file.name, number, &without_values(literal), wrong);
-        }
+        let texts = literals(&file.text[at..]).into_iter().map(without_values);
+        found.extend(texts.map(|text| (number, text)));
     }
+    found
 }
 
 /// The string literals up to the parenthesis that closes a macro.
@@ -165,6 +196,7 @@ mod tests {
         assert_eq!(count("Nobody waits; the MDT told it."), 2);
         assert_eq!(count("people who read; there is no quota; it is no longer there"), 0);
         assert_eq!(count("it is no mount"), 1);
+        assert_eq!(count("Filesystems have a time-out; a file system has timeouts."), 2);
     }
 
     #[test]

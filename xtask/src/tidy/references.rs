@@ -1,6 +1,6 @@
 //! Comments, documents and names of functions refer only to things that a reader has. They name no
-//! section of a specification that is not in the repository, no number of a decision or a
-//! requirement kept elsewhere, and no path of a machine.
+//! section of a specification that is not in the repository, and no path of a machine. They also
+//! name no number of a decision or a requirement kept elsewhere.
 //!
 //! Such a reference is replaced by the sentence that it means, by a file under `docs/`, or by its
 //! public source: a ticket, a paper, an RFC, a file of Lustre.

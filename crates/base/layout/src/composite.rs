@@ -21,125 +21,35 @@
 //!
 //! Invariants ([`Composite::check`])
 //! - Components cover the file from offset 0 in order, without holes or overlap.
-//! - Borders are multiples of [`STRIPE_SIZE_UNIT`] and of the stripe size of the component that
+//! - Borders are multiples of [`crate::STRIPE_SIZE_UNIT`] and of the stripe size of the component that
 //!   ends there, so no stripe crosses a border.
 //! - Only the first component can be at the MDT.
 //! - An extension follows the objects that it is room for, and no objects follow an extension.
 //! - An id is never reused during the life of a file.
 //! - The layout fits into an extended attribute in Lustre's form.
 
+mod component;
 mod error;
 pub mod extend;
+mod limits;
 mod map;
 mod record;
+mod steps;
 mod template;
 
-use types::{Extent, Fid};
+use types::Fid;
 
+pub use component::{Component, Place};
 pub use error::ComponentError;
+pub use limits::{
+    COMPONENT_ID_MAX, COMPOSITE_BYTES_MAX, END_OF_FILE, EXTENSION_BYTES_MAX, MDT_BYTES_MAX,
+};
 pub use map::{At, Part, Parts};
 pub(crate) use record::{KIND, KIND_TEMPLATE};
 pub use template::{CompositeTemplate, TemplateComponent, Wanted};
 
-use crate::{Layout, STRIPE_SIZE_UNIT, Template, lov};
-
-/// End of a component that reaches to the end of the file, however long it grows (Lustre:
-/// `LUSTRE_EOF`).
-pub const END_OF_FILE: u64 = u64::MAX;
-/// Bytes of a file that the MDT may hold at most (Lustre: the bound of its tools).
-pub const MDT_BYTES_MAX: u64 = 1 << 30;
-/// Bytes of a layout in Lustre's form: the value of an extended attribute.
-pub const COMPOSITE_BYTES_MAX: usize = 64 << 10;
-/// Ids of components are below: Lustre's upper bits name mirrors.
-pub const COMPONENT_ID_MAX: u32 = 0xffff;
-/// Largest step of an extendable component: the last multiple of [`STRIPE_SIZE_UNIT`] that Lustre's
-/// form can say, in KiB of 32 bits.
-pub const EXTENSION_BYTES_MAX: u64 =
-    ((u32::MAX as u64) << 10) / STRIPE_SIZE_UNIT as u64 * STRIPE_SIZE_UNIT as u64;
-
-/// Where the bytes of a component are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// With the inode, at its MDT.
-    Mdt,
-    /// Nowhere yet; how its objects shall be. The stripe size is given.
-    Wanted(Template),
-    /// The same, and its objects get so many bytes of the extent at a time. The rest is then an
-    /// [`Place::Extension`]. It takes two ids, its own and the next one.
-    Extendable(Template, u64),
-    /// Nowhere: room for the component before it, which gets it in steps of so many bytes.
-    Extension(u64),
-    /// In objects of OSTs.
-    Objects(Layout),
-}
-
-/// Bytes of a file that are striped in one way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Component {
-    /// Its name in commands, from 1.
-    pub id: u32,
-    /// Which bytes; [`END_OF_FILE`] ends a component without an end.
-    pub extent: Extent,
-    /// Where they are.
-    pub place: Place,
-}
-
-impl Component {
-    /// Bytes on an object before the next one's turn; at the MDT the whole component.
-    #[must_use]
-    pub fn stripe_size(&self) -> u64 {
-        match &self.place {
-            Place::Mdt => self.extent.end(),
-            Place::Wanted(template) | Place::Extendable(template, _) => {
-                u64::from(template.stripe_size)
-            }
-            Place::Extension(_) => u64::from(STRIPE_SIZE_UNIT),
-            Place::Objects(layout) => u64::from(layout.stripe_size),
-        }
-    }
-
-    /// Its last id: an extendable component has two.
-    fn last_id(&self) -> u32 {
-        match &self.place {
-            Place::Extendable(..) => self.id.saturating_add(1),
-            Place::Mdt | Place::Wanted(_) | Place::Extension(_) | Place::Objects(_) => self.id,
-        }
-    }
-
-    /// Whether it has what it needs to take data.
-    #[must_use]
-    pub fn is_instantiated(&self) -> bool {
-        matches!(self.place, Place::Mdt | Place::Objects(_))
-    }
-
-    /// Its objects, if it has some.
-    #[must_use]
-    pub fn objects(&self) -> Option<&Layout> {
-        match &self.place {
-            Place::Objects(layout) => Some(layout),
-            Place::Mdt | Place::Wanted(_) | Place::Extendable(..) | Place::Extension(_) => None,
-        }
-    }
-
-    fn check(&self, index: usize) -> Result<(), ComponentError> {
-        let (start, end) = (self.extent.start(), self.extent.end());
-        error::check_border(start)?;
-        if self.id == 0 || self.last_id() > COMPONENT_ID_MAX {
-            return Err(ComponentError::Id(self.id));
-        }
-        match &self.place {
-            Place::Mdt => return error::check_mdt(index, end),
-            Place::Wanted(template) => template.check()?,
-            Place::Extendable(template, step) => {
-                error::check_step(*step)?;
-                template.check()?;
-            }
-            Place::Extension(step) => error::check_step(*step)?,
-            Place::Objects(layout) => layout.check()?,
-        }
-        error::check_end(end, self.stripe_size())
-    }
-}
+use crate::Layout;
+use crate::lov::bytes::bytes_of;
 
 /// An extension is room for the objects before it, and nothing that has a place follows it.
 fn check_beside(before: Option<&Component>, component: &Component) -> Result<(), ComponentError> {
@@ -197,7 +107,7 @@ impl Composite {
         if ids.last().is_some_and(|last| *last > self.last_id) {
             return Err(ComponentError::Id(self.last_id));
         }
-        let bytes = lov::composite::bytes_of(self);
+        let bytes = bytes_of(&self.components);
         if bytes > COMPOSITE_BYTES_MAX { Err(ComponentError::TooLarge(bytes)) } else { Ok(()) }
     }
 
@@ -234,7 +144,7 @@ impl Composite {
                 self.with(|layout| layout.components[index] = fresh)
             }
             Place::Extendable(_, step) => {
-                let parts = extend::begun(&component, objects, step)?;
+                let parts = steps::begun(&component, objects, step)?;
                 self.with(|layout| drop(layout.components.splice(index..=index, parts)))
             }
         }
@@ -248,7 +158,7 @@ impl Composite {
         let Some((now, rest)) = self.components.split_at_checked(had) else { return false };
         let (was, open) = before.components.split_at(had);
         let fits = |(index, (now, was)): (usize, (&Component, &Component))| {
-            let is_last = index + 1 == had && extend::is_room(open.first());
+            let is_last = index + 1 == had && steps::is_room(open.first());
             let reaches = match is_last {
                 true => now.extent.end() >= was.extent.end(),
                 false => now.extent.end() == was.extent.end(),
@@ -259,7 +169,7 @@ impl Composite {
             && self.end() == before.end()
             && before.last_id <= self.last_id
             && now.iter().zip(was).enumerate().all(fits)
-            && extend::are_left(rest, open, before.last_id)
+            && steps::are_left(rest, open, before.last_id)
     }
 
     /// Whether objects that were there have got more of the file since `before`.
@@ -278,23 +188,6 @@ impl Composite {
         let Some((old, new)) = self.components.split_at_checked(count) else { return false };
         let is_new = |part: &Component| part.id > before.last_id && !part.is_instantiated();
         old == before.components && new.iter().all(is_new)
-    }
-
-    /// Adds components behind the last one.
-    ///
-    /// # Errors
-    /// The file has an end already that nothing can follow, or they do not fit. Nothing is changed
-    /// then.
-    pub fn add(
-        &mut self,
-        more: &CompositeTemplate,
-        default: &Template,
-    ) -> Result<(), ComponentError> {
-        let more = more.resolve_from(self.end(), self.last_id, default)?;
-        self.with(|layout| {
-            layout.last_id = more.last_id;
-            layout.components.extend(more.components);
-        })
     }
 
     /// Takes away the component `id` and all behind it; what they held is lost. Their objects are
@@ -320,8 +213,6 @@ impl Composite {
         Ok(())
     }
 }
-
-const _: () = assert!(MDT_BYTES_MAX.is_multiple_of(STRIPE_SIZE_UNIT as u64));
 
 #[cfg(test)]
 pub(crate) mod tests;

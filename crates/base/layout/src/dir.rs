@@ -14,12 +14,14 @@
 //! input means that every number is swapped. Lustre: `lustre_user.h`, `lustre_idl.h`.
 
 mod crush;
+mod fnv;
 mod moving;
 #[cfg(test)]
 mod tests;
 
 use types::{Errno, Fid, TARGET_INDEX_MAX};
 
+use self::fnv::fnv_1a_64;
 pub use self::moving::{Leaving, Standing};
 
 /// Shards of one directory at most, which is also the number of MDTs at most.
@@ -143,12 +145,6 @@ pub fn hash(name: &[u8], kind: u32, count: usize) -> usize {
         _ => crush::shard(name, count, true),
     };
     shard as usize
-}
-
-fn fnv_1a_64(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    })
 }
 
 /// Asked for with `mkdir`, or a directory's default for new subdirectories.

@@ -12,13 +12,18 @@
 //!
 //! The output is little-endian. A byte-swapped magic on input means that every number is swapped.
 
+mod any;
+pub(crate) mod bytes;
 pub mod composite;
 
 use types::{Errno, Fid};
 
+use self::bytes::{STRIPE_BYTES, V1_BYTES, V3_BYTES};
 use crate::composite::ComponentError;
 use crate::template::pool_name;
-use crate::{Asked, FileLayout, Layout, LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, Template};
+use crate::{Layout, LayoutError, POOL_BYTES, STRIPE_COUNT_MAX, Template};
+
+pub use any::{LovAny, decode_any, encode_any_dir, encode_any_file, inspect_any};
 
 /// Plain layout.
 pub const MAGIC_V1: u32 = 0x0BD1_0BD0;
@@ -34,9 +39,6 @@ pub const MAGIC_FOREIGN: u32 = 0x0BD7_0BD0;
 const PATTERN_RAID0: u32 = 0x001;
 const PATTERN_MDT: u32 = 0x100;
 const PATTERN_OVERSTRIPED: u32 = 0x201;
-const V1_BYTES: usize = 32;
-const V3_BYTES: usize = V1_BYTES + POOL_BYTES;
-const STRIPE_BYTES: usize = 24;
 const ANY: u16 = 0xffff;
 const OVERSTRIPE_FIRST: u16 = 0xffe0;
 
@@ -238,93 +240,6 @@ pub fn encode_file(layout: &Layout, file: Fid) -> Vec<u8> {
 #[must_use]
 pub fn encode_dir(template: &Template) -> Vec<u8> {
     Lov::of_dir(template).encode()
-}
-
-/// The layout of file `file` in the form that it has.
-#[must_use]
-pub fn encode_any_file(layout: &FileLayout, file: Fid) -> Vec<u8> {
-    if let Some(composite) = layout.as_composite() {
-        return composite::LovComposite::of_file(composite, file).encode();
-    }
-    layout.as_plain().map_or_else(Vec::new, |layout| encode_file(layout, file))
-}
-
-/// A directory's default in the form that it has.
-///
-/// # Errors
-/// Components that make no layout.
-pub fn encode_any_dir(asked: &Asked) -> Result<Vec<u8>, LovError> {
-    match asked {
-        Asked::Plain(template) => Ok(encode_dir(template)),
-        Asked::Composite(template) => Ok(composite::LovComposite::of_dir(template)?.encode()),
-    }
-}
-
-/// A value of either form, field by field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LovAny {
-    /// One striping.
-    Plain(Lov),
-    /// Components.
-    Composite(composite::LovComposite),
-}
-
-impl LovAny {
-    /// The components, if there are some.
-    #[must_use]
-    pub fn components(&self) -> Option<&composite::LovComposite> {
-        match self {
-            LovAny::Plain(_) => None,
-            LovAny::Composite(composite) => Some(composite),
-        }
-    }
-
-    /// Every striping.
-    pub fn stripings(&self) -> impl Iterator<Item = &Lov> {
-        let (plain, composite) = match self {
-            LovAny::Plain(lov) => (Some(lov), None),
-            LovAny::Composite(composite) => (None, Some(composite)),
-        };
-        let entries = composite.into_iter().flat_map(|composite| &composite.entries);
-        plain.into_iter().chain(entries.map(|entry| &entry.lov))
-    }
-
-    /// The striping that stands for all where one is asked for: of the last component that has its
-    /// objects, of the first one where none has, as in Lustre.
-    #[must_use]
-    pub fn last(&self) -> Option<&Lov> {
-        match self {
-            LovAny::Plain(lov) => Some(lov),
-            LovAny::Composite(composite) => {
-                let mut made = composite.entries.iter().rev();
-                let made = made.find(|entry| entry.is_instantiated());
-                made.or(composite.entries.first()).map(|entry| &entry.lov)
-            }
-        }
-    }
-}
-
-/// Reads a value of either form that is to be shown.
-pub fn inspect_any(value: &[u8]) -> Result<LovAny, LovError> {
-    if is_composite(value) {
-        composite::inspect(value).map(LovAny::Composite)
-    } else {
-        inspect(value).map(LovAny::Plain)
-    }
-}
-
-fn is_composite(value: &[u8]) -> bool {
-    let magic = value.first_chunk().map(|magic| u32::from_le_bytes(*magic));
-    magic.is_some_and(|magic| [magic, magic.swap_bytes()].contains(&MAGIC_COMPOSITE))
-}
-
-/// Reads a value of either form that a user sets.
-pub fn decode_any(value: &[u8]) -> Result<Asked, LovError> {
-    if is_composite(value) {
-        composite::decode(value).map(Asked::Composite)
-    } else {
-        decode(value).map(Asked::Plain)
-    }
 }
 
 /// Reads a value that is to be shown. A stripe that is not whole ends the list of stripes.

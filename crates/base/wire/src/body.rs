@@ -423,8 +423,8 @@ bodies! {
         end: u64,
         /// Process that holds it, on its own client.
         pid: u32,
-        /// Zero.
-        reserved: u32,
+        /// With WAITING, 1: the client is called when its turn comes. Older servers say 0.
+        calls: u32,
         /// Zero.
         reserved2: u64,
     }

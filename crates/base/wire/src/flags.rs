@@ -240,6 +240,8 @@ flags! {
         WAIT = 2,
         /// Re-stated during recovery: granted without a question.
         RESTATE = 4,
+        /// With WAIT: answer at once, and call the client when its turn comes.
+        CALL = 8,
     }
 
     /// State of a target in [`StatfsRep`](crate::body::StatfsRep).

@@ -115,7 +115,7 @@ fn elements<T: Element>(count: u32, bytes: &[u8]) -> Result<Vec<T>, MessageError
 pub enum Callback {
     /// Give these back.
     Recall(Vec<GrantWord>),
-    /// These are granted.
+    /// These waits for locks have their turn: file and cookie. It grants nothing.
     Complete(Vec<GrantWord>),
     /// Say how large these files are.
     Glimpse(Vec<GrantWord>),

@@ -147,7 +147,7 @@ opcodes! {
 
     /// From a target to its client: give grants back.
     CallRecall = 16, "ldlm_bl_callback", any repeats calls_back client;
-    /// From a target to its client: what it waited for is granted.
+    /// From a target to its client: locks are free that it waits for, and it is to ask again.
     CallComplete = 17, "ldlm_cp_callback", any repeats calls_back client;
     /// From a target to its client: sizes of files that the client writes.
     CallGlimpse = 18, "ldlm_gl_callback", any repeats calls_back client;

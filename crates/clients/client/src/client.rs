@@ -18,15 +18,16 @@ use zerocopy::{Immutable, IntoBytes};
 use crate::config::MountConfig;
 use crate::data::{Closes, Cuts, DataChange, Keeper};
 use crate::grants::{AllGrants, Gift, Lease, Scope};
-use crate::inode::{Inodes, Stat};
+use crate::inode::Inodes;
 use crate::limits;
-use crate::locks::Held;
+use crate::locks::{Held, Turns};
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
-use crate::namespace::put::Refused;
+use crate::namespace::refused::Refused;
 use crate::namespace::striped::Striped;
 use crate::resting::AtRest;
+use crate::stat::Stat;
 use crate::statahead::Statahead;
 use crate::{AccessTimes, Ctx, Error, Result, TargetState};
 
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     pub(crate) held: RefCell<Held>,
     /// Waits of locks under way at the MDT.
     pub(crate) lock_waits: Semaphore,
+    /// Waits for locks that the MDT calls.
+    pub(crate) turns: Rc<Turns>,
     /// Numbers for lock waits and for owners of the file's own lock.
     pub(crate) numbers: Cell<u64>,
     /// OSTs that this client changed something on.

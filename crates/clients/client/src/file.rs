@@ -1,52 +1,24 @@
 //! An open file.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use types::{Errno, Fid, Xid};
-use wire::body::Claim;
-use wire::{Attr, Opcode};
-use zerocopy::{Immutable, IntoBytes};
+use types::{Errno, Fid};
+use wire::Attr;
 
-use crate::client::{CallBuilder, Inner};
+use crate::client::Inner;
 use crate::data::Leaves;
-use crate::inode::Inode;
-use crate::lost::{self, Heard};
-use crate::{Appending, Ctx, Error, Result, SeekFor, data, flags};
+use crate::handle::Open;
+use crate::lost::{self};
+use crate::{Appending, Error, Result, SeekFor, data, flags};
 
 /// An open file. Cheap to clone; all clones are one handle. Close it once and await that: only then
 /// is the size known to everybody without asking the OSTs. A handle dropped unclosed is closed in
 /// the background.
 #[derive(Clone)]
 pub struct File(pub(crate) Rc<Open>);
-
-pub(crate) struct Open {
-    pub(crate) inner: Rc<Inner>,
-    pub(crate) inode: Rc<Inode>,
-    pub(crate) ctx: Ctx,
-    pub(crate) flags: u32,
-    pub(crate) handle: u64,
-    /// Of the session that the handle belongs to: what OSTs are told.
-    pub(crate) claim: Claim,
-    /// The open made the file.
-    pub(crate) made: bool,
-    /// Number of the open request: the close names it, so that both leave the replay list together.
-    pub(crate) xid: Xid,
-    pub(crate) attr: RefCell<Attr>,
-    pub(crate) wrote: Cell<bool>,
-    pub(crate) closed: Cell<bool>,
-    /// Lost work of the file that its owner was told.
-    pub(crate) heard: Heard,
-}
-
-impl Open {
-    /// A request by this handle.
-    pub(crate) fn call<T: IntoBytes + Immutable>(&self, opcode: Opcode, body: &T) -> CallBuilder {
-        self.inner.call(&self.ctx, opcode, body).projid(self.inode.projid())
-    }
-}
 
 impl File {
     /// FID of the open file.

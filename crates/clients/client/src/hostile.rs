@@ -7,9 +7,9 @@ use wire::body::{OstAttr, WireFid};
 use wire::stats::{self, StatRecord};
 use wire::{Opcode, Reply, Request, decode_body, dirent};
 
-use crate::inode::Stat;
 use crate::namespace::split_nul;
 use crate::size;
+use crate::stat::Stat;
 
 const TIME: std::time::Duration = std::time::Duration::from_secs(1);
 

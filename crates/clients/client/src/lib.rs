@@ -57,6 +57,7 @@ mod error;
 mod file;
 pub mod flags;
 mod grants;
+mod handle;
 #[cfg(test)]
 mod hostile;
 mod inode;
@@ -69,6 +70,7 @@ mod namespace;
 mod operations;
 mod resting;
 mod size;
+mod stat;
 mod statahead;
 mod statfs;
 #[cfg(test)]

@@ -54,7 +54,7 @@ pub const MODE_PATIENCE: Span = Span::secs(1);
 pub const LOCK_WAIT_MS: u32 = 4_000;
 
 /// Lock requests that may wait at the MDT at a time: a quarter of the requests in flight, so that
-/// unlocks and everything else always find a place. More of them ask again and again.
+/// unlocks and everything else always find a place. Further waiters are called.
 pub const LOCK_WAITS_MAX: usize = 16;
 
 /// Attempts to follow a name to a file at another MDT, where that has no such file: the name is
@@ -91,15 +91,23 @@ pub const TEXT_BUSY_PAUSE: Span = Span::millis(10);
 /// Between looks whether the MDT is back, where a change needs a lock that it gave.
 pub const LEASE_LOOK: Span = Span::millis(100);
 
-/// First pause of a lock request that found no place to wait at the MDT. It doubles.
+/// A waiter that is called asks again after this long anyhow: its call may be lost, and the MDT
+/// keeps its place for 10 s. As often as requests that wait at the MDT.
+pub const LOCK_ASK_AGAIN: Span = Span::secs(4);
+
+/// First pause of a lock request that found no place to wait, at an MDT that does not call its
+/// client. It doubles.
 pub const LOCK_POLL: Span = Span::millis(20);
 
 /// Longest such pause: 200 blocked programs of a mount send 600 requests a second.
 pub const LOCK_POLL_MAX: Span = Span::millis(320);
 
-/// Entries of a glimpse request: 24 bytes each, 72 bytes each in the reply, which stays within one
-/// frame.
-pub const GLIMPSE_BATCH_MAX: usize = 1_024;
+/// Entries of a glimpse request: as many as OSTs have always taken. An entry has 24 bytes, and 72
+/// bytes in the reply, which stays within one frame.
+pub const GLIMPSE_BATCH_MAX: usize = wire::grants::VECTOR_MAX;
+
+/// Objects of one request that raises their version. The OST locks 64 of them at a time.
+pub const RAISE_BATCH_MAX: usize = 1_024;
 
 /// Files of one getattr of many by FIDs, as MDTs bound it. The reply holds those that fit.
 pub const GETATTRS_MAX: usize = wire::grants::VECTOR_MAX;
@@ -248,6 +256,7 @@ pub const FULL_WAIT: Span = Span::secs(60);
 const _: () = assert!(RESERVED_LOW_BYTES < RESERVED_BYTES);
 const _: () = assert!(RUN_BYTES < KEPT_BYTES_MAX);
 
+const _: () = assert!(GLIMPSE_BATCH_MAX * size_of::<wire::body::OstAttr>() < wire::FRAME_BYTES_MAX);
 const _: () = assert!((LOCK_WAITS_MAX as u32) < endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_DEFAULT);
 

@@ -17,7 +17,7 @@ use crate::data::{Closes, Cuts, Keeper};
 use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
-use crate::locks::Held;
+use crate::locks::{Held, Turns};
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;
@@ -82,6 +82,7 @@ impl Client {
             cuts: Cuts::default(),
             held: RefCell::new(Held::default()),
             lock_waits: Semaphore::new(limits::LOCK_WAITS_MAX),
+            turns: Rc::default(),
             numbers: Cell::new(env.random() >> 1),
             written: RefCell::default(),
             spaces: RefCell::default(),
@@ -297,6 +298,7 @@ impl Inner {
             self.env.spawn("grants forgotten", forgetting);
         }
         self.held.borrow_mut().lose(mdt);
+        self.turns.call_all(mdt);
         self.inodes.lose(mdt);
     }
 
@@ -311,6 +313,7 @@ impl Inner {
     /// locks.
     fn restate(&self, mdt: u32) -> Vec<Call> {
         self.inodes.forget_of(mdt);
+        self.turns.call_all(mdt); // it knows of no wait
         let mut calls = self.grants.at(mdt).restate();
         if !self.config.bugs.restate_no_locks() {
             calls.extend(self.held.borrow().restate(mdt));

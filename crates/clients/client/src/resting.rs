@@ -1,5 +1,5 @@
 //! Handles at rest: a handle for reading that its caller has closed stays open at the MDT for a
-//! while, so that the next open of the file needs no request.
+//! while. The next open of the file then needs no request.
 //!
 //! ```text
 //! open --request--> used --close--> at rest --open--> used
@@ -8,15 +8,15 @@
 //!                                   closed at the MDT
 //! ```
 //! Invariants
-//! - A handle is used again only if the client holds the file's attributes and has held its data
-//!   since the handle came to rest, without a break ([`Grants::held_since`]). So no other client
-//!   has opened the file for writing, and the kernel has checked the caller's permission with the
-//!   attributes that the MDT has. Without a kernel no handle rests.
+//! - A handle is used again only if the client holds the file's attributes. It must also have held
+//!   the file's data without a break since the handle came to rest ([`Grants::held_since`]). So no
+//!   other client has opened the file for writing, and the kernel has checked the caller's
+//!   permission with the attributes that the MDT has. Without a kernel no handle rests.
 //! - The MDT counts a handle at rest as open, even if the client has lost it. So a mistake here
 //!   keeps the space of a removed file too long, and nothing else.
 //!
-//! A recall of the file closes the handle before it is acknowledged, so that the MDT removes a file
-//! at once, and gives WRITE to the one client that has it open. That wait has a bound
+//! A recall of the file closes the handle before it is acknowledged. So the MDT removes a file at
+//! once, and gives WRITE to the one client that has it open. That wait has a bound
 //! ([`CLOSE_WAIT`]), because the close travels with other requests, which may themselves wait for
 //! recalls.
 //!
@@ -24,6 +24,7 @@
 //!
 //! [`Grants::held_since`]: crate::grants::Grants::held_since
 
+mod at_rest;
 mod table;
 
 use std::cell::{Cell, RefCell};
@@ -33,25 +34,21 @@ use std::rc::Rc;
 use std::task::{Context, Waker};
 
 use env::LocalFuture;
-use types::{Fid, Span, Xid};
+use types::{Fid, Span};
 use wire::Attr;
-use wire::body::Claim;
 
 use crate::client::{Client, Inner};
 use crate::data::Leaves;
-use crate::file::{File, Open};
-use crate::inode::Inode;
+use crate::file::File;
+use crate::handle::Open;
 use crate::{Ctx, data, flags};
 
-use table::Table;
+pub(crate) use at_rest::AtRest;
+use at_rest::Resting;
 
 /// Handles at rest of one mount. Each takes about 1 KiB here (less if its open need not be kept for
 /// replay) and 150 bytes at the MDT, which has room for 2^18 handles of a client.
 const RESTING_MAX: usize = 16_384;
-
-/// How long a handle rests by default. A script or a build opens the same files again within
-/// seconds.
-const RESTING_AGE_DEFAULT: Span = Span::secs(10);
 
 /// Between looks for handles that have rested long enough, and for those whose grants have ended
 /// without a recall.
@@ -63,47 +60,6 @@ const CLOSE_WAIT: Span = Span::millis(50);
 
 /// The kernel's mark of an open for execution. The MDT has to know who runs a file.
 const FMODE_EXEC: u32 = 0o40;
-
-/// A handle that nobody uses.
-struct Resting {
-    inode: Rc<Inode>,
-    ctx: Ctx,
-    flags: u32,
-    handle: u64,
-    claim: Claim,
-    xid: Xid,
-    /// Since when the file's data may be kept without a break.
-    held_since: u32,
-}
-
-/// The handles of a mount that nobody uses.
-pub(crate) struct AtRest {
-    table: RefCell<Table<Resting>>,
-    age: Cell<Span>,
-    /// A task looks after them.
-    is_minded: Cell<bool>,
-    opens: Cell<u64>,
-    closes: Cell<u64>,
-}
-
-impl Default for AtRest {
-    fn default() -> AtRest {
-        AtRest {
-            table: RefCell::default(),
-            age: Cell::new(RESTING_AGE_DEFAULT),
-            is_minded: Cell::default(),
-            opens: Cell::default(),
-            closes: Cell::default(),
-        }
-    }
-}
-
-impl AtRest {
-    /// The sessions end, and with them all handles.
-    pub(crate) fn clear(&self) {
-        self.table.borrow_mut().clear();
-    }
-}
 
 /// Opens that needed no request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

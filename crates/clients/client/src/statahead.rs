@@ -12,40 +12,17 @@
 //! [`series`] decides which names are asked for. Lustre: `statahead.c`.
 
 mod series;
+mod state;
 
-use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use tokio::sync::Notify;
 use types::Fid;
 
+use self::series::Ahead;
 pub use self::series::Stats as StataheadStats;
-use self::series::{Ahead, AllSeries};
+pub(crate) use self::state::Statahead;
 use crate::client::{Client, Inner};
 use crate::{Ctx, limits};
-
-/// See the head of the file.
-pub(crate) struct Statahead {
-    series: RefCell<AllSeries>,
-    /// Names of a series that are asked ahead at most; zero: none.
-    max: Cell<u32>,
-    agl: Cell<bool>,
-    /// Calls of it under way.
-    agl_calls: Cell<u32>,
-    answered: Notify,
-}
-
-impl Default for Statahead {
-    fn default() -> Statahead {
-        Statahead {
-            series: RefCell::default(),
-            max: Cell::new(limits::STATAHEAD_DEFAULT),
-            agl: Cell::new(true),
-            agl_calls: Cell::new(0),
-            answered: Notify::new(),
-        }
-    }
-}
 
 impl Client {
     /// Names that are asked ahead at most; zero: none are.

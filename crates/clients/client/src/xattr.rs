@@ -12,8 +12,8 @@ use wire::{Attr, Opcode};
 
 use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
-use crate::inode::Stat;
 use crate::namespace::split_nul;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Result};
 
 /// The layout of a file or directory.

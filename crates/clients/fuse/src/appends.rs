@@ -1,9 +1,9 @@
 //! Appends that the kernel cuts into pieces.
 //!
-//! The kernel sends a long O_APPEND write as several WRITEs, one after the other or all at once,
-//! and does not report the length of the whole. The offsets start at the kernel's idea of the end
-//! of the file. They give a piece's position relative to the first piece, and nothing else. The
-//! first piece takes the file's lock and finds the end. The lock is released behind the last piece.
+//! The kernel sends a long O_APPEND write as several WRITEs, one after the other or all at once. It
+//! does not report the length of the whole. The offsets start at the kernel's idea of the end of
+//! the file. They give a piece's position relative to the first piece, and nothing else. The first
+//! piece takes the file's lock and finds the end. The lock is released behind the last piece.
 //!
 //! Invariants
 //! - The kernel locks a file for an append, so pieces that are under way together belong to one

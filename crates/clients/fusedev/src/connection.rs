@@ -22,6 +22,7 @@ use zerocopy::IntoBytes;
 use crate::abi::{self, cap};
 use crate::device::{Device, Got};
 use crate::guard::Guard;
+use crate::init::{InitInfo, PAGES_DEFAULT};
 use crate::mount::{self, Channel, MountOptions, Place};
 use crate::notifier::Notifier;
 use crate::op::{DecodeError, Op, decode};
@@ -41,8 +42,6 @@ const BATCH_MAX: usize = 32;
 const HEADER_ROOM: usize = 4_096;
 /// How long the kernel may take for its first message.
 const INIT_WAIT_S: i64 = 10;
-/// Pages in one request where the kernel does not negotiate them.
-const PAGES_DEFAULT: u32 = 32;
 
 /// What serves the requests.
 pub trait Handler: 'static {
@@ -52,40 +51,6 @@ pub trait Handler: 'static {
 
     /// The kernel has dropped `nlookup` references to a node. Nothing to answer.
     fn forget(&self, nodeid: u64, nlookup: u64);
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InitInfo {
-    /// Minor version of the protocol, the lower of both sides'.
-    pub minor: u32,
-    pub capabilities: u64,
-    pub max_write: u32,
-    pub max_readahead: u32,
-}
-
-impl InitInfo {
-    /// Whether a capability is in force.
-    #[must_use]
-    pub fn has(&self, capability: u64) -> bool {
-        self.capabilities & capability == capability
-    }
-
-    /// By which way requests come: never [`Channel::Auto`].
-    #[must_use]
-    pub fn transport(&self) -> Channel {
-        if self.has(cap::OVER_IO_URING) { Channel::Uring } else { Channel::Classic }
-    }
-
-    /// Whether the kernel can be told of names while the process may be killed.
-    pub(crate) fn tells_names(&self) -> bool {
-        self.transport() == Channel::Classic
-    }
-
-    /// What a ring entry must hold, by the kernel's own rule.
-    fn payload_size(&self) -> usize {
-        let pages = PAGES_DEFAULT as usize * rustix::param::page_size();
-        abi::MIN_READ_BUFFER.max(pages).max(self.max_write as usize)
-    }
 }
 
 /// A mount, from [`Connection::mount`] until it is unmounted.

@@ -30,7 +30,7 @@ use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-use crate::connection::InitInfo;
+use crate::init::InitInfo;
 use crate::mount::{MountOptions, receive_fd};
 
 /// Where the kernel's list of connections usually is.

@@ -32,6 +32,7 @@ mod connection;
 mod device;
 mod direct;
 mod guard;
+mod init;
 mod mount;
 mod notifier;
 mod offer;
@@ -48,9 +49,10 @@ mod uring;
 pub use caller::{
     command, environment, fatal_signal_pending, hostname, supplementary_groups, write_length,
 };
-pub use connection::{Connection, Handler, InitInfo, LocalFuture};
+pub use connection::{Connection, Handler, LocalFuture};
 pub use direct::Direct;
 pub use guard::run_guard;
+pub use init::InitInfo;
 pub use mount::{Channel, MountOptions, unmount_by_helper, unmount_detached};
 pub use notifier::{Deaf, Hears, Name, Notifier};
 pub use offer::UringOffer;

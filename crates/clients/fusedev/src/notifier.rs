@@ -14,8 +14,8 @@ use env::LocalFuture;
 use zerocopy::IntoBytes;
 
 use crate::abi;
-use crate::connection::InitInfo;
 use crate::device::Device;
+use crate::init::InitInfo;
 use crate::teller::{Tellers, Told};
 
 /// Whoever plays the kernel.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Mode;
 use crate::ranges::Ranges;
-use crate::space::{Conflict, LockRequest, Owner};
+use crate::request::{Conflict, LockRequest, Owner};
 
 /// See the head of the file.
 #[derive(Default)]
@@ -96,7 +96,7 @@ mod tests {
     use types::{Extent, Fid};
 
     use super::*;
-    use crate::space::Kind;
+    use crate::request::Kind;
 
     fn request(owner: u64, mode: Mode, at: u64) -> LockRequest {
         LockRequest {

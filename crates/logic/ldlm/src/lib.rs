@@ -23,6 +23,7 @@ pub mod grants;
 mod held;
 mod limits;
 mod ranges;
+mod request;
 mod space;
 
 pub use extent::{ExtentLocks, LockId};
@@ -30,7 +31,8 @@ pub use limits::{
     HELD_BYTES_MAX, HELD_BYTES_OF_SESSION_MAX, OWNER_BYTES, RANGE_BYTES, WAITERS_MAX,
     WAITERS_OF_SESSION_MAX,
 };
-pub use space::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Owner, WaitId};
+pub use request::{Conflict, Kind, LockRequest, Owner, WaitId};
+pub use space::{Enqueued, LockSpace};
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -7,11 +7,11 @@
 //!
 //! A request that may wait is queued under its [`WaitId`]. The requester may [`LockSpace::leave`]
 //! for a while and ask again with the same id: its place is kept, and nothing is granted to it
-//! meanwhile. Deadlocks among POSIX locks are found when a request starts to wait: it is refused
-//! with EDEADLK.
+//! meanwhile. It may [ask to be called](LockSpace::leave_to_be_called): [`LockSpace::take_turns`]
+//! returns it once when the lock is free for it. Deadlocks among POSIX locks are found when a
+//! request starts to wait: it is refused with EDEADLK.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 use types::{Extent, Fid};
 
@@ -19,80 +19,7 @@ use crate::Mode;
 use crate::book::Book;
 use crate::held::Held;
 use crate::ranges::Ranges;
-
-/// Sorts of locks; each is a space of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// `flock`: a conversion that must wait gives the old lock up first, as on a local file system.
-    Flock,
-    /// `fcntl`: ranges, with deadlock detection.
-    Posix,
-    /// The file's own lock, taken by O_APPEND and truncate.
-    File,
-}
-
-impl Kind {
-    /// In their order.
-    pub(crate) const ALL: [Kind; 3] = [Kind::Flock, Kind::Posix, Kind::File];
-}
-
-/// Who holds a lock: a client's session and whatever that client calls an owner. A client that
-/// comes back in another session holds nothing of what the one before held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Owner {
-    pub session: u64,
-    /// Process or open file at that client.
-    pub id: u64,
-}
-
-/// Names a wait: the cookie of a session's client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct WaitId {
-    pub session: u64,
-    /// Its cookie, unique among its waits.
-    pub cookie: u64,
-}
-
-impl WaitId {
-    /// Those of a session.
-    #[must_use]
-    pub fn all_of(session: u64) -> RangeInclusive<WaitId> {
-        WaitId { session, cookie: 0 }..=WaitId { session, cookie: u64::MAX }
-    }
-}
-
-/// What somebody asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LockRequest {
-    pub resource: Fid,
-    /// Which sort of lock.
-    pub kind: Kind,
-    pub owner: Owner,
-    /// Which bytes; [`Extent::ALL`] for the other kinds.
-    pub extent: Extent,
-    pub mode: Mode,
-    /// Process, as F_GETLK tells it.
-    pub pid: u32,
-    /// Name of the wait at the owner's client.
-    pub cookie: u64,
-}
-
-impl LockRequest {
-    /// The name of its wait.
-    #[must_use]
-    pub fn wait_id(&self) -> WaitId {
-        WaitId { session: self.owner.session, cookie: self.cookie }
-    }
-}
-
-/// A granted range that stands in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conflict {
-    pub owner: Owner,
-    pub extent: Extent,
-    pub mode: Mode,
-    pub pid: u32,
-}
+use crate::request::{Conflict, Kind, LockRequest, Owner, WaitId};
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,8 +37,16 @@ pub enum Enqueued {
 
 struct Waiter {
     request: LockRequest,
-    /// Somebody awaits the answer; without that nothing is granted, but the place is kept.
-    present: bool,
+    presence: Presence,
+}
+
+/// Whether a request awaits the answer. Without that nothing is granted, but the place is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Here,
+    Away,
+    /// Away, and to be called when its turn comes.
+    Called,
 }
 
 #[derive(Default)]
@@ -152,6 +87,8 @@ pub struct LockSpace {
     /// others hold.
     holds: BTreeSet<(u64, ResourceId)>,
     book: Book,
+    /// Waits that are to be called.
+    turns: Vec<LockRequest>,
 }
 
 impl LockSpace {
@@ -187,7 +124,8 @@ impl LockSpace {
         if request.kind == Kind::Posix && self.would_deadlock(id, &request) {
             return (Enqueued::Deadlock, granted);
         }
-        self.resources.entry(id).or_default().line.push(Waiter { request, present: true });
+        let waiter = Waiter { request, presence: Presence::Here };
+        self.resources.entry(id).or_default().line.push(waiter);
         self.waits.insert(wait_id, id);
         self.book.waits(wait_id.session);
         self.waits_of.entry((request.kind, request.owner)).or_default().insert(wait_id);
@@ -232,7 +170,9 @@ impl LockSpace {
     #[must_use]
     pub fn is_awaited(&self, session: u64, file: Fid, kind: Kind) -> bool {
         let Some(resource) = self.resources.get(&(file, kind)) else { return false };
-        let is_other = |waiter: &Waiter| waiter.present && waiter.request.owner.session != session;
+        let is_other = |waiter: &Waiter| {
+            waiter.presence != Presence::Away && waiter.request.owner.session != session
+        };
         resource.held.has_of(session) && resource.line.iter().any(is_other)
     }
 
@@ -285,9 +225,29 @@ impl LockSpace {
 
     /// Nobody awaits the answer of this wait for now; its place is kept.
     pub fn leave(&mut self, wait: WaitId) {
-        if let Some(waiter) = self.waiter(wait) {
-            waiter.present = false;
+        let here = self.waiter(wait).filter(|waiter| waiter.presence == Presence::Here);
+        if let Some(waiter) = here {
+            waiter.presence = Presence::Away;
         }
+    }
+
+    /// The same, and [`LockSpace::take_turns`] returns it when its turn has come.
+    pub fn leave_to_be_called(&mut self, wait: WaitId) {
+        if let Some(waiter) = self.waiter(wait) {
+            waiter.presence = Presence::Called;
+        }
+    }
+
+    /// Whether there are turns to take.
+    #[must_use]
+    pub fn has_turns(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// Waits that are granted as soon as they are asked for again. Each is returned once. A later
+    /// request does not pass it, because it keeps its place.
+    pub fn take_turns(&mut self) -> Vec<LockRequest> {
+        std::mem::take(&mut self.turns)
     }
 
     /// Whether the wait stands in line and nobody awaits its answer.
@@ -296,7 +256,8 @@ impl LockSpace {
         let Some(resource) = self.waits.get(&wait).and_then(|id| self.resources.get(id)) else {
             return false;
         };
-        resource.line.iter().any(|waiter| waiter.request.wait_id() == wait && !waiter.present)
+        let is_away = |waiter: &Waiter| waiter.presence != Presence::Here;
+        resource.line.iter().any(|waiter| waiter.request.wait_id() == wait && is_away(waiter))
     }
 
     /// Whether the wait stands in line.
@@ -395,7 +356,7 @@ impl LockSpace {
     }
 
     fn resume(&mut self, wait: WaitId) -> (Enqueued, Vec<WaitId>) {
-        self.waiter(wait).expect("asked for a known wait").present = true;
+        self.waiter(wait).expect("asked for a known wait").presence = Presence::Here;
         let mut granted = self.settle(self.waits[&wait]);
         match granted.iter().position(|other| *other == wait) {
             Some(own) => {
@@ -459,15 +420,22 @@ impl LockSpace {
                 .all(|other| self.reaches(request.kind, other.owner, request.owner))
     }
 
-    /// Grants whoever can be granted on one resource, and forgets it when it is empty.
+    /// Grants whoever can be granted on one resource, and forgets it when it is empty. Waits that
+    /// are to be called get their turn.
     fn settle(&mut self, id: ResourceId) -> Vec<WaitId> {
         let mut granted = Vec::new();
         let mut place = 0;
         while let Some(waiter) =
             self.resources.get(&id).and_then(|resource| resource.line.get(place))
         {
-            let request = waiter.request;
-            if !waiter.present || !self.is_free(id, &request, place) {
+            let (request, presence) = (waiter.request, waiter.presence);
+            if presence == Presence::Away || !self.is_free(id, &request, place) {
+                place += 1;
+                continue;
+            }
+            if presence == Presence::Called {
+                self.waiter(request.wait_id()).expect("found above").presence = Presence::Away;
+                self.turns.push(request);
                 place += 1;
                 continue;
             }

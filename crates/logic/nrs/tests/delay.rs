@@ -1,6 +1,6 @@
 //! `delay` against an ordered map by (millisecond, arrival). The tests compare which requests are
-//! held, when each leaves and in which order, FIFO beside it, and when the head is to be asked
-//! again.
+//! held, when each leaves, and in which order, with FIFO beside it. They also compare when the head
+//! is to be asked again.
 
 use std::collections::{BTreeMap, BTreeSet};
 

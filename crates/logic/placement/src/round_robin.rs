@@ -3,9 +3,9 @@
 //! Invariants
 //! - While the usable OSTs stay the same, the numbers of objects on any two of them differ by at
 //!   most one.
-//! - Files of one stripe count start on every OST equally often in the long run. At the end of each
-//!   full round the starts move on by one, because the stripe count and the number of OSTs may have
-//!   a common divisor.
+//! - Files of one stripe count start on every OST equally often in the long run. The stripe count
+//!   and the number of OSTs may have a common divisor. So the starts move on by one at the end of
+//!   each full round.
 //! - Neighbours in a file are on different nodes as long as nodes have equally many OSTs.
 //!
 //! Pure: no clock, no lock, no I/O. Lustre: `lod_ost_alloc_rr`.

@@ -1,8 +1,8 @@
 //! Decides whether an executor that has nothing to do looks for more work for a moment before it
 //! sleeps.
 //!
-//! Waking a thread costs 5 us of CPU, and some 50 us of time if its CPU was halted as well (more in
-//! a virtual machine). An operation of a file system is a chain of such wakes: kernel, client,
+//! Waking a thread costs 5 us of CPU. It takes some 50 us if its CPU was halted as well, and more
+//! in a virtual machine. An operation of a file system is a chain of such wakes: kernel, client,
 //! server, client, kernel. A thread that looks on for a moment instead (50 us by default) is there
 //! when the next step of the chain comes. Three rules keep that from costing others:
 //!

@@ -33,18 +33,19 @@ use wire::{Reply, Request, decode_body, encode_body};
 use crate::MdtConfig;
 use crate::attempt::Attempted;
 use crate::cross::{Claim, Needs, seal};
+use crate::effect::Effect;
 use crate::grants::Gift;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
-use crate::op::lease::{self, Plan, Scope};
-use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, permits};
+use crate::op::lease::{self, Plan};
+use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, Scope, permits};
 use crate::puts;
 use crate::record::Inode;
 use crate::share::ShareKey;
 use crate::spaces::OstAt;
-use crate::state::{Effect, State};
+use crate::state::State;
 use crate::tx::{Finished, Tx};
 
 /// One operation in 64 is the one that `Bugs::ack_before_apply` loses.
@@ -398,7 +399,7 @@ impl Engine {
             (is_shared && state.share.is_uncommitted(key))
                 || state.share.is_foreign(caller.client, key)
         };
-        let uses_bytes = puts::uses_bytes(caller.request);
+        let uses_bytes = op::uses_bytes(caller.request);
         if uses_bytes && tx.decides.iter().any(|key| state.bringing.has(key)) {
             return Ok(Some(Attempted::Brought));
         }

@@ -4,9 +4,9 @@
 //! stopped. Data that it sent to an OST under its locks may still be on the way. So the MDT passes
 //! on nothing that the session held before every OST of the files has made the fence durable:
 //!
-//! - Its lock on a file, its handles that write the file, and its right to keep writes stay until
-//!   the OSTs of that file have the fence. So no client is granted a lock in between, and no size
-//!   that another client determines is trusted. Other handles stay open until all OSTs have it.
+//! - It keeps its lock on a file, handles that write the file, and its right to keep writes until
+//!   the file's OSTs have the fence. So no client is granted a lock in between, and no size that
+//!   another client determines is trusted. Other handles stay open until all OSTs have it.
 //! - If a restart lost the state of a session, it may have held anything at any OST. Until an OST
 //!   has the fence, no lock is granted on a file that has an object there, and no size is trusted
 //!   at all.

@@ -14,6 +14,9 @@
 
 use types::Fid;
 
+/// Attribute under which a striped directory's shards are stored.
+pub(crate) const LMV: &[u8] = b"trusted.lmv";
+
 /// Highest transno, u64.
 pub(crate) const META_LAST_TRANSNO: &[u8] = b"last_transno";
 /// Key of the name hash, two u64.

@@ -96,6 +96,10 @@ pub(crate) const IDLE_EPOCHS_MAX: usize = 65_536;
 /// How long an operation may be held back while the lock is not free, whatever the client says.
 pub(crate) const LOCK_WAIT_MS_MAX: u32 = 30_000;
 
+/// How long a client may take to answer a call that its locks are free. It asks again by itself
+/// after as long.
+pub(crate) const LOCK_CALL_PATIENCE: Span = Span::secs(4);
+
 /// How often one that waits for a lock looks whether a dead client is in its way: adds a fifth to
 /// the time after which a client counts as dead.
 pub(crate) const DEAD_CLIENT_CHECK: Span = Span::secs(1);

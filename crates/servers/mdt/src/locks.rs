@@ -5,7 +5,11 @@
 //!
 //! Locks are in memory only; clients re-state them after a restart. A waiting request gives its
 //! worker slot back. It is answered "still waiting" after the time that the client asked for. It
-//! keeps its place for a while, so that the client can ask again with the same cookie.
+//! keeps its place for a while, so that the client can ask again with the same cookie. A client
+//! that can be called ([`LockFlags::CALL`]) is answered at once, and [`calls`] lets it know when to
+//! ask again.
+
+mod calls;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +17,7 @@ use std::rc::Rc;
 
 use env::Env;
 use ldlm::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Mode, Owner, WaitId};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use types::{Errno, Extent, Fid, Instant, Span};
 use wire::body::{LockFlags, LockRep, LockReq, lock as codes};
 
@@ -24,6 +28,8 @@ pub(crate) struct Locks {
     env: Env,
     /// How long an abandoned place is kept.
     place: Span,
+    /// Waits have their turn, and their clients are to be called.
+    turned: Rc<Notify>,
     inner: RefCell<Inner>,
 }
 
@@ -32,10 +38,11 @@ struct Inner {
     space: LockSpace,
     answers: BTreeMap<WaitId, oneshot::Sender<()>>,
     abandoned: BTreeMap<WaitId, Instant>, // when the place goes
+    turned: Rc<Notify>,
 }
 
 impl Inner {
-    /// Tells those who are granted now.
+    /// Tells those who are granted now, and has those called that have their turn.
     fn wake(&mut self, granted: Vec<WaitId>) {
         for wait in granted {
             if let Some(answer) = self.answers.remove(&wait) {
@@ -43,6 +50,9 @@ impl Inner {
                 // finds the lock held.
                 let _ = answer.send(());
             }
+        }
+        if self.space.has_turns() {
+            self.turned.notify_one();
         }
     }
 }
@@ -115,6 +125,8 @@ pub(crate) enum Locked {
     Now(LockRep),
     /// Wait for it.
     Later(Parked),
+    /// It waits, and its client is called.
+    Called,
 }
 
 /// A request in line. Dropped, it leaves its place for whoever asks again.
@@ -127,7 +139,9 @@ pub(crate) struct Parked {
 
 impl Locks {
     pub(crate) fn new(env: &Env, place: Span) -> Rc<Locks> {
-        Rc::new(Locks { env: env.clone(), place, inner: RefCell::default() })
+        let inner = Inner::default();
+        let turned = inner.turned.clone();
+        Rc::new(Locks { env: env.clone(), place, turned, inner: RefCell::new(inner) })
     }
 
     /// Asks, tests or gives back. `restate`: locks are taken without a question.
@@ -163,6 +177,13 @@ impl Locks {
             Enqueued::Refused => Ok(Locked::Now(state(codes::REFUSED))),
             Enqueued::Deadlock => Err(Errno::EDEADLK),
             Enqueued::Full => Err(Errno::ENOLCK),
+            Enqueued::Waiting if wanted.has(LockFlags::CALL) => {
+                inner.answers.remove(&request.wait_id()); // of a request before it
+                inner.space.leave_to_be_called(request.wait_id());
+                drop(inner);
+                self.keep_place(request.wait_id());
+                Ok(Locked::Called)
+            }
             Enqueued::Waiting => {
                 let (tell, answer) = oneshot::channel();
                 // a resend takes the place of the request before it
@@ -270,7 +291,6 @@ impl Locks {
 
     /// Nobody awaits the answer any more; the place goes in a while.
     fn abandon(self: &Rc<Self>, wait: WaitId) {
-        let until = self.env.now() + self.place;
         {
             let mut inner = self.inner.borrow_mut();
             if !inner.space.is_waiting(wait) {
@@ -278,8 +298,14 @@ impl Locks {
             }
             inner.answers.remove(&wait);
             inner.space.leave(wait);
-            inner.abandoned.insert(wait, until);
         }
+        self.keep_place(wait);
+    }
+
+    /// The place of a wait goes in a while, unless its client asks again.
+    fn keep_place(self: &Rc<Self>, wait: WaitId) {
+        let until = self.env.now() + self.place;
+        self.inner.borrow_mut().abandoned.insert(wait, until);
         let locks = self.clone();
         self.env.spawn("mdt_lock_place", async move {
             locks.env.sleep_until(until).await;
@@ -327,6 +353,11 @@ impl Drop for Parked {
             self.locks.abandon(self.request.wait_id());
         }
     }
+}
+
+/// What a client hears that is called later.
+pub(crate) fn called_later() -> LockRep {
+    LockRep { calls: 1, ..state(codes::WAITING) }
 }
 
 fn state(state: u32) -> LockRep {
@@ -388,6 +419,39 @@ mod tests {
             env.now() - start
         });
         assert!(took <= Span(Span::secs(3).0 + DEAD_CLIENT_CHECK.0), "{took:?}");
+    }
+
+    #[test]
+    fn a_wait_that_is_called_has_its_turn_for_a_while() {
+        let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
+        let node = sim.node("mdt", types::Nid::default());
+        let env = node.env();
+        let locks = Locks::new(&env, Span::secs(1));
+        sim.block_on(&node, async move {
+            let is_granted = |wanted: &Wanted| match locks.ask(wanted, false) {
+                Ok(Locked::Now(rep)) => rep.state == codes::GRANTED,
+                Ok(Locked::Called) => false,
+                _ => panic!("it is answered at once"),
+            };
+            let called = |session| Wanted {
+                flags: LockFlags::WAIT | LockFlags::CALL,
+                ..exclusive(session, 1)
+            };
+            let turns = || -> Vec<u64> {
+                let turns = locks.inner.borrow_mut().space.take_turns();
+                turns.iter().map(|turn| turn.owner.session).collect()
+            };
+            assert!(is_granted(&exclusive(1, 1)));
+            assert!(!is_granted(&called(2)) && !is_granted(&called(3)));
+            locks.drop_session(1);
+            assert_eq!(turns(), [2]);
+            env.sleep(Span::millis(700)).await;
+            assert!(!is_granted(&called(3)) && turns().is_empty(), "2 is before it");
+            env.sleep(Span::millis(500)).await;
+            assert_eq!(turns(), [3], "2 has not asked again");
+            assert!(is_granted(&called(3)));
+            assert_eq!(locks.counts(), (1, 0));
+        });
     }
 
     /// `fcntl` of one owner.

@@ -18,9 +18,8 @@ use types::{Errno, Fid};
 use wire::attr::S_IFDIR;
 use wire::updates::{Named, Place, Update};
 
-use crate::cross::peer::LMV;
 use crate::fsck::{self, Suspect};
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::limits::MEND_NAMES_MAX;
 use crate::op::Op;
 use crate::op::names::At;

@@ -19,27 +19,11 @@ use types::{Fid, Span, TargetId};
 use wire::body::{AttrRep, CALLED_BACK, Claim, OstAttr, OstIoReq};
 use wire::{OPEN_BUFS, Opcode, Reply, Request, SizeState, encode_body};
 
-use crate::op::{caching, only_reads};
+use crate::op::caching::room;
 use crate::target::Mdt;
-
-/// Bytes of a file in one reply: as many as the reply to a read has without a bulk phase.
-const BYTES_MAX: u32 = wire::INLINE_BYTES_DEFAULT;
 
 /// How long an open waits for the data target. A slower one is asked again by the client's read.
 const PATIENCE: Span = Span::secs(1);
-
-const _: () = assert!(BYTES_MAX < wire::BULK_BYTES_MAX);
-
-/// Bytes of the file that the reply to this request may carry.
-pub(crate) fn room(request: &Request) -> u32 {
-    let opened = caching::opened(request).filter(|opened| only_reads(opened.flags));
-    opened.map_or(0, |opened| opened.room.min(BYTES_MAX))
-}
-
-/// Most that the answer to an open may hold.
-pub(crate) fn answer_bytes(request: &Request) -> usize {
-    room(request) as usize
-}
 
 /// The object that has all bytes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +174,7 @@ mod tests {
     #[test]
     fn only_an_open_that_reads_through_the_caches_has_room() {
         let (o_rdwr, o_trunc, o_direct) = (2, 0o1000, 0o40_000);
-        assert_eq!((room(&open(0, 9)), room(&open(0, u32::MAX))), (9, BYTES_MAX));
+        assert_eq!((room(&open(0, 9)), room(&open(0, u32::MAX))), (9, wire::INLINE_BYTES_DEFAULT));
         for flags in [o_rdwr, o_trunc, o_direct] {
             assert_eq!(room(&open(flags, 9)), 0);
         }

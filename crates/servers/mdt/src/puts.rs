@@ -18,26 +18,16 @@
 //!   ids is reserved while the id of a file that is being made is far behind ([`Making`]).
 //! - A file whose create is not durable is opened by no client, and none sets its size. Its client
 //!   may have to send the bytes again, which must not replace later ones
-//!   ([`uses_bytes`]).
+//!   ([`crate::op::uses_bytes`]).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
 
-use osd::StoreError;
-use service::Incoming;
-use target::NewFile;
 use tokio::sync::Notify;
-use types::{Errno, Fid};
-use wire::Request;
+use types::Fid;
 
-use crate::attempt::Attempted;
-use crate::engine::Engine;
 use crate::ids::Ids;
-use crate::limits::{HELD_WAIT, PUT_REMOVE_PAUSE, PUT_WRITES_MAX};
-use crate::op::{self, put};
 use crate::share::ShareKey;
-use crate::target::Mdt;
 
 /// A new file whose object has all bytes.
 #[derive(Clone, Copy, Debug)]
@@ -52,26 +42,26 @@ pub(crate) struct Written {
 /// Which bytes of new files are durable, and when a commit of records is under way.
 #[derive(Default)]
 pub(crate) struct Order {
-    written: Cell<u64>,
-    durable: Cell<u64>,
+    pub(crate) written: Cell<u64>,
+    pub(crate) durable: Cell<u64>,
     commits: Cell<u32>,
-    ended: Notify,
+    pub(crate) ended: Notify,
 }
 
 impl Order {
     /// The next number, of an object that was just written.
-    fn wrote(&self) -> u64 {
+    pub(crate) fn wrote(&self) -> u64 {
         self.written.set(self.written.get() + 1);
         self.written.get()
     }
 
     /// Whether the records of this file may be applied: a commit under way may cover them.
-    fn may_apply(&self, number: u64) -> bool {
+    pub(crate) fn may_apply(&self, number: u64) -> bool {
         self.commits.get() == 0 || number <= self.durable.get()
     }
 
     /// What is written is durable up to this number.
-    fn synced(&self, number: u64) {
+    pub(crate) fn synced(&self, number: u64) {
         assert!(number <= self.written.get(), "only what was written is durable");
         self.durable.set(self.durable.get().max(number));
     }
@@ -125,11 +115,11 @@ impl Making {
 pub(crate) struct Bringing(BTreeMap<Fid, u32>);
 
 impl Bringing {
-    fn begin(&mut self, fid: Fid) {
+    pub(crate) fn begin(&mut self, fid: Fid) {
         *self.0.entry(fid).or_default() += 1;
     }
 
-    fn end(&mut self, fid: Fid) {
+    pub(crate) fn end(&mut self, fid: Fid) {
         let left = self.0.remove(&fid).unwrap_or(0).saturating_sub(1);
         if left > 0 {
             self.0.insert(fid, left);
@@ -142,193 +132,13 @@ impl Bringing {
     }
 }
 
-/// Such a write.
-struct BringingOne {
-    mdt: Rc<Mdt>,
-    fid: Fid,
-}
-
-impl BringingOne {
-    fn begin(mdt: &Rc<Mdt>, fid: Fid) -> BringingOne {
-        mdt.engine.state.borrow_mut().bringing.begin(fid);
-        BringingOne { mdt: mdt.clone(), fid }
-    }
-}
-
-impl Drop for BringingOne {
-    fn drop(&mut self) {
-        self.mdt.engine.state.borrow_mut().bringing.end(self.fid);
-        self.mdt.engine.puts.ended.notify_waiters();
-    }
-}
-
-/// Whether an operation lets its client use or change bytes of the files that it decides on.
-pub(crate) enum UsesBytes {
-    No,
-    Yes,
-    /// Depends on the request.
-    If(fn(&Request) -> bool),
-}
-
-/// Whether this request lets its client use or change bytes of the file that it decides on.
-pub(crate) fn uses_bytes(request: &Request) -> bool {
-    match op::row(request.opcode()).map(|row| &row.bytes) {
-        None | Some(UsesBytes::No) => false,
-        Some(UsesBytes::Yes) => true,
-        Some(UsesBytes::If(uses)) => uses(request),
-    }
-}
-
-/// A file that one request makes, as far as it is made.
-#[derive(Default)]
-pub(crate) struct Putting {
-    object: Option<Object>,
-    writes: u32,
-}
-
-impl Putting {
-    pub(crate) fn written(&self) -> Option<&Written> {
-        self.object.as_ref().and_then(|object| object.written.as_ref())
-    }
-}
-
-/// The object of a file that is not made yet. It goes if the file is not made.
-struct Object {
-    mdt: Rc<Mdt>,
-    fid: Fid,
-    written: Option<Written>,
-    goes: bool,
-}
-
-impl Drop for Object {
-    fn drop(&mut self) {
-        if !self.goes || self.mdt.is_stopped() {
-            return; // a restart sweeps its id
-        }
-        let (mdt, fid) = (self.mdt.clone(), self.fid);
-        self.mdt.env.spawn("mdt_put_refused", async move { mdt.remove_new(fid).await });
-    }
-}
-
-impl Engine {
-    /// Whether the bytes of this file allow its records to be applied now.
-    pub(crate) fn may_apply(&self, written: &Written) -> bool {
-        self.puts.may_apply(written.number)
-    }
-
-    /// Makes the bytes of new files durable, before a commit of their records begins.
-    pub(crate) async fn sync_new_files(&self) -> Result<(), StoreError> {
-        let upto = self.puts.written.get();
-        let is_durable = upto == self.puts.durable.get();
-        let Some(data) = self.data.get().filter(|_| !is_durable) else { return Ok(()) };
-        if let Err(errno) = data.clone().sync().await {
-            self.store.failure().fail(&format!("bytes of new files: {errno}"));
-            return self.store.failure().check();
-        }
-        self.puts.synced(upto);
-        Ok(())
-    }
-}
-
-impl Mdt {
-    /// Its data target, which is served in the same process.
-    pub fn set_data(&self, data: Rc<dyn target::Data>) {
-        let is_first = self.engine.data.set(data).is_ok();
-        assert!(is_first, "an MDT has one data target");
-    }
-
-    /// Goes on with a create after an attempt. Nothing: it is to be tried again.
-    pub(crate) async fn put_step(
-        self: &Rc<Self>,
-        incoming: &Incoming,
-        attempted: Attempted,
-        putting: &mut Putting,
-    ) -> Result<Option<Attempted>, Errno> {
-        match attempted {
-            Attempted::Writes(fid) => {
-                putting.object = None;
-                putting.object = Some(self.write_object(incoming, fid, putting.writes).await?);
-                putting.writes += 1;
-                return Ok(None);
-            }
-            Attempted::Unordered => {
-                self.engine.puts.ended.notified().await;
-                return Ok(None);
-            }
-            Attempted::Brought => {
-                incoming.step_aside();
-                let ended = self.engine.puts.ended.notified();
-                let _looks_again = self.env.timeout(HELD_WAIT, ended).await;
-                return Ok(None);
-            }
-            Attempted::Done(..) => {
-                if let Some(object) = &mut putting.object {
-                    object.goes = false;
-                }
-            }
-            // it waits for others, who must not wait for an id
-            _ => putting.object = None,
-        }
-        Ok(Some(attempted))
-    }
-
-    async fn write_object(
-        self: &Rc<Self>,
-        incoming: &Incoming,
-        fid: Fid,
-        writes: u32,
-    ) -> Result<Object, Errno> {
-        let replay = incoming.is_replay();
-        let goes = !replay && put::makes_file(&incoming.request); // else the file is there
-        let mut object = Object { mdt: self.clone(), fid, written: None, goes };
-        let data = self.engine.data.get().filter(|_| writes < PUT_WRITES_MAX);
-        let Some(data) = data.cloned() else {
-            object.goes = false;
-            self.engine.state.borrow_mut().making.end(fid);
-            return Err(Errno::EOPNOTSUPP);
-        };
-        let _had_a_slot = incoming.step_aside();
-        let is_closing = !put::makes_file(&incoming.request);
-        let _bringing = is_closing.then(|| BringingOne::begin(self, fid));
-        let store = self.engine.state.borrow().number;
-        let file = NewFile {
-            fid,
-            store,
-            bytes: put::bytes(&incoming.request),
-            mtime: put::made_at(&incoming.request, replay).unwrap_or_else(|| self.env.wall()),
-            replay,
-            from: incoming.peer(),
-            job: incoming.request.header.jobid,
-        };
-        let blocks = data.write_new(file).await.map_err(|errno| match errno {
-            Errno::EAGAIN | Errno::EROFS => Errno::EOPNOTSUPP, // its client takes another way
-            errno => errno,
-        })?;
-        object.written = Some(Written { fid, blocks, number: self.engine.puts.wrote() });
-        Ok(object)
-    }
-
-    /// Goes on until it is removed: no range of ids is reserved while this one is far behind.
-    async fn remove_new(&self, fid: Fid) {
-        let Some(data) = self.engine.data.get() else { return };
-        let store = self.engine.state.borrow().number;
-        while let Err(errno) = data.clone().remove_new(fid, store).await {
-            tracing::warn!(target: "mdt", %fid, %errno, "the object of a file that was not made stays for now");
-            self.env.sleep(PUT_REMOVE_PAUSE).await;
-            if self.is_stopped() {
-                return; // a restart sweeps its id
-            }
-        }
-        self.engine.state.borrow_mut().making.end(fid);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use wire::body::{SetattrFlags, SetattrReq};
-    use wire::{Opcode, encode_body};
+    use wire::{Opcode, Request, encode_body};
 
     use super::*;
+    use crate::op::uses_bytes;
 
     #[test]
     fn records_wait_for_a_commit_that_may_not_cover_their_bytes() {

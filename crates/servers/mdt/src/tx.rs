@@ -12,6 +12,7 @@ use wire::updates::{Fact, Key, Place, Update, Want};
 use wire::{Attr, SizeState};
 
 use crate::cross::Facts;
+use crate::effect::Effect;
 use crate::hash::HashKey;
 use crate::keys;
 use crate::record::{
@@ -19,7 +20,6 @@ use crate::record::{
     Inode,
 };
 use crate::share::ShareKey;
-use crate::state::Effect;
 
 /// A directory entry where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,16 +21,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use service::{CallingBack, Incoming};
-use types::{ClientId, Fid, Instant, Timespec};
+use types::{ClientId, Fid, Timespec};
 use wire::body::{AttrRep, Disposition, GetattrFlags, GetattrsRep, GrantSize, GrantWord};
 use wire::grants::{self, Callback, VECTOR_MAX};
 use wire::stats::{self, StatRecord};
 use wire::{Reply, Request, SizeState, encode_body};
 
-use crate::limits::{
-    FILE_BYTES_MAX, GLIMPSES_UNANSWERED_MAX, WRITER_PATIENCE, WRITER_REST, WRITERS_SILENT_MAX,
-};
-use crate::op::caching::Data;
+use crate::limits::{FILE_BYTES_MAX, GLIMPSES_UNANSWERED_MAX, WRITER_PATIENCE};
+use crate::op::Data;
 use crate::state::State;
 use crate::target::Mdt;
 
@@ -40,26 +38,6 @@ struct Asked {
     at: usize,
     fid: Fid,
     epoch: u64,
-}
-
-/// Clients that did not answer a question, and until when they are not asked.
-#[derive(Debug, Default)]
-pub(crate) struct Silent(BTreeMap<ClientId, Instant>);
-
-impl Silent {
-    fn begin(&mut self, client: ClientId, now: Instant) {
-        if self.0.len() >= WRITERS_SILENT_MAX {
-            self.0.retain(|_, until| *until > now);
-        }
-        if self.0.len() < WRITERS_SILENT_MAX {
-            self.0.insert(client, now + WRITER_REST);
-        }
-        assert!(self.0.len() <= WRITERS_SILENT_MAX, "the table is bounded");
-    }
-
-    fn has(&self, client: ClientId, now: Instant) -> bool {
-        self.0.get(&client).is_some_and(|until| *until > now)
-    }
 }
 
 /// Whether sizes are to be asked of writers.
@@ -230,18 +208,6 @@ fn put_size(record: &mut StatRecord, told: &GrantSize) {
 mod tests {
     use super::*;
     use wire::Attr;
-
-    #[test]
-    fn who_was_silent_is_asked_again_later() {
-        let (mut silent, now) = (Silent::default(), Instant::default());
-        silent.begin(ClientId(7), now);
-        assert!(silent.has(ClientId(7), now) && !silent.has(ClientId(8), now));
-        assert!(!silent.has(ClientId(7), now + WRITER_REST));
-        for client in 0..3 * WRITERS_SILENT_MAX {
-            silent.begin(ClientId(client as u128), now);
-        }
-        assert!(silent.0.len() <= WRITERS_SILENT_MAX);
-    }
 
     #[test]
     fn a_time_that_was_set_by_hand_holds_until_a_later_write() {

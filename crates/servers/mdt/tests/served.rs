@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use endpoint::{Call, Endpoint, EndpointConfig, Keep, Resolve};
+use endpoint::{Call, CallbackAnswer, Endpoint, EndpointConfig, Keep, OnCallback, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::{NodeHandle, Sim, SimConfig};
 use ldlm::grants::Mode;
@@ -530,6 +530,44 @@ fn a_lock_is_waited_for_across_requests() {
     world.sim.block_on(node, async move { gone.shutdown().await });
     world.sim.run_for(Span::secs(1));
     assert_eq!(world.mdt.borrow().as_ref().expect("running").counts().locks_held, 0);
+}
+
+#[test]
+fn a_client_is_called_when_a_lock_is_free_and_asks_again() {
+    let world = World::new(5);
+    let fid = world.call(0, creation("a", None)).expect("room").0.body::<AttrRep>().attr.fid();
+    let take = |client, body: LockReq| {
+        let answer = world.call(client, modifying(Opcode::MdtLock, vec![encode_body(&body)]));
+        answer.map(|(reply, _)| reply.body::<LockRep>()).map(|rep| (rep.state, rep.calls))
+    };
+    let free = |client, owner| {
+        let unlock = locking(fid, owner, lock::UNLOCK, AT_ONCE, 0);
+        let call = modifying(Opcode::MdtUnlock, vec![encode_body(&unlock)]);
+        world.call(client, call).expect("held");
+        world.sim.run_for(Span::millis(100));
+    };
+    let heard = Rc::new(RefCell::new(Vec::new()));
+    let told = heard.clone();
+    let on_callback: OnCallback = Rc::new(move |callback| {
+        told.borrow_mut().push(callback);
+        Box::pin(async { Ok(CallbackAnswer::Acks(Vec::new())) })
+    });
+    world.clients[1].1.remote(MDT).on_callback(on_callback);
+    assert_eq!(take(0, locking(fid, 1, lock::EXCLUSIVE, AT_ONCE, 0)), Ok((1, 0)));
+    let flags = LockFlags::WAIT | LockFlags::CALL;
+    let waits = |owner| locking(fid, owner, lock::EXCLUSIVE, flags, 20_000);
+    let begun = world.sim.now();
+    assert_eq!([2, 3].map(|owner| take(1, waits(owner))), [Ok((2, 1)), Ok((2, 1))]);
+    assert!(world.sim.now() - begun < Span::secs(1), "no request is held back");
+    free(0, 1);
+    let word = GrantWord { fid: fid.into(), number: 2, ..GrantWord::default() };
+    assert_eq!(*heard.borrow(), [grants::Callback::Complete(vec![word])]);
+    assert_eq!(world.running().counts().locks_held, 0, "a call grants nothing");
+    assert_eq!(take(1, waits(2)), Ok((1, 0)));
+    world.sim.run_for(Span::secs(11));
+    free(1, 2);
+    assert_eq!(heard.borrow().len(), 1, "the place of the other wait is over");
+    assert_eq!(world.running().counts().locks_waiting, 0);
 }
 
 #[test]

@@ -22,6 +22,7 @@ pub mod fuzz;
 mod limits;
 mod op;
 mod record;
+mod serve;
 mod target;
 
 pub use config::MgtConfig;

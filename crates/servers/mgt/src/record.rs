@@ -2,9 +2,11 @@
 //!
 //! Keys: a letter, the file system's name (8 bytes, NUL padded), then for `t` the target's id (u32,
 //! big-endian: MDTs before OSTs, by index), for `p` the parameter's name, for `v` nothing. `g` is a
-//! whole key. Values: `v` a version (u64, little-endian), `p` the text, `t` {type, version, length}
-//! and a postcard [`StoredTarget`], `g` the version below all versions since the records were last
-//! created (u64, little-endian; none is zero).
+//! whole key. Values:
+//! - `v` a version (u64, little-endian), `p` the text;
+//! - `t` {type, version, length} and a postcard [`StoredTarget`];
+//! - `g` the version below all versions since the records were last created (u64, little-endian;
+//!   none is zero).
 
 use osd::{StoreError, Table, View, WriteSet};
 use serde::{Deserialize, Serialize};

@@ -1,24 +1,21 @@
-//! The MGT being served: its part of the service's `Target` trait.
+//! The MGT being served: its parts, its start and its end.
 
 use std::rc::Rc;
 
-use env::{Env, LocalFuture};
+use env::Env;
 use osd::{MetaStore, StoreError, View, WriteSet};
 use params::ParamTree;
-use service::spec::MGS;
-use service::{Class, ClientRecord, Exports, ExportsConfig, Incoming, Session, Target};
+use service::{Exports, ExportsConfig};
 use target::{Decided, Place, StartError, Store};
-use types::{Errno, FsName, MDTS_MAX, TargetId, TargetKind, Transno};
+use types::{Errno, FsName, TargetId, TargetKind, Transno};
 use wire::config::FsConfig;
-use wire::{Opcode, Reply, Request};
 
-use crate::op::pool::PoolChange;
-use crate::{MgtConfig, op, record};
+use crate::{MgtConfig, record};
 
 /// The MGT being served.
 pub struct Mgt {
     env: Env,
-    store: Store,
+    pub(crate) store: Store,
     pub(crate) exports: Rc<Exports>,
 }
 
@@ -55,56 +52,6 @@ impl Mgt {
     /// Registers its parameters in `tree`.
     pub fn register_params(&self, tree: &ParamTree, place: &Place) {
         target::register_params(tree, place, &self.exports);
-    }
-
-    /// Sets a permanent parameter of a file system, or of all that are known here; without a value
-    /// it is deleted. Durable when it returns. Says which file systems there are.
-    ///
-    /// # Errors
-    /// ENOENT where none is known (of that name), EINVAL for what is no text of a bounded length,
-    /// E2BIG over the bound.
-    pub async fn set_param(
-        &self,
-        fsname: Option<FsName>,
-        name: &str,
-        value: Option<&str>,
-    ) -> Result<Vec<FsName>, Errno> {
-        let names = match fsname {
-            Some(name) => vec![name],
-            None => self.look(record::fs_names).await?,
-        };
-        if names.is_empty() {
-            return Err(Errno::ENOENT);
-        }
-        for fsname in &names {
-            op::set_param::store(self, *fsname, name, value.unwrap_or_default()).await?;
-        }
-        Ok(names)
-    }
-
-    /// Takes a target out of the configuration of its file system, durably; an OST is out of use
-    /// from then on, and in no pool. Its storage is not touched.
-    ///
-    /// # Errors
-    /// ENOENT where it is not known, EPERM for what a file system cannot do without, E2BIG where a
-    /// pool without it would be over the bounds.
-    pub async fn forget(&self, fsname: FsName, target: TargetId) -> Result<(), Errno> {
-        let mdt = target.dom_of().unwrap_or(target);
-        let is_spare = target.is_ost() || (mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX);
-        if !is_spare {
-            return Err(Errno::EPERM);
-        }
-        op::forget::forget(self, fsname, target).await
-    }
-
-    /// Changes a pool of OSTs, durably.
-    ///
-    /// # Errors
-    /// EINVAL for a name that no pool can have, EEXIST for a pool or member that is there, ENOENT
-    /// where file system, pool or member is not, ENODEV for an OST that never registered,
-    /// ENOTEMPTY where a pool with members is to go, E2BIG over the bounds.
-    pub async fn pool(&self, fsname: FsName, pool: &str, change: PoolChange) -> Result<(), Errno> {
-        op::pool::change(self, fsname, pool, change).await
     }
 
     /// The configurations of all file systems that are known here.
@@ -148,59 +95,5 @@ impl Mgt {
 
     async fn commit(&self) -> Result<(), Errno> {
         self.store.commit().await.map_err(|error| error.errno())
-    }
-
-    async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {
-        let done = match (incoming.check_role(), incoming.request.opcode()) {
-            (Err(errno), _) => Err(errno),
-            (_, Opcode::MgsRegister) => op::register::execute(&self, &incoming).await,
-            (_, Opcode::MgsConfig) => op::config::execute(&self, &incoming).await,
-            (_, Opcode::MgsSetParam) => op::set_param::execute(&self, &incoming).await,
-            _ => Err(Errno::EOPNOTSUPP),
-        };
-        let reply = done.unwrap_or_else(|errno| Reply::error(&incoming.request.header, errno));
-        self.store.failure().unless_over(reply).await
-    }
-}
-
-impl Target for Mgt {
-    fn id(&self) -> TargetId {
-        TargetId::MGT
-    }
-
-    fn failed(&self) -> LocalFuture<'static, String> {
-        self.store.failure().happened()
-    }
-
-    fn exports(&self) -> Rc<Exports> {
-        self.exports.clone()
-    }
-
-    fn class(&self, _request: &Request) -> Class {
-        Class::of(&MGS).answering(wire::config::CONFIG_BYTES_MAX as u64)
-    }
-
-    fn handle(self: Rc<Self>, incoming: Incoming) -> LocalFuture<'static, Reply> {
-        Box::pin(self.execute(incoming))
-    }
-
-    fn remember_client(
-        self: Rc<Self>,
-        _record: ClientRecord,
-    ) -> LocalFuture<'static, Result<(), Errno>> {
-        // A session here holds nothing that would have to outlive this instance.
-        Box::pin(async { Ok(()) })
-    }
-
-    fn sessions_ended(
-        self: Rc<Self>,
-        _sessions: Vec<Rc<Session>>,
-        _evicted: bool,
-    ) -> LocalFuture<'static, ()> {
-        Box::pin(async {})
-    }
-
-    fn recovery_done(self: Rc<Self>) -> LocalFuture<'static, ()> {
-        Box::pin(async {})
     }
 }

@@ -4,8 +4,7 @@ use osd::{StoreError, Table, View, WriteSet};
 use types::Fid;
 use zerocopy::IntoBytes;
 
-use crate::op::object_record;
-use crate::record::{ObjectRecord, Owner};
+use crate::record::{ObjectRecord, Owner, object_record};
 
 /// What the record of an object says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

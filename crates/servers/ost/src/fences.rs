@@ -16,14 +16,12 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 
 use osd::{StoreError, Table, View, WriteSet};
-use service::Incoming;
 use tokio::sync::Notify;
-use types::{ClientId, Errno};
+use types::ClientId;
 use wire::body::Claim;
 
 use crate::limits::FENCES_MAX;
 use crate::record::{META_FENCE, fence_key};
-use crate::target::Ost;
 
 /// Client and number of the MDT's store.
 type Key = (ClientId, u64);
@@ -169,17 +167,6 @@ impl Drop for Counted<'_> {
         let was_there = self.of.changes.borrow_mut().remove(&(self.client, self.number));
         assert!(was_there, "a change is listed until it is over");
         self.of.ended.notify_waiters();
-    }
-}
-
-impl Ost {
-    /// Refuses a client whose session with the MDT has ended.
-    pub(crate) fn check_fence(&self, incoming: &Incoming, claim: &Claim) -> Result<(), Errno> {
-        if !self.fences.borrow().refuses(incoming.session.client, claim) {
-            return Ok(());
-        }
-        planted::reached("ost: a fenced client was refused");
-        Err(Errno::EKEYREVOKED)
     }
 }
 

@@ -5,8 +5,8 @@ pub(crate) const DIRTY_RECORD_BYTES_MAX: u64 = 16 << 20;
 /// Bytes of data written before a commit begins: half a second of a fast device.
 pub(crate) const DIRTY_DATA_BYTES_MAX: u64 = 256 << 20;
 /// Elements of one glimpse: a page of a directory listing has at most 1,024 files, of four stripes
-/// here each.
-pub(crate) const GLIMPSE_OBJECTS_MAX: usize = 4_096;
+/// here each. Clients send as many, so a later bound must not be lower.
+pub(crate) const GLIMPSE_OBJECTS_MAX: usize = wire::grants::VECTOR_MAX;
 /// Glimpses that wait for the disk at once.
 pub(crate) const GLIMPSE_AT_ONCE: usize = 32;
 /// Objects of one destroy.

@@ -17,9 +17,9 @@ use wire::PUT_BYTES_MAX;
 use wire::body::StatfsState;
 use zerocopy::IntoBytes;
 
-use crate::op::{destroy, object_record};
+use crate::op::removal;
 use crate::owners::record_after;
-use crate::record::{ObjectRecord, Owner};
+use crate::record::{ObjectRecord, Owner, object_record};
 use crate::tally::Kind;
 use crate::target::Ost;
 
@@ -97,7 +97,7 @@ impl Ost {
             return Ok(()); // it was refused because of this one
         }
         self.objects.destroy(fid).await?;
-        self.apply(&destroy::forget(self, &[(fid, record)])).await?;
+        self.apply(&removal::forget(self, &[(fid, record)])).await?;
         self.changed(0);
         self.commit_all().await
     }

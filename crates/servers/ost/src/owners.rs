@@ -16,20 +16,17 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use osd::{StoreError, View};
-use service::Incoming;
 use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, WireFid};
 
 use crate::limits::OWNERS_MAX;
-use crate::op::object_record;
-use crate::record::{NO_LAYOUT, ObjectRecord, Owner};
-use crate::target::Ost;
+use crate::record::{NO_LAYOUT, ObjectRecord, Owner, object_record};
 
 /// What the record of an object says to those who use it.
 #[derive(Clone, Copy)]
 pub(crate) struct Known {
-    owner: Owner,
-    layout_version: u32,
+    pub(crate) owner: Owner,
+    pub(crate) layout_version: u32,
 }
 
 /// Owners of the objects used last.
@@ -37,11 +34,11 @@ pub(crate) struct Known {
 pub(crate) struct Owners(RefCell<BTreeMap<Fid, Known>>);
 
 impl Owners {
-    fn get(&self, object: Fid) -> Option<Known> {
+    pub(crate) fn get(&self, object: Fid) -> Option<Known> {
         self.0.borrow().get(&object).copied()
     }
 
-    fn note(&self, object: Fid, owner: Known) {
+    pub(crate) fn note(&self, object: Fid, owner: Known) {
         let mut known = self.0.borrow_mut();
         if known.len() >= OWNERS_MAX {
             known.clear();
@@ -91,69 +88,7 @@ pub(crate) fn record_after(
     }))
 }
 
-fn known(record: &ObjectRecord) -> Option<Known> {
+/// What a record says, if it names an owner.
+pub(crate) fn known(record: &ObjectRecord) -> Option<Known> {
     record.owner().map(|owner| Known { owner, layout_version: record.layout_version() })
-}
-
-impl Ost {
-    /// The object's record is this from now on.
-    pub(crate) fn note_record(&self, object: Fid, record: &ObjectRecord) {
-        if let Some(known) = known(record) {
-            self.owners.note(object, known);
-        }
-    }
-
-    /// Refuses an object that is not `claimed`'s, and a layout that is older than the object was
-    /// told: a replay is of the time before. Called under the object's lock.
-    pub(crate) async fn check_owner(
-        &self,
-        incoming: &Incoming,
-        object: Fid,
-        claimed: Owner,
-        layout_version: u32,
-    ) -> Result<(), Errno> {
-        let Some(known) = self.check_owned(incoming, object, claimed).await? else { return Ok(()) };
-        let is_gone = known.layout_version == NO_LAYOUT;
-        let is_refused = is_gone || layout_version < known.layout_version;
-        // of a replay, the change itself sees whether the object is gone
-        let is_passed = incoming.is_replay() || self.config.bugs.believe_old_layouts();
-        if !is_refused || is_passed {
-            return Ok(());
-        }
-        planted::reached("ost: an old layout was refused");
-        Err(Errno::ESTALE)
-    }
-
-    /// Refuses an object that is not `claimed`'s.
-    pub(crate) async fn check_owned(
-        &self,
-        incoming: &Incoming,
-        object: Fid,
-        claimed: Owner,
-    ) -> Result<Option<Known>, Errno> {
-        let known = match self.owners.get(object) {
-            Some(known) => Some(known),
-            None => {
-                let record = self.store.look(|view| object_record(view, object)).await?;
-                record.and_then(|record| known(&record))
-            }
-        };
-        let Some(known) = known else { return Ok(None) };
-        self.owners.note(object, known);
-        let owner = known.owner;
-        if owner == claimed {
-            return Ok(Some(known));
-        }
-        planted::reached("ost: an object of another file was refused");
-        tracing::error!(
-            %object,
-            owner = %owner.parent,
-            store = owner.store,
-            claimed = %claimed.parent,
-            by_store = claimed.store,
-            client = %incoming.session.name,
-            "refused: the object belongs to another file"
-        );
-        Err(Errno::EIO)
-    }
 }

@@ -1,6 +1,7 @@
 //! Records of an OST as they are stored; `docs/formats/` draws them. Little-endian, {type, version,
 //! length} first.
 
+use osd::{StoreError, Table, View};
 use types::{ClientId, Fid, Timespec, Transno};
 use wire::body::WireFid;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -169,6 +170,14 @@ impl TombstoneRecord {
         let (record, _newer) = TombstoneRecord::read_from_prefix(bytes).ok()?;
         (record.kind == TYPE_TOMBSTONE).then_some(record)
     }
+}
+
+/// The record of an object, if it has one.
+pub(crate) fn object_record(
+    view: &dyn View,
+    object: Fid,
+) -> Result<Option<ObjectRecord>, StoreError> {
+    Ok(view.get(Table::Objects, &object.to_key())?.and_then(|bytes| ObjectRecord::decode(&bytes)))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use osd::mem::{MemDisk, MemDiskConfig};
 use service::spec;
 use types::{ClientId, Fid, FsName, Nid, NidAddr, PORT_DEFAULT, Span, TargetId, TargetKind};
 
+use crate::one_core::Meter;
 use crate::server::{CPTS_MAX, Plan, RECOVERY_WINDOW, Server, Swap};
 use crate::store::{Scratch, Store};
 use crate::{Scenario, Script};
@@ -28,6 +29,25 @@ pub struct Cluster {
     plan: Plan,
     /// Where servers are on `osd-disk`.
     scratch: Option<Scratch>,
+}
+
+/// What takes time in a world in which nothing fails.
+pub(crate) struct Machine {
+    /// What MDTs and OSTs pretend to be on.
+    pub(crate) devices: [Option<Model>; 2],
+    /// Shortest and longest time of a message on its way.
+    pub(crate) delay: (Span, Span),
+    /// Counts the CPU time of MDTs, each of which has one core; none where requests take no time.
+    pub(crate) meter: Option<Rc<Meter>>,
+}
+
+impl Machine {
+    /// As a scenario has it in a seed.
+    fn drawn(seed: u64, scenario: &Scenario) -> Machine {
+        let SimConfig { delay_min, delay_max, .. } = SimConfig::default();
+        let devices = devices(seed, scenario);
+        Machine { devices, delay: (delay_min, delay_max), meter: None }
+    }
 }
 
 fn nid(group: u8, index: u32) -> Nid {
@@ -50,7 +70,14 @@ impl Cluster {
     /// runs yet.
     #[must_use]
     pub fn new(seed: u64, scenario: &Scenario) -> Cluster {
+        Cluster::on(Machine::drawn(seed, scenario), seed, scenario)
+    }
+
+    /// The same, where this takes time.
+    pub(crate) fn on(machine: Machine, seed: u64, scenario: &Scenario) -> Cluster {
         let config = SimConfig {
+            delay_min: machine.delay.0,
+            delay_max: machine.delay.1,
             print: scenario.print,
             fail_on_error: !scenario.sick_stores
                 && scenario.hard_faults == 0
@@ -78,7 +105,8 @@ impl Cluster {
             lease: scenario.lease(),
             grants: scenario.grants(seed),
             split: scenario.split(seed),
-            devices: devices(seed, scenario),
+            devices: machine.devices,
+            meter: machine.meter,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
             window: Rc::new(Cell::new(RECOVERY_WINDOW)),
         };

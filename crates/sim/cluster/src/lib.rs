@@ -36,8 +36,8 @@
 //!   MDTs is left undone at peace.
 //! - After peace everything finishes within a bounded time, and a fresh client finds exactly the
 //!   models' trees.
-//! - After a blackout each user's tree is a state since its last sync, fsynced bytes are there, and
-//!   each block of a file is as it was or has some of the changes since.
+//! - After a blackout each user's tree is a state since its last sync, and fsynced bytes are there.
+//!   Each block of a file is as it was or has some of the changes since.
 //! - When everything is removed, no inode and no object is left.
 
 mod blackout;
@@ -47,8 +47,10 @@ mod fsck;
 mod hostile;
 mod marks;
 mod nemesis;
+mod one_core;
 mod planted;
 mod races;
+pub mod rates;
 mod restriper;
 mod run;
 mod scenario;

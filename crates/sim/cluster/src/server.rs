@@ -20,6 +20,7 @@ use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
 
+use crate::one_core::{Meter, OneCore};
 use crate::planted::Bugs;
 use crate::store::Store;
 
@@ -46,6 +47,8 @@ pub(crate) struct Plan {
     pub(crate) split: mdt::Split,
     /// What MDTs and OSTs pretend to be on.
     pub(crate) devices: [Option<Model>; 2],
+    /// Counts the CPU time of MDTs, where their requests take any.
+    pub(crate) meter: Option<Rc<Meter>>,
     /// Stores fail: a boot may fail too and is tried again.
     pub(crate) is_sick: bool,
     /// How long a recovery waits without progress, if it begins from now on.
@@ -361,7 +364,7 @@ async fn run(
             *state.records.borrow_mut() = Some(witness.clone());
             check_after_recovery(env, &mdt, (id, witness), state);
             let stopping = mdt.clone();
-            begin((plan, state), (&node, id), mdt, move || {
+            begin((plan, state), (&node, id), on_a_core(env, plan, mdt), move || {
                 let mdt = stopping.clone();
                 Box::pin(async move { drop(mdt.stop().await) })
             });
@@ -372,6 +375,14 @@ async fn run(
     *state.running.borrow_mut() = Rc::downgrade(&node);
     register(env, id, plan, &endpoint, state);
     Ok(Running { _node: node, _endpoint: endpoint })
+}
+
+/// An MDT as its node serves it.
+fn on_a_core(env: &Env, plan: &Plan, mdt: Rc<Mdt>) -> Rc<dyn Target> {
+    match &plan.meter {
+        Some(meter) => Rc::new(OneCore::new(env, mdt, meter)),
+        None => mdt,
+    }
 }
 
 /// Starts an OST, or the data target of an MDT.

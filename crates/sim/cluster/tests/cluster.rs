@@ -15,6 +15,7 @@ mod on_open;
 mod planted;
 mod projects;
 mod put;
+mod rates;
 mod recalls;
 mod resting;
 mod seeds;

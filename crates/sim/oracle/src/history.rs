@@ -2,7 +2,7 @@
 //! decides whether some order explains all answers.
 //!
 //! An order explains a history if every call takes effect at one moment between its begin and its
-//! end, and each answer equals the answer of a [`Spec`] at that moment (linearizability). The
+//! end. Each answer has to equal the answer of a [`Spec`] at that moment (linearizability). The
 //! search is Wing and Gong's with Lowe's memory: a state that was tried with the same calls still
 //! to come is not tried again.
 //!

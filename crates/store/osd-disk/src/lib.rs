@@ -5,6 +5,7 @@
     unsafe_code,
     reason = "LMDB's C interface, io_uring, preadv2; each use says why it is sound"
 )]
+mod durable;
 mod error;
 pub mod export;
 mod meta;

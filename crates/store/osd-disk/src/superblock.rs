@@ -1,11 +1,16 @@
 //! The superblock: a small file `nacre-super` that says which target a directory belongs to, and
 //! which formats it uses.
 //!
-//! Little-endian, in this order: magic (8), version u16, length of the whole u16, CRC-32C u32 (over
-//! everything, itself as zero), compat, ro-compat and incompat words (u64 each), file system name
-//! (8, NUL padded), target u32 (kind and index as on the wire), count of MGS addresses u32, uuid
-//! (16), created: seconds i64, nanoseconds u32, zero u32; then for each MGS address NID u64, port
-//! u16, zero (6). A longer fixed part needs a new version.
+//! Little-endian, in this order:
+//! - magic (8), version u16, length of the whole u16;
+//! - CRC-32C u32 (over everything, itself as zero);
+//! - compat, ro-compat and incompat words (u64 each);
+//! - file system name (8, NUL padded), target u32 (kind and index as on the wire);
+//! - count of MGS addresses u32, uuid (16);
+//! - created: seconds i64, nanoseconds u32, zero u32;
+//! - for each MGS address NID u64, port u16, zero (6).
+//!
+//! A longer fixed part needs a new version.
 //!
 //! It is replaced whole: written to another name, synced, renamed, directory synced. So a crash
 //! leaves the old one or the new.
@@ -23,6 +28,7 @@ use std::path::{Path, PathBuf};
 use types::{FsName, Nid, NidAddr, TargetId, TargetKind, Timespec};
 
 use crate::DiskError;
+use crate::durable::sync_dir;
 
 const FILE: &str = "nacre-super";
 const LOCK_FILE: &str = "nacre-lock";
@@ -398,11 +404,6 @@ fn write(dir: &Path, superblock: &Superblock) -> Result<(), DiskError> {
     });
     written.map_err(DiskError::io(&beside, "cannot be written"))?;
     sync_dir(dir)
-}
-
-/// Makes the names in `dir` durable.
-pub(crate) fn sync_dir(dir: &Path) -> Result<(), DiskError> {
-    File::open(dir).and_then(|dir| dir.sync_all()).map_err(DiskError::io(dir, "cannot be synced"))
 }
 
 fn exists(path: &Path) -> Result<bool, DiskError> {

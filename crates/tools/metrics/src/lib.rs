@@ -4,8 +4,8 @@
 //! of `lctl get_param` and of a scrape cannot differ. Numbers, counters and states are read as
 //! values ([`ParamTree::typed`]). A parameter's own text is printed from the same value, and no
 //! text is parsed here. Tasks of the daemon's executor serve the text over plain HTTP/1.1. A scrape
-//! makes its text in one turn (well below a millisecond for a server of ten targets) and never
-//! waits for a server or a disk.
+//! makes its text in one turn, which is well below a millisecond for a server of ten targets. It
+//! never waits for a server or a disk.
 //!
 //! Where a process has several executors, one of them answers for all. It asks the others for their
 //! texts, waits for them at most one second, and joins them.

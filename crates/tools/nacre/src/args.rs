@@ -29,8 +29,9 @@ Examples:
   nacre lfs setstripe -c 4 /mnt/nacre/big        (also as `lfs`, by a link of that name)
   nacre status                                   the state of everything here
 
-Exit status: 0 success; 1 failure, reported on stderr; 2 wrong usage; of `up --run` the command's own (128 + signal if it was
-killed); of `lfs` and `lctl` the first error's number; 75 a server that stopped because its storage failed.";
+Exit status: 0 success; 1 failure, reported on stderr; 2 wrong usage; 75 a server that stopped
+because its storage failed. `up --run` ends with the command's own, 128 + signal if it was killed.
+`lfs` and `lctl` end with the first error's number.";
 
 /// A parallel file system in user space: servers, mount, tools.
 #[derive(Debug, Parser)]
@@ -160,7 +161,7 @@ enum Bench {
     Ior(bench::ior::IorArgs),
     /// The same for one stream, with dd's words.
     Dd(bench::ior::DdArgs),
-    /// What the attributes of a directory's files cost, against their stripe count.
+    /// The cost of the attributes of a directory's files, against their stripe count.
     Ls(bench::ls::LsArgs),
 }
 

@@ -2,7 +2,7 @@
 
 use types::Errno;
 
-use super::{COMPOSITE_BYTES_MAX, END_OF_FILE, EXTENSION_BYTES_MAX, MDT_BYTES_MAX};
+use super::limits::{COMPOSITE_BYTES_MAX, END_OF_FILE, EXTENSION_BYTES_MAX, MDT_BYTES_MAX};
 use crate::{LayoutError, STRIPE_SIZE_UNIT};
 
 /// Why a composite layout or a template of one is refused.

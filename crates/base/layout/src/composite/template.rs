@@ -98,7 +98,7 @@ impl CompositeTemplate {
     }
 
     /// The same from `at` on, with ids behind `last_id`; the outcome is not checked whole.
-    pub(super) fn resolve_from(
+    fn resolve_from(
         &self,
         at: u64,
         last_id: u32,
@@ -142,6 +142,25 @@ impl CompositeTemplate {
         }
         self.components.remove(0);
         if self.components.is_empty() { Err(ComponentError::MdtRefused) } else { Ok(self) }
+    }
+}
+
+impl Composite {
+    /// Adds components behind the last one.
+    ///
+    /// # Errors
+    /// The file has an end already that nothing can follow, or they do not fit. Nothing is changed
+    /// then.
+    pub fn add(
+        &mut self,
+        more: &CompositeTemplate,
+        default: &Template,
+    ) -> Result<(), ComponentError> {
+        let more = more.resolve_from(self.end(), self.last_id, default)?;
+        self.with(|layout| {
+            layout.last_id = more.last_id;
+            layout.components.extend(more.components);
+        })
     }
 }
 

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
-use types::{Errno, Fid};
+use types::{Errno, Extent, Fid};
 
 use super::*;
-use crate::{LayoutError, POOL_BYTES};
+use crate::{LayoutError, POOL_BYTES, STRIPE_SIZE_UNIT, Template, lov};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -243,7 +243,7 @@ fn the_bytes_of_a_composite_layout_are_lustres() {
         (vec![64 * KIB, MIB, END_OF_FILE], &Wanted::Mdt)
     );
     // the objects that it will have are counted too
-    assert_eq!(lov::composite::bytes_of(&file), golden.len() + 3 * 24);
+    assert_eq!(bytes_of(&file.components), golden.len() + 3 * 24);
 }
 
 #[test]

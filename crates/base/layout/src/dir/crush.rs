@@ -10,7 +10,7 @@
 //! A suffix of one case looks like a word, and one of digits like a number. Letters are those of
 //! Latin-1, as a kernel sees them.
 
-use super::fnv_1a_64;
+use super::fnv::fnv_1a_64;
 
 /// Groups of names.
 const GROUPS: u64 = 4_096;

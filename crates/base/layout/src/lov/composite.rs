@@ -12,18 +12,16 @@
 
 use types::Fid;
 
+use super::bytes::{ENTRY_BYTES, HEAD_BYTES};
 use super::{
-    Input, Lov, LovError, MAGIC_COMPOSITE, MAGIC_V1, PATTERN_MDT, PATTERN_RAID0, STRIPE_BYTES,
-    V1_BYTES, V3_BYTES, is_magic, template_of,
+    Input, Lov, LovError, MAGIC_COMPOSITE, MAGIC_V1, PATTERN_MDT, PATTERN_RAID0, is_magic,
+    template_of,
 };
 use crate::composite::{
-    COMPOSITE_BYTES_MAX, Component, ComponentError, Composite, CompositeTemplate, Place,
-    TemplateComponent, Wanted,
+    Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
 };
 use crate::{POOL_BYTES, Template};
 
-const HEAD_BYTES: usize = 32;
-const ENTRY_BYTES: usize = 48;
 /// The component has what it needs to take data.
 pub const FLAG_INIT: u32 = 0x10;
 /// Room for the component before it to grow into.
@@ -132,38 +130,6 @@ impl LovComposite {
         values.iter().for_each(|value| out.extend(value));
         out
     }
-}
-
-/// Bytes of a file's layout in this form.
-pub(crate) fn bytes_of(composite: &Composite) -> usize {
-    let pooled =
-        |pool: &[u8; POOL_BYTES]| if *pool == [0; POOL_BYTES] { V1_BYTES } else { V3_BYTES };
-    // with the objects that it will have, as far as that is known
-    let wanted = |template: &Template| {
-        let stripes = usize::try_from(template.stripe_count).unwrap_or(0);
-        pooled(&template.pool) + STRIPE_BYTES * stripes.max(template.osts.len())
-    };
-    let entry = |component: &Component| match &component.place {
-        Place::Mdt | Place::Extension(_) => ENTRY_BYTES + V1_BYTES,
-        Place::Wanted(template) => ENTRY_BYTES + wanted(template),
-        Place::Extendable(template, _) => 2 * ENTRY_BYTES + wanted(template) + V1_BYTES,
-        Place::Objects(layout) => {
-            ENTRY_BYTES + pooled(&layout.pool) + STRIPE_BYTES * layout.osts.len()
-        }
-    };
-    HEAD_BYTES + composite.components.iter().map(entry).sum::<usize>()
-}
-
-/// Objects of a component on all OSTs, at most: its share of the bytes that such components without
-/// objects may still add to the layout.
-pub(crate) fn share_of_all(composite: &Composite) -> usize {
-    let is_on_all = |component: &&Component| match &component.place {
-        Place::Wanted(template) | Place::Extendable(template, _) => template.stripe_count < 0,
-        Place::Mdt | Place::Objects(_) | Place::Extension(_) => false,
-    };
-    let count = composite.components.iter().filter(is_on_all).count();
-    let left = COMPOSITE_BYTES_MAX.saturating_sub(bytes_of(composite));
-    (left / STRIPE_BYTES / count.max(1)).max(1)
 }
 
 /// One entry, or the two of an extendable component.

@@ -26,11 +26,11 @@ bodies! {
         /// Elements of buffer 1.
         count: u32,
     }
-    /// Of one file: what is recalled, granted, held, or asked for.
+    /// Of one file: what is recalled, free, held, or asked for.
     GrantWord (32) {
         /// FID of the file.
         fid: WireFid,
-        /// Number of the gift or recall; they rise.
+        /// Number of the gift or recall; they rise. Completion: the cookie of the wait.
         number: u64,
         /// Recall: all that is asked back and not acknowledged. Shed, restate: what is held.
         bits: GrantBits,

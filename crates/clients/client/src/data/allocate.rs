@@ -21,7 +21,7 @@ use super::keep::{Reshaping, flush};
 use super::newer::Tries;
 use super::order::LockedChange;
 use super::{OFFSET_MAX, layout_for_write, place};
-use crate::file::Open;
+use crate::handle::Open;
 use crate::join::try_join;
 use crate::{Error, Result, limits};
 

@@ -14,7 +14,7 @@ use types::Errno;
 use super::keep::{Pause, flush, keep_append, learn_end};
 use super::newer::Tries;
 use super::write::write_tried;
-use crate::file::Open;
+use crate::handle::Open;
 use crate::locks::FileLock;
 use crate::{Error, Result};
 

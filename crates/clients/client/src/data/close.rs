@@ -17,14 +17,14 @@ use types::{Errno, Fid};
 use wire::body::{CloseFlags, CloseReq, OstAttr};
 use wire::{Opcode, SizeState, encode_body};
 
-use super::closes::ReadyClose;
+use super::closing::ReadyClose;
 use super::glimpse::Question;
 use super::keep::fresh::{self, Fresh};
 use super::keep::{Pause, begin_flush, flush_whole};
 use crate::client::{Inner, mdt_of};
-use crate::file::Open;
 use crate::grants::Scope;
-use crate::inode::Stat;
+use crate::handle::Open;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Result, flags, limits, size};
 
 /// When the request of a close leaves.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{joined, read, write};
 use crate::Result;
-use crate::file::Open;
+use crate::handle::Open;
 use crate::limits::{COPY_BYTES_MAX, COPY_PIECE_BYTES};
 
 /// Copies up to `len` bytes; says how many. Fewer only at the end of the source, or at the bound of

@@ -24,7 +24,7 @@ use super::keep::Reshaping;
 use super::place;
 use crate::client::Inner;
 use crate::join::try_join;
-use crate::limits::{BATCH_RPCS_MAX, GLIMPSE_BATCH_MAX, LAYOUTS_TRIED_MAX};
+use crate::limits::{BATCH_RPCS_MAX, LAYOUTS_TRIED_MAX, RAISE_BATCH_MAX};
 use crate::xattr::LOV_DEL;
 use crate::{Ctx, Error, Result};
 
@@ -89,7 +89,7 @@ impl Inner {
         let body = OstRaiseReq { parent: fid.into(), claim, layout_version: version, reserved: 0 };
         let mut calls: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
         for (ost, objects) in &by_ost {
-            for batch in objects.chunks(GLIMPSE_BATCH_MAX) {
+            for batch in objects.chunks(RAISE_BATCH_MAX) {
                 let call = self.call(ctx, Opcode::OstRaise, &body);
                 let call = call.buf(Bytes::copy_from_slice(batch.as_bytes()));
                 let told = self.ask_claiming(*ost, (fid, claim), call);

@@ -15,9 +15,10 @@ use zerocopy::IntoBytes;
 use super::newer::check_told;
 use super::place;
 use crate::client::Inner;
-use crate::inode::{Inode, Stat};
+use crate::inode::Inode;
 use crate::join::try_join;
 use crate::size::Found;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Result, limits, size};
 
 /// Objects of one file to ask about.

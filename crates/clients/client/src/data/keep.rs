@@ -7,210 +7,49 @@
 //! ```
 //! Invariants
 //! - A write is kept only while no other client has the file open, by the MDT's word that lasts.
-//! - Kept writes of a file are sent first ([`flush`]) if this client looks at its objects, changes
-//!   them in another way, or closes the file for writing.
+//! - Kept writes of a file are sent first ([`flush`]) if this client looks at its objects or
+//!   changes them in another way. They are also sent first if it closes the file for writing.
 //! - A recall is acknowledged only when all kept writes are sent.
 //! - Runs of a file that overlap are executed in the order in which they were kept.
 //! - A write that cannot be sent is lost, and its handles report it ([`crate::lost`]).
 
 mod attrs;
+mod brought;
 pub(super) mod fresh;
+mod kept_attrs;
 mod room;
 mod run;
+mod state;
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::Call;
 use layout::FileLayout;
-use tokio::sync::Notify;
 use types::{Errno, Extent, Fid, Instant, TargetId, Timespec};
 use wire::body::{OstReserveRep, OstReserveReq, ReserveFlags};
 use wire::{Opcode, encode_body};
 
-use self::attrs::{KeptAttrs, Unsettled};
 pub(crate) use self::attrs::{flush_attrs, send_attrs};
-use self::fresh::Brought;
 pub(crate) use self::fresh::begin_flush;
 use self::room::{Question, Room};
 use self::run::Run;
+pub use self::state::KeptStats;
+use self::state::{Costs, End, Kept};
+pub(crate) use self::state::{Keeper, Keeping, Pause, Reshaping};
 use super::set_id::drop_set_id;
 use super::write::{Sending, write_kept};
 use super::{OFFSET_MAX, layout_for_write, place};
 use crate::client::{Client, Inner};
-use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
+use crate::handle::Open;
 use crate::inode::Inode;
 use crate::limits::{
     FULL_PAUSE, FULL_WAIT, KEPT_BYTES_MAX, KEPT_WRITE_BYTES, ROOM_OF_RUN, ROOM_REST, ROOM_UNIT,
 };
 use crate::{Error, Result, flags};
-
-/// What each OST is to have room for.
-type Costs = BTreeMap<TargetId, u64>;
-
-/// A run, for whom it is sent, and the room that it takes.
-struct Kept {
-    run: Run,
-    open: Rc<Open>,
-    costs: Costs,
-}
-
-/// What is kept of one file, and what of that is being sent.
-#[derive(Default)]
-pub(crate) struct Keeping {
-    kept: RefCell<Option<Kept>>,
-    drawn: Cell<u64>,
-    /// What each run under way covers, and since when.
-    flights: RefCell<BTreeMap<u64, (Extent, Instant)>>,
-    landed: Notify,
-    /// The end of the file, if nothing but kept writes can move it.
-    end: Cell<Option<End>>,
-    /// Changes under way that may move the end in another way, and how many there were.
-    reshaping: Cell<u32>,
-    reshaped: Cell<u64>,
-    /// Who waits until everything is sent, or wants nothing to be kept.
-    pauses: Cell<u32>,
-    /// Recalls among them, by their numbers.
-    recalled: RefCell<BTreeSet<u64>>,
-    has_timer: Cell<bool>,
-    /// Changes of attributes.
-    pub(crate) attrs: KeptAttrs,
-}
-
-/// The end of a file as of some recalls: after another one, another client may have moved it.
-#[derive(Clone, Copy)]
-struct End {
-    at: u64,
-    recalls: u64,
-}
-
-/// A change that may move the end of a file, and is not kept.
-pub(crate) struct Reshaping(Rc<Inode>);
-
-impl Reshaping {
-    pub(crate) fn begin(inode: &Rc<Inode>) -> Reshaping {
-        let keeping = &inode.keeping;
-        keeping.reshaping.set(keeping.reshaping.get() + 1);
-        keeping.has_moved();
-        Reshaping(inode.clone())
-    }
-}
-
-impl Drop for Reshaping {
-    fn drop(&mut self) {
-        let keeping = &self.0.keeping;
-        keeping.reshaping.set(keeping.reshaping.get() - 1);
-        keeping.has_moved();
-    }
-}
-
-/// Nothing of a file is kept until this ends.
-pub(crate) struct Pause(Rc<Inode>);
-
-impl Pause {
-    pub(crate) fn begin(inode: &Rc<Inode>) -> Pause {
-        inode.keeping.pauses.set(inode.keeping.pauses.get() + 1);
-        Pause(inode.clone())
-    }
-}
-
-impl Drop for Pause {
-    fn drop(&mut self) {
-        let keeping = &self.0.keeping;
-        keeping.pauses.set(keeping.pauses.get() - 1);
-    }
-}
-
-impl Keeping {
-    /// The end may be elsewhere.
-    pub(crate) fn has_moved(&self) {
-        self.end.set(None);
-        self.reshaped.set(self.reshaped.get() + 1);
-    }
-
-    /// To be handed to [`learn_end`] by a look that begins now.
-    pub(super) fn shape(&self) -> u64 {
-        self.reshaped.get()
-    }
-
-    /// A kept write ends there.
-    fn reaches(&self, at: u64) {
-        match self.end.get() {
-            Some(end) => self.end.set(Some(End { at: end.at.max(at), ..end })),
-            None => self.has_moved(),
-        }
-    }
-
-    pub(crate) fn is_clean(&self) -> bool {
-        self.kept.borrow().is_none() && self.flights.borrow().is_empty()
-    }
-}
-
-/// What is kept of all files.
-#[derive(Default)]
-pub(crate) struct Keeper {
-    bytes: Cell<usize>,
-    rooms: RefCell<BTreeMap<TargetId, Room>>,
-    stats: Cell<KeptStats>,
-    unsettled: Unsettled,
-    /// Files whose closes brought their bytes.
-    pub(crate) brought: Brought,
-}
-
-/// Writes that were acknowledged before they were sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KeptStats {
-    /// Writes that were kept.
-    pub writes: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// Runs of them that were sent.
-    pub runs: u64,
-    /// Small writes that found no room reserved.
-    pub no_room: u64,
-    /// Changes of attributes that were kept.
-    pub setattrs: u64,
-}
-
-impl Keeper {
-    fn count(&self, change: impl FnOnce(&mut KeptStats)) {
-        let mut stats = self.stats.get();
-        change(&mut stats);
-        self.stats.set(stats);
-    }
-
-    /// Takes room at all these OSTs, or at none.
-    fn take(&self, costs: &Costs) -> bool {
-        let mut rooms = self.rooms.borrow_mut();
-        let mut taken = Costs::new();
-        for (ost, bytes) in costs {
-            if !rooms.entry(*ost).or_default().take(*bytes) {
-                drop(rooms);
-                self.give_back(&taken);
-                return false;
-            }
-            taken.insert(*ost, *bytes);
-        }
-        true
-    }
-
-    fn give_back(&self, costs: &Costs) {
-        let mut rooms = self.rooms.borrow_mut();
-        for (ost, bytes) in costs {
-            rooms.entry(*ost).or_default().give_back(*bytes);
-        }
-    }
-
-    fn sent(&self, costs: &Costs) {
-        let mut rooms = self.rooms.borrow_mut();
-        for (ost, bytes) in costs {
-            rooms.entry(*ost).or_default().sent(*bytes);
-        }
-    }
-}
 
 /// Room that a run takes: every unit that it touches, and what an object costs.
 fn costs(layout: &FileLayout, extent: Extent) -> Costs {

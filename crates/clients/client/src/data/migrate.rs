@@ -36,7 +36,8 @@ use super::read::{joined, read_under};
 use super::write::write_copy;
 use super::{allocate, place, read, seek};
 use crate::client::{Client, Inner, mdt_of};
-use crate::file::{File, Open};
+use crate::file::File;
+use crate::handle::Open;
 use crate::inode::Inode;
 use crate::join::try_join;
 use crate::limits::{

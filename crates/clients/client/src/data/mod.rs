@@ -4,8 +4,10 @@ mod allocate;
 mod append;
 mod close;
 mod closes;
+mod closing;
 mod copy;
 mod cut;
+mod cuts;
 mod exist;
 mod glimpse;
 mod group;
@@ -15,10 +17,12 @@ mod newer;
 mod on_open;
 mod order;
 mod read;
+mod read_on_open;
 mod seek;
 mod set_id;
 mod sync;
 mod truncate;
+mod under_way;
 mod write;
 mod writer;
 
@@ -27,15 +31,16 @@ use std::rc::Rc;
 use layout::FileLayout;
 use types::{Errno, Fid, TargetId};
 
-use crate::file::Open;
+use crate::handle::Open;
 use crate::{Error, Result};
 
 pub(crate) use allocate::allocate;
 pub use append::Appending;
 pub(crate) use append::append;
 pub(crate) use close::{Leaves, close};
-pub(crate) use closes::Closes;
+pub(crate) use closing::Closes;
 pub(crate) use copy::copy;
+pub(crate) use cuts::Cuts;
 pub(crate) use glimpse::{Objects as Told, Question, settle};
 pub use keep::KeptStats;
 pub(crate) use keep::{
@@ -44,12 +49,12 @@ pub(crate) use keep::{
 pub use migrate::Migration;
 pub use on_open::OnOpenStats;
 pub(crate) use on_open::{FILE_BYTES_MAX, OnOpen};
-pub(crate) use order::{DataChange, UnderWay};
+pub(crate) use order::DataChange;
 pub(crate) use read::{joined, read};
 pub(crate) use seek::seek;
 pub(crate) use set_id::look_at_mode;
 pub(crate) use sync::fsync;
-pub(crate) use truncate::Cuts;
+pub(crate) use under_way::UnderWay;
 pub(crate) use write::write;
 
 /// Largest offset of a byte: applications' offsets are signed.

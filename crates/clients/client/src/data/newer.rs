@@ -13,9 +13,9 @@ use types::{Errno, Fid};
 
 use super::glimpse::Objects;
 use crate::client::Inner;
-use crate::file::Open;
-use crate::inode::Stat;
+use crate::handle::Open;
 use crate::limits::LAYOUTS_TRIED_MAX;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Result};
 
 /// A call that is made again under newer layouts, a few times at most.

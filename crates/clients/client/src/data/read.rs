@@ -21,8 +21,8 @@ use wire::body::{IoFlags, OstAttr, OstIoReq};
 use super::glimpse::{Objects, Question};
 use super::group::{Run, runs};
 use super::newer::{Tries, check_told};
-use super::{OFFSET_MAX, keep, on_open, place};
-use crate::file::Open;
+use super::{OFFSET_MAX, keep, place, read_on_open};
+use crate::handle::Open;
 use crate::join::try_join;
 use crate::{Error, Result, flags};
 
@@ -44,7 +44,7 @@ pub(crate) async fn read(open: &Rc<Open>, offset: u64, len: usize) -> Result<Vec
     let end = offset.saturating_add(len as u64).min(OFFSET_MAX);
     let Some(extent) = Extent::new(offset, end) else { return Ok(Vec::new()) };
     keep::flush(&open.inner, &open.inode).await;
-    if let Some(pieces) = on_open::read(open, extent) {
+    if let Some(pieces) = read_on_open::read(open, extent) {
         return Ok(pieces);
     }
     let mut tries = Tries::new();

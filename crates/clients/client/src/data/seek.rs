@@ -13,7 +13,7 @@ use wire::body::{OstSeekRep, OstSeekReq};
 use super::keep::flush;
 use super::newer::Tries;
 use super::{OFFSET_MAX, place};
-use crate::file::Open;
+use crate::handle::Open;
 use crate::join::try_join;
 use crate::{Error, Result, SeekFor, limits};
 

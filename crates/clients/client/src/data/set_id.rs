@@ -10,7 +10,7 @@ use std::rc::Rc;
 use wire::body::SetattrFlags;
 
 use crate::client::mdt_of;
-use crate::file::Open;
+use crate::handle::Open;
 use crate::namespace::AttrChange;
 use crate::{Result, limits};
 

@@ -15,7 +15,7 @@ use super::glimpse::range;
 use super::keep::flush;
 use super::place;
 use crate::client::{Client, Inner, mdt_of};
-use crate::file::Open;
+use crate::handle::Open;
 use crate::join::try_join;
 use crate::lost::{self, Heard};
 use crate::{Ctx, Result, limits};

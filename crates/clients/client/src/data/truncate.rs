@@ -7,8 +7,6 @@
 //! the objects alone give the size. If the client dies in between, the file stays dirty and its
 //! objects give the size. Once begun, the call runs to its end, even if the caller dies.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::LocalFuture;
@@ -21,22 +19,10 @@ use super::keep::Reshaping;
 use super::newer::Tries;
 use super::{OFFSET_MAX, place};
 use crate::client::Inner;
-use crate::inode::Stat;
 use crate::join::try_join;
 use crate::namespace::AttrChange;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Result, limits, size};
-
-/// Files whose objects this client is cutting. Until that ends, what the objects say is not the
-/// size of the file, and only the truncate itself tells the MDT one.
-#[derive(Default)]
-pub(crate) struct Cuts(RefCell<BTreeMap<Fid, u32>>);
-
-impl Cuts {
-    /// Whether the objects of a file are being cut.
-    pub(super) fn has(&self, fid: Fid) -> bool {
-        self.0.borrow().contains_key(&fid)
-    }
-}
 
 /// A cut under way.
 struct Cutting(Rc<Inner>, Fid);

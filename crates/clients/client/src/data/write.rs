@@ -19,8 +19,8 @@ use super::order::DataChange;
 use super::set_id::drop_set_id;
 use super::{OFFSET_MAX, keep, layout_for_write, place};
 use crate::client::mdt_of;
-use crate::file::Open;
 use crate::flags::{O_DIRECT, O_DSYNC};
+use crate::handle::Open;
 use crate::join::join_bounded;
 use crate::{Error, Result};
 

@@ -13,123 +13,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use endpoint::Hold;
-use ldlm::grants::{Bits, ChangeId, Question, Want};
-use types::{Fid, Instant, Transno};
+use ldlm::grants::{ChangeId, Question, Want};
+use types::{Instant, Transno};
 
-use super::names::hash_of;
-use super::pages::DATA;
-use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
+use super::{Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
-use crate::inode::Stat;
-
-/// What a change of this client's is about.
-#[derive(Clone, Debug)]
-pub(crate) struct Scope {
-    /// Files that are known before it is executed.
-    wants: Vec<Want>,
-    /// What it changes of the file that its answer tells of.
-    told: Bits,
-    /// It may change files that neither names.
-    is_wide: bool,
-    /// Names that come and go.
-    names: Vec<NameChange>,
-}
-
-/// A name, as its directory's set knows it.
-#[derive(Clone, Copy, Debug)]
-struct NameChange {
-    dir: Fid,
-    hash: u64,
-    comes: bool,
-}
-
-impl Scope {
-    fn of(fids: &[Fid], told: Bits) -> Scope {
-        let wants = fids.iter().map(|fid| Want { fid: *fid, bits: Bits::UPDATE }).collect();
-        Scope { wants, told, is_wide: false, names: Vec::new() }
-    }
-
-    /// The directories in which names come, go or move.
-    fn dirs(&self) -> impl Iterator<Item = Fid> {
-        let is_wide = self.is_wide;
-        let moved = self.wants.iter().filter(move |_| is_wide).map(|want| want.fid);
-        self.names.iter().map(|name| name.dir).chain(moved)
-    }
-
-    /// The directories in which names come.
-    pub(crate) fn named_in(&self) -> impl Iterator<Item = Fid> {
-        let wide = self.wants.iter().filter(|_| self.is_wide).map(|want| want.fid);
-        self.names.iter().filter(|name| name.comes).map(|name| name.dir).chain(wide)
-    }
-
-    fn naming(mut self, dir: Fid, name: &[u8], comes: bool) -> Scope {
-        self.names.push(NameChange { dir, hash: hash_of(name), comes });
-        self
-    }
-
-    /// A file is opened for reading: nothing changes but that it is open.
-    pub(crate) fn open() -> Scope {
-        Scope::of(&[], Bits::empty())
-    }
-
-    /// A file is opened so that its data may change, and perhaps cut.
-    pub(crate) fn open_to_change(fid: Fid) -> Scope {
-        let wants = vec![Want { fid, bits: DATA }];
-        Scope { wants, ..Scope::of(&[], Bits::UPDATE | DATA) }
-    }
-
-    /// The file that a name stands for may be opened so that its data may change.
-    pub(crate) fn or_changed(mut self) -> Scope {
-        self.told |= DATA;
-        self
-    }
-
-    /// Size and place of a file's data, with its attributes.
-    pub(crate) fn shape(fid: Fid) -> Scope {
-        let bits = NAMED | DATA;
-        Scope { wants: vec![Want { fid, bits }], ..Scope::of(&[], bits) }
-    }
-
-    /// A name comes.
-    pub(crate) fn entry(dir: Fid, name: &[u8]) -> Scope {
-        Scope::of(&[dir], Bits::UPDATE).naming(dir, name, true)
-    }
-
-    /// A name goes.
-    pub(crate) fn removal(dir: Fid, name: &[u8]) -> Scope {
-        Scope::of(&[dir], NAMED).naming(dir, name, false)
-    }
-
-    /// A file that has other names gets one more.
-    pub(crate) fn link(file: Fid, dir: Fid, name: &[u8]) -> Scope {
-        Scope::of(&[dir, file], NAMED).naming(dir, name, true)
-    }
-
-    /// Attributes of a file or directory.
-    pub(crate) fn attrs(fid: Fid) -> Scope {
-        Scope { wants: vec![Want { fid, bits: NAMED }], ..Scope::of(&[], NAMED) }
-    }
-
-    /// Data of a file, and the times and the size that go with it.
-    pub(crate) fn data(fid: Fid) -> Scope {
-        Scope { wants: vec![Want { fid, bits: ATTRS }], ..Scope::of(&[], ATTRS) }
-    }
-
-    /// The same, where a handle for writing is closed: what is written is kept no more.
-    pub(crate) fn written(fid: Fid) -> Scope {
-        let bits = ATTRS | Bits::WRITE;
-        Scope { wants: vec![Want { fid, bits }], ..Scope::of(&[], bits) }
-    }
-
-    /// Names move; what is replaced the answer tells if it is the first.
-    pub(crate) fn rename(from: (Fid, &[u8]), to: (Fid, &[u8]), is_exchange: bool) -> Scope {
-        let scope = Scope { is_wide: true, ..Scope::of(&[from.0, to.0], NAMED) };
-        match is_exchange {
-            true => scope,
-            false => scope.naming(from.0, from.1, false).naming(to.0, to.1, true),
-        }
-    }
-}
+use crate::stat::Stat;
 
 impl Known {
     /// A change is about to be sent.

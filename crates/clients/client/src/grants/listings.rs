@@ -21,7 +21,7 @@ use types::{Fid, Instant};
 use wire::Attr;
 use wire::dirent::{self, Dirent};
 
-use super::names::hash_of;
+use super::hash::hash_of;
 use super::{Grants, Known, Lease};
 use crate::DirPage;
 

@@ -15,12 +15,17 @@
 
 mod all;
 mod change;
+mod hash;
+mod kernel;
+mod lease;
 mod listings;
+mod lru;
 mod names;
 mod opened;
 mod pages;
 mod recall;
 mod restate;
+mod scope;
 mod shown;
 mod values;
 
@@ -30,95 +35,26 @@ use std::rc::{Rc, Weak};
 use endpoint::Remote;
 use env::{Env, LocalFuture};
 use ldlm::grants::{
-    Belief, Bits, Bugs as GrantBugs, Cache, CacheConfig, Given, Kind, Number, Question, Stated,
-    Told,
+    Belief, Bits, Bugs as GrantBugs, Cache, CacheConfig, Given, Number, Question, Stated, Told,
 };
-use types::{Fid, Instant, Span, Transno};
+use types::{Fid, Instant, Transno};
 use wire::Attr;
-use wire::body::CALLED_BACK;
 use wire::dirent::Dirent;
 
 use crate::config::Bugs;
 use crate::data::OnOpen;
-use crate::inode::Stat;
+use crate::stat::Stat;
 pub(crate) use all::AllGrants;
-pub(crate) use change::{Changing, Scope};
+pub(crate) use change::Changing;
+pub use kernel::Kernel;
+pub(crate) use lease::Gift;
+pub use lease::Lease;
+use lease::{ATTRS, NAMED, NEVER, STAT};
 use listings::Listings;
+pub use lru::Lru;
 use names::Names;
-pub use recall::Kernel;
-pub use shown::Lru;
+pub(crate) use scope::Scope;
 use values::Values;
-
-/// Links, times, mode, owner: what a getattr tells.
-const STAT: Bits = Bits::UPDATE.union(Bits::PERM).union(Bits::LAYOUT);
-
-/// All that attributes tell: whether there are extended ones too.
-const ATTRS: Bits = STAT.union(Bits::XATTR);
-
-/// The same, and that the name stands for the file.
-const NAMED: Bits = ATTRS.union(Bits::LOOKUP);
-
-/// Until when, by this client's clock, the servers promise that no other client changes what an
-/// answer told.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lease {
-    /// The attributes; of a directory its entries too.
-    pub attrs: Instant,
-    /// That the name stands for this file.
-    pub name: Instant,
-    /// How often anything had been called back or in doubt by then.
-    recalls: u64,
-}
-
-impl Lease {
-    /// Of attributes that were made of two answers, this one and `other`.
-    pub(crate) fn and(self, other: Lease) -> Lease {
-        let attrs = self.attrs.min(other.attrs);
-        Lease { attrs, name: self.name, recalls: self.recalls.min(other.recalls) }
-    }
-
-    /// Of a name by this answer, and the attributes of its file by `attrs`.
-    pub(crate) fn naming(self, attrs: Lease) -> Lease {
-        let recalls = self.recalls.min(attrs.recalls);
-        Lease { attrs: attrs.attrs, name: self.name, recalls }
-    }
-
-    /// The attributes alone may be old.
-    pub(crate) fn without_attrs(self) -> Lease {
-        Lease { attrs: NEVER, ..self }
-    }
-}
-
-/// What an answer grants of a file, or of a name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Gift {
-    /// Nothing.
-    #[default]
-    None,
-    /// For so long from when it was asked for.
-    Timed(Span),
-    /// Until it is called back.
-    Called,
-}
-
-impl Gift {
-    /// As it travels.
-    pub(crate) fn of(ms: u32) -> Gift {
-        match ms {
-            0 => Gift::None,
-            CALLED_BACK => Gift::Called,
-            ms => Gift::Timed(Span::millis(u64::from(ms))),
-        }
-    }
-
-    fn kind(self) -> Option<Kind> {
-        match self {
-            Gift::None => None,
-            Gift::Timed(_) => Some(Kind::Timed),
-            Gift::Called => Some(Kind::Recall),
-        }
-    }
-}
 
 /// Grants and values of one client. Neither knows a clock.
 struct Known {
@@ -314,9 +250,6 @@ impl Recalls {
         self.0.get()
     }
 }
-
-/// Not at all.
-const NEVER: Instant = Instant(0);
 
 /// How long an answer would hold by its own word.
 fn lease_of(since: Instant, stat: &Stat) -> Lease {

@@ -3,13 +3,12 @@
 //! Invariant: a cached name is valid only while no client has removed any name of its file since
 //! the answer that reported it, without a break. This includes this client.
 
-use std::hash::{DefaultHasher, Hasher};
-
 use ldlm::grants::{Belief, Bits, Name, Number};
 use queues::FixedMap;
 use types::{Fid, Instant};
 use wire::Attr;
 
+use super::hash::hash_of;
 use super::{Known, Lease};
 
 /// A name in a directory.
@@ -23,13 +22,6 @@ impl Names {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
-}
-
-/// What the set of a directory's names keeps of one: two names with the same hash are asked for.
-pub(super) fn hash_of(name: &[u8]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    hasher.write(name);
-    hasher.finish()
 }
 
 impl Known {

@@ -12,7 +12,7 @@ use types::{Fid, Instant};
 
 use super::{Gift, Grants, Known, Lease, STAT};
 use crate::data::FILE_BYTES_MAX;
-use crate::inode::Stat;
+use crate::stat::Stat;
 
 impl Known {
     /// The reply to an open, which holds for `lease`, brought these bytes.

@@ -16,10 +16,7 @@ use super::{AllGrants, Gift, Grants, Kernel, Known, Lease, STAT};
 use crate::atime::Reads;
 use crate::client::{Client, Inner};
 use crate::flags;
-use crate::inode::Stat;
-
-/// What a change of a file's data affects.
-pub(super) const DATA: Bits = Bits::CACHE;
+use crate::stat::Stat;
 
 impl Stat {
     /// What the reply gives of the file's data.

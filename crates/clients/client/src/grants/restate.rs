@@ -22,7 +22,8 @@ use types::{Fid, Instant, Transno};
 use wire::body::{GrantWord, GrantsFlags, OpenWord, STATED_OPENS_MAX, encode_opens};
 use wire::{Opcode, Reply, grants};
 
-use super::recall::{Forgetting, word};
+use super::kernel::Forgetting;
+use super::recall::word;
 use super::{Grants, Known};
 
 /// The kernel forgets more files than this faster if it forgets all.

@@ -1,24 +1,9 @@
 //! A mount's grants as an administrator sees and sets them.
 
-use types::{Instant, Span};
+use types::Instant;
 
 use super::Known;
 use crate::client::Client;
-
-/// Grants that a client keeps, and until when.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lru {
-    /// Files (Lustre: `lru_size`); what was used least goes first.
-    pub size: u32,
-    /// An unused grant goes after this (Lustre: `lru_max_age`).
-    pub max_age: Span,
-}
-
-impl Default for Lru {
-    fn default() -> Lru {
-        Lru { size: ldlm::grants::LRU_SIZE, max_age: ldlm::grants::LRU_MAX_AGE }
-    }
-}
 
 impl Known {
     pub(super) fn set_lru(&mut self, lru: Lru, now: Instant) {

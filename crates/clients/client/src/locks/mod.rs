@@ -5,8 +5,13 @@
 //! at most, and the cookie keeps the waiter's place in the queue. A waiter that gives up sends an
 //! unlock with the cookie, which ends the wait and touches nothing that is held. If a lock is
 //! granted after its waiter has gone, the client restores what its owner held before.
+//!
+//! The MDT holds back a few requests of a client. It answers further ones at once, and calls the
+//! client when the lock is free. The waiter then asks again, and the reply grants the lock. It also
+//! asks again after [`limits::LOCK_ASK_AGAIN`], because a call may be lost.
 
 mod held;
+mod turns;
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,6 +21,7 @@ use wire::Opcode;
 use wire::body::{Claim, LockFlags, LockRep, LockReq, lock};
 
 pub(crate) use held::Held;
+pub(crate) use turns::Turns;
 
 use crate::client::{Client, Inner, mdt_of};
 use crate::{Ctx, Error, LockConflict, LockKind, LockMode, LockSpec, Result, limits};
@@ -123,6 +129,7 @@ impl Drop for Waiter {
         let (inner, ctx, request) = (self.inner.clone(), self.ctx.clone(), self.request);
         let before = std::mem::take(&mut self.before);
         let granted = self.stage.replace(Stage::GivenUp) == Stage::Granted;
+        self.inner.turns.call(Fid::from(request.fid).mdt_index(), request.cookie);
         self.inner.env.spawn("lock given up", async move {
             let ended = match granted {
                 true => inner.restore(&ctx, request, &before).await,
@@ -174,11 +181,14 @@ impl Inner {
         stage: &Cell<Stage>,
     ) -> Result<Asked> {
         let fid = Fid::from(request.fid);
+        let turn = self.turns.begin(fid.mdt_index(), request.cookie);
         let mut pause = limits::LOCK_POLL;
         loop {
             let place = if wait { self.lock_waits.try_acquire().ok() } else { None };
             let wait_ms = if place.is_some() { limits::LOCK_WAIT_MS } else { 0 };
-            let asked = LockReq { flags: LockFlags::WAIT.when(wait), wait_ms, ..request };
+            let may_call = LockFlags::CALL.when(wait && place.is_none());
+            let asked =
+                LockReq { flags: LockFlags::WAIT.when(wait) | may_call, wait_ms, ..request };
             let call = self.call(ctx, Opcode::MdtLock, &asked);
             let reply = self.ask(mdt_of(fid), call).await.map_err(|error| error.about(fid))?.reply;
             let found: LockRep = reply.body();
@@ -200,8 +210,12 @@ impl Inner {
                 _ => {}
             }
             if place.is_none() {
-                self.env.sleep(pause).await;
-                pause = Span(pause.0 * 2).min(limits::LOCK_POLL_MAX);
+                if found.calls == 1 {
+                    self.env.timeout(limits::LOCK_ASK_AGAIN, turn.come()).await;
+                } else {
+                    self.env.sleep(pause).await;
+                    pause = Span(pause.0 * 2).min(limits::LOCK_POLL_MAX);
+                }
                 if stage.get() == Stage::GivenUp {
                     return Ok(Asked::GivenUp);
                 }

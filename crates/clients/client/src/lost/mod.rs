@@ -1,7 +1,7 @@
 //! Lost acknowledged work, and how the affected handles learn of it.
 //!
-//! A change is lost when its target restarts without it and the client cannot repeat it, because
-//! the client was evicted or the replay was refused. Then
+//! A change is lost when its target restarts without it and the client cannot repeat it. That is so
+//! if the client was evicted or the replay was refused. Then
 //! - the next fsync of each open handle of the file returns EIO, once per handle; a handle that is
 //!   opened before any other handle got the error gets it too;
 //! - each close of such a handle returns EIO until its fsync has done so;
@@ -11,9 +11,9 @@
 //! mapping that could not be written back.
 
 mod errseq;
+mod losses;
 mod touched;
 
-use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
@@ -23,97 +23,12 @@ use types::{Errno, Fid, TargetId};
 use wire::Request;
 
 use crate::client::{Client, Inner};
-use crate::limits::{LOST_FILES_MAX, LOST_LOGGED_MAX, LOST_NAME_WAIT, LOST_NAMED_MAX};
+use crate::limits::{LOST_LOGGED_MAX, LOST_NAME_WAIT, LOST_NAMED_MAX};
 use crate::{Ctx, Error, Result};
 
-use errseq::ErrSeq;
+pub use losses::Heard;
+pub(crate) use losses::Losses;
 pub(crate) use touched::{Part, touched};
-
-/// What an open file or directory has heard of lost work.
-#[derive(Clone, Debug, Default)]
-pub struct Heard {
-    file: Cell<u64>,
-    rest: Cell<u64>,
-}
-
-/// What of this mount is lost.
-#[derive(Default)]
-pub(crate) struct Losses {
-    files: RefCell<BTreeMap<Fid, ErrSeq>>,
-    /// Of files that found no place in `files`: concerns every handle.
-    rest: Cell<ErrSeq>,
-    mount: Cell<ErrSeq>,
-    /// What `sync` has told.
-    synced: Cell<u64>,
-    drawn: Cell<u64>,
-    /// Changes so far.
-    count: Cell<u64>,
-}
-
-impl Losses {
-    /// For a handle that is opened now.
-    pub(crate) fn listen(&self, fid: Fid) -> Heard {
-        let file = self.files.borrow().get(&fid).map_or(0, |seq| seq.sample());
-        Heard { file: Cell::new(file), rest: Cell::new(self.rest.get().sample()) }
-    }
-
-    /// Whether the handle has something to hear: for a close, which may be one of several.
-    pub(crate) fn is_news(&self, fid: Fid, heard: &Heard) -> bool {
-        let of_file =
-            self.files.borrow().get(&fid).is_some_and(|seq| seq.is_news(heard.file.get()));
-        of_file || self.rest.get().is_news(heard.rest.get())
-    }
-
-    /// The handle hears of it: for fsync. Says whether it was news.
-    pub(crate) fn hear(&self, fid: Fid, heard: &Heard) -> bool {
-        let mut files = self.files.borrow_mut();
-        let of_file = files.get_mut(&fid).is_some_and(|seq| seq.hear(&heard.file));
-        hear(&self.rest, &heard.rest) || of_file
-    }
-
-    /// The same for the whole mount.
-    pub(crate) fn hear_all(&self) -> bool {
-        hear(&self.mount, &self.synced)
-    }
-
-    fn note(&self, fid: Fid) {
-        let number = self.drawn.get() + 1;
-        self.drawn.set(number);
-        note(&self.mount, number);
-        let mut files = self.files.borrow_mut();
-        if files.len() >= LOST_FILES_MAX && !files.contains_key(&fid) {
-            note(&self.rest, number);
-        } else {
-            files.entry(fid).or_default().note(number);
-        }
-    }
-
-    /// Nobody hears of the file's lost work any more.
-    pub(crate) fn forget(&self, fid: Fid) {
-        self.files.borrow_mut().remove(&fid);
-    }
-
-    /// No handle of the file is open any more.
-    pub(crate) fn closed(&self, fid: Fid) {
-        let mut files = self.files.borrow_mut();
-        if files.get(&fid).is_some_and(|seq| seq.is_seen()) {
-            files.remove(&fid);
-        }
-    }
-}
-
-fn note(seq: &Cell<ErrSeq>, number: u64) {
-    let mut noted = seq.get();
-    noted.note(number);
-    seq.set(noted);
-}
-
-fn hear(seq: &Cell<ErrSeq>, since: &Cell<u64>) -> bool {
-    let mut told = seq.get();
-    let is_news = told.hear(since);
-    seq.set(told);
-    is_news
-}
 
 /// What the caller is told.
 pub(crate) fn error(fid: Fid, stage: &'static str) -> Error {
@@ -235,40 +150,6 @@ mod tests {
     use super::*;
 
     const FILE: Fid = Fid { seq: 1, oid: 2, ver: 0 };
-    const OTHER: Fid = Fid { seq: 1, oid: 3, ver: 0 };
-
-    #[test]
-    fn a_handle_hears_of_its_own_file_only() {
-        let losses = Losses::default();
-        let (mine, other) = (losses.listen(FILE), losses.listen(OTHER));
-        losses.note(FILE);
-        assert!(losses.is_news(FILE, &mine) && losses.is_news(FILE, &mine));
-        assert!(losses.hear(FILE, &mine) && !losses.hear(FILE, &mine));
-        assert!(!losses.hear(OTHER, &other) && !losses.is_news(OTHER, &other));
-        assert!(losses.hear_all() && !losses.hear_all());
-    }
-
-    #[test]
-    fn a_file_that_is_closed_is_remembered_until_somebody_has_heard() {
-        let losses = Losses::default();
-        losses.note(FILE);
-        losses.closed(FILE);
-        let late = losses.listen(FILE);
-        assert!(losses.hear(FILE, &late));
-        losses.closed(FILE);
-        assert!(losses.files.borrow().is_empty());
-        let dir = losses.listen(FILE);
-        losses.note(FILE);
-        assert!(losses.hear(FILE, &dir));
-    }
-
-    #[test]
-    fn beyond_its_bound_every_handle_hears() {
-        let losses = Losses::default();
-        let mine = losses.listen(FILE);
-        (0..=LOST_FILES_MAX as u32).for_each(|oid| losses.note(Fid::new(9, oid)));
-        assert!(losses.hear(FILE, &mine) && !losses.hear(FILE, &mine));
-    }
 
     #[test]
     fn writes_of_one_object_are_one_line() {

@@ -10,7 +10,7 @@ use super::check_name;
 use super::shards::check_seen;
 use crate::client::{Client, Inner, mdt_of};
 use crate::file::File;
-use crate::inode::Stat;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Glance, Lease, Result, Striping, limits};
 
 impl Client {

@@ -1,4 +1,4 @@
-//! mkdir, mknod, symlink, link: operations that create a name without opening a file.
+//! `mkdir`, `mknod`, `symlink`, `link`: operations that create a name without opening a file.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use super::check_name;
 use super::lookup::is_gone;
 use crate::client::{CallBuilder, Client, Inner, mdt_of};
 use crate::grants::Scope;
-use crate::inode::Stat;
+use crate::stat::Stat;
 use crate::{Ctx, Error, Glance, Lease, Result};
 
 #[derive(Clone, Copy)]

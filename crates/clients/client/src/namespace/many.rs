@@ -25,8 +25,8 @@ use super::lookup::is_gone;
 use crate::client::{Client, Inner, mdt_of};
 use crate::data::{Question, flush, send_off, settle};
 use crate::grants::Asking;
-use crate::inode::Stat;
 use crate::join::try_join;
+use crate::stat::Stat;
 use crate::{Ctx, DirPage, Error, Result, limits};
 
 /// What an MDT says of each file that was asked for, or why it says nothing.

@@ -1,6 +1,7 @@
 //! Names and attributes: operations of the MDT. Each is one request if the OSTs need not be asked.
 
 mod attr;
+mod change;
 mod dir;
 pub(crate) mod elsewhere;
 mod listing;
@@ -9,14 +10,15 @@ mod make;
 mod many;
 mod open;
 pub(crate) mod order;
-pub(crate) mod put;
+mod put;
+pub(crate) mod refused;
 mod remove;
 mod rename;
 mod separate;
 pub(crate) mod shards;
 pub(crate) mod striped;
 
-pub(crate) use attr::AttrChange;
+pub(crate) use change::AttrChange;
 pub use dir::Behind;
 pub(crate) use dir::split_nul;
 pub use listing::Listing;

@@ -14,8 +14,9 @@ use super::lookup::is_gone;
 use super::make::Make;
 use crate::client::{Client, Inner, mdt_of};
 use crate::data::is_made;
-use crate::file::{File, Open};
+use crate::file::File;
 use crate::grants::Scope;
+use crate::handle::Open;
 use crate::{Ctx, Error, Glance, Lease, Result, flags, limits};
 
 impl Client {

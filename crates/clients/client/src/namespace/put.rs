@@ -1,38 +1,15 @@
 //! put: a file with all of its bytes. A small file whose first bytes are at the MDT takes one
 //! request. Every other file is made, written and closed.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use layout::Asked;
-use types::{Errno, Fid, Instant};
+use types::{Errno, Fid};
 use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::CreateFlags;
 use wire::{Attr, PUT_BYTES_MAX, SizeState};
 
 use super::make::Make;
-use crate::{Client, Ctx, Error, File, Result, flags, limits};
-
-/// Directories whose new files do not fit at the MDT, and so are not offered with their bytes.
-#[derive(Default)]
-pub(crate) struct Refused(RefCell<BTreeMap<Fid, (usize, Instant)>>);
-
-impl Refused {
-    /// Whether the MDT has refused a file of no more bytes a short while ago.
-    fn holds(&self, dir: Fid, bytes: usize, now: Instant) -> bool {
-        let known = self.0.borrow();
-        known.get(&dir).is_some_and(|(least, until)| bytes >= *least && now < *until)
-    }
-
-    fn note(&self, dir: Fid, bytes: usize, now: Instant) {
-        let mut known = self.0.borrow_mut();
-        if known.len() >= limits::PUT_REFUSED_MAX {
-            known.clear();
-        }
-        known.insert(dir, (bytes, now + limits::PUT_REFUSED_FOR));
-    }
-}
+use crate::{Client, Ctx, Error, File, Result, flags};
 
 impl Client {
     /// Makes the file `name` in `parent` with these bytes, and returns its attributes. No handle
@@ -104,24 +81,7 @@ fn has_bytes(attr: &Attr, length: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use types::Span;
-
     use super::*;
-
-    #[test]
-    fn a_refused_length_is_not_offered_again_for_a_while() {
-        let refused = Refused::default();
-        let (dir, start) = (Fid::ROOT, Instant::default());
-        refused.note(dir, 4_096, start);
-        assert!(refused.holds(dir, 4_096, start) && refused.holds(dir, 65_536, start));
-        assert!(!refused.holds(dir, 4_095, start), "it may fit");
-        assert!(!refused.holds(Fid::ZERO, 4_096, start));
-        assert!(!refused.holds(dir, 4_096, start + limits::PUT_REFUSED_FOR));
-        for number in 0..limits::PUT_REFUSED_MAX as u32 {
-            refused.note(Fid::new(7, number + 1), 1, start + Span::secs(1));
-        }
-        assert!(refused.0.borrow().len() <= limits::PUT_REFUSED_MAX);
-    }
 
     #[test]
     fn a_file_of_an_older_mdt_is_seen_to_lack_its_bytes() {

@@ -9,7 +9,7 @@ use wire::body::RenameReq;
 use super::check_name;
 use crate::client::{Client, Inner, mdt_of};
 use crate::grants::Scope;
-use crate::inode::Stat;
+use crate::stat::Stat;
 use crate::{Ctx, Result};
 
 const RENAME_EXCHANGE: u32 = 2;

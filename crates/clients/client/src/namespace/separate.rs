@@ -6,7 +6,7 @@ use types::Fid;
 
 use crate::client::Client;
 use crate::data::{Question, settle};
-use crate::inode::Stat;
+use crate::stat::Stat;
 use crate::{Attr, Ctx, Result};
 
 /// A file whose objects have not been asked yet.

@@ -13,8 +13,8 @@ use wire::{Attr, Opcode};
 use super::lookup::is_gone;
 use super::striped::{Kind, merge};
 use crate::client::{Client, Inner, mdt_of};
-use crate::inode::Stat;
 use crate::join::try_join;
+use crate::stat::Stat;
 use crate::xattr::{DMV, LMV, LMV_MIGRATE};
 use crate::{Ctx, Error, Lease, Result, limits};
 

@@ -20,10 +20,14 @@
 //! - Values that this client is changing are not answered until the reply is taken.
 //! - Until the acknowledgement of a recall leaves, the dying grant answers, but without validity.
 
+mod directories;
+mod dying;
 mod ends;
 mod entry;
+mod lists;
 mod lru;
 mod names;
+mod question;
 mod recall;
 mod recover;
 
@@ -34,12 +38,14 @@ use types::{Fid, Instant, Span, Transno};
 
 use super::limits::{GHOSTS_MAX, LEASE, LRU_MAX_AGE, LRU_SIZE, TIMED};
 use super::{Ack, Bits, Bugs, ChangeId, Head, Kind, Number, Told, Want};
+use directories::Directories;
+use dying::Dying;
 use entry::Entry;
-use lru::Lists;
-use names::Directories;
-use recall::Dying;
+use lists::Lists;
 
-pub use names::{Listing, Name};
+pub use directories::Listing;
+pub use names::Name;
+pub use question::Question;
 pub use recall::Notify;
 
 /// Settings of a cache.
@@ -65,10 +71,6 @@ impl Default for CacheConfig {
         }
     }
 }
-
-/// A request under way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question(u64);
 
 /// Whether the cache answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

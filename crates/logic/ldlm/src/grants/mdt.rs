@@ -16,18 +16,19 @@
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
 //!
 //! Invariants
-//! - No change is let go while another session has a grant that it affects, unless that grant is
-//!   acknowledged or shed, or its lease is over.
+//! - No change is let go while another session has a grant that it affects. Such a grant is
+//!   acknowledged or shed first, or its lease is over.
 //! - The bits that a parked change wants are given to no session until the change ends.
 //! - A session that does not acknowledge delays a change by at most
-//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE), after which its lease is not renewed, and
-//!   then by the rest of that lease.
+//!   [`CALLBACK_DEADLINE`](super::CALLBACK_DEADLINE). After that its lease is not renewed, and the
+//!   change waits for the rest of that lease.
 //! - A message that is late, repeated or out of order changes nothing that was given after it.
 
 mod change;
 mod give;
 mod holder;
 mod lease;
+mod parked;
 mod restate;
 mod store;
 
@@ -42,13 +43,12 @@ use super::{
     Bits, Bugs, ChangeId, GRANTS_MAX, HOLDERS_MAX, HolderId, LEASE, Number, Numbers, Recall, TIMED,
 };
 use holder::Holder;
+use parked::{Parked, Taking};
 use store::Store;
 
 pub use change::Begun;
 pub use give::Gifts;
 pub use restate::PeerMisbehaved;
-
-use change::{Parked, Taking};
 
 /// Which kinds are given (`mdt.*.grants`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -224,6 +224,55 @@ fn a_place_is_kept_for_whoever_comes_back() {
 }
 
 #[test]
+fn a_wait_that_is_called_has_its_turn_once_and_is_not_passed() {
+    let mut space = LockSpace::new();
+    let [a, b, c, d] = ['a', 'b', 'c', 'd']
+        .map(|who| request(Kind::Flock, 1, who, "w0-9", u64::from(u32::from(who))));
+    let free = |space: &mut LockSpace, lock: LockRequest| {
+        space.unlock(lock.resource, lock.kind, lock.owner, Extent::ALL)
+    };
+    assert_eq!(space.enqueue(a, true).0, Enqueued::Granted);
+    for wait in [b, c] {
+        assert_eq!(space.enqueue(wait, true).0, Enqueued::Waiting);
+        space.leave_to_be_called(wait.wait_id());
+        space.leave(wait.wait_id()); // a request of before, which is over now
+        assert!(space.is_absent(wait.wait_id()) && !space.has_turns());
+    }
+    assert!(free(&mut space, a).is_empty(), "b has to ask");
+    assert_eq!(space.take_turns(), [b]);
+    assert_eq!(space.enqueue(d, false).0, Enqueued::Refused, "b and c are before it");
+    assert!(space.take_turns().is_empty() && space.held_ranges() == 0);
+    assert_eq!(space.enqueue(b, true).0, Enqueued::Granted);
+    assert!(space.take_turns().is_empty());
+    assert!(free(&mut space, b).is_empty());
+    assert_eq!(space.take_turns(), [c]);
+    assert!(space.cancel(c.wait_id()).is_empty());
+    assert_eq!(space.enqueue(d, false).0, Enqueued::Granted);
+    assert!(!space.has_turns() && space.waiters() == 0);
+}
+
+#[test]
+fn waits_that_share_are_called_together_and_a_turn_ends_with_its_wait() {
+    let mut space = LockSpace::new();
+    let holder = request(Kind::Posix, 1, 'a', "w0-9", 1);
+    let [b, c, d] = [('b', "r0-5"), ('c', "r2-9"), ('d', "w0-9")]
+        .map(|(who, spec)| request(Kind::Posix, 1, who, spec, 7));
+    assert_eq!(space.enqueue(holder, true).0, Enqueued::Granted);
+    for wait in [b, c, d] {
+        assert_eq!(space.enqueue(wait, true).0, Enqueued::Waiting);
+        space.leave_to_be_called(wait.wait_id());
+    }
+    assert!(space.drop_session(holder.owner.session).is_empty());
+    assert_eq!(space.take_turns(), [b, c]);
+    assert!(space.end_waits(b.owner.session).is_empty());
+    assert!(!space.has_turns(), "c is before d");
+    assert!(space.cancel(c.wait_id()).is_empty());
+    assert_eq!(space.take_turns(), [d]);
+    assert_eq!(space.enqueue(d, true).0, Enqueued::Granted);
+    assert_eq!((space.waiters(), space.held_ranges()), (0, 1));
+}
+
+#[test]
 fn a_restated_lock_is_held_without_a_question() {
     let mut space = LockSpace::new();
     let a = request(Kind::Posix, 1, 'a', "w0-9", 1);

@@ -9,7 +9,7 @@
 //! any --handle_disconnect, attempt timed out, NO_SESSION--> DISCONN
 //! ```
 //! Each concern has one file: [`connect`] opens and loses the session, [`send`] chooses what goes
-//! out next, [`reply`] takes answers in, [`replay`] repeats history to a restarted target, [`time`]
+//! out next, [`reply`] takes answers in. [`replay`] repeats history to a restarted target, [`time`]
 //! watches deadlines and pings, [`withdraw`] takes back requests that no caller waits for. Each
 //! states the invariants that it keeps. These hold for all together:
 //! - A tag belongs to at most one unanswered request, and xids on one tag rise.

@@ -2,9 +2,9 @@
 //!
 //! The connector opens the control connection, says HELLO and waits for the acceptor's. Then it
 //! opens both bulk connections at the same time, with the nonce of the first. A HELLO names the NID
-//! of its sender, which must be the address that the bytes come from, because a node is identified
-//! by its address. If the acceptor refuses a HELLO, it answers with its own before it closes, so
-//! that the connector can report why.
+//! of its sender. It must be the address that the bytes come from, because a node is identified by
+//! its address. If the acceptor refuses a HELLO, it answers with its own before it closes, so that
+//! the connector can report why.
 
 use std::io;
 use std::net::Ipv4Addr;

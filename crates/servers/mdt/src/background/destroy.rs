@@ -15,7 +15,6 @@ use bytes::Bytes;
 use endpoint::{Call, CallError, Remote};
 use osd::{Table, WriteSet};
 use target::{Decided, OpError};
-use tokio::sync::Notify;
 use types::{Span, TargetId, Transno};
 use wire::body::{BatchFlags, ObjectRange, OstBatchReq};
 use wire::{Opcode, encode_body};
@@ -31,21 +30,6 @@ const PAUSE: Span = Span::millis(250);
 /// How far each OST is: it has committed the destroys of all records below.
 #[derive(Default)]
 pub(crate) struct Cursors(RefCell<BTreeMap<u32, u64>>);
-
-/// How far each OST that the log names is: it has destroyed the objects of all records below,
-/// durably or not.
-#[derive(Default)]
-pub(crate) struct Answered {
-    upto: RefCell<BTreeMap<u32, u64>>,
-    changed: Notify,
-}
-
-impl Answered {
-    fn note(&self, ost: u32, upto: u64) {
-        self.upto.borrow_mut().insert(ost, upto);
-        self.changed.notify_waiters();
-    }
-}
 
 /// Waits until the room of files whose removal is durable can be used again; not for ever, since an
 /// OST may be away.

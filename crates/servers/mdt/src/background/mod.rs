@@ -1,5 +1,6 @@
 //! An MDT's background tasks.
 
+pub(crate) mod answered;
 pub(crate) mod destroy;
 pub(crate) mod fence;
 pub(crate) mod mdts;

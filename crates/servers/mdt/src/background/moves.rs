@@ -16,8 +16,7 @@ use wire::body::StatfsState;
 use wire::updates::Move;
 
 use crate::cross::own;
-use crate::cross::peer::LMV;
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::limits::{COUNT_SLICE, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_LOOK, MOVES_STUCK};
 use crate::op::moves;
 use crate::record::{DirentRecord, Inode};

@@ -1,109 +1,19 @@
 //! Operations that this MDT coordinates, from the moment its own part is applied until all parts
 //! are durable.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, CallError, Endpoint};
-use service::Seldom;
-use tokio::sync::Notify;
-use types::{Errno, Instance, Instant, TargetId, Transno};
+use types::{Instance, TargetId, Transno};
 use wire::Opcode;
 use wire::body::SyncRep;
-use wire::updates::{self, Done, OpId, Record};
+use wire::updates::{self, Done, Record};
 
+use super::Delivery;
 use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
 use crate::target::Mdt;
-
-/// One operation.
-pub(crate) struct Delivery {
-    record: Rc<Record>,
-    /// Place of the own part in this MDT's history.
-    local: Transno,
-    /// By MDT: the run that executed the part, and the place in its history below which it is.
-    parts: RefCell<BTreeMap<u32, Option<(Instance, Transno)>>>,
-}
-
-/// See the head of the file.
-#[derive(Default)]
-pub(crate) struct Deliveries {
-    under_way: RefCell<BTreeMap<OpId, Rc<Delivery>>>,
-    /// This run knows what other MDTs have of its operations, as far as they are there.
-    gathered: Cell<bool>,
-    /// MDTs that recovery went on without, and that have not told yet what they have. While there
-    /// is one, no mark moves: an operation of an earlier run may come back.
-    pub(super) owed: RefCell<BTreeSet<u32>>,
-    /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
-    asked: RefCell<BTreeMap<u32, Instance>>,
-    /// Runs of other MDTs know that operations below are done. A later run may have lost that.
-    told: RefCell<BTreeMap<u32, (Instance, u64)>>,
-    /// A part was executed, or became durable.
-    moved: Notify,
-    /// The log says that an MDT does not take its part.
-    refused_said: Seldom,
-}
-
-impl Delivery {
-    fn is_executed(&self) -> bool {
-        self.parts.borrow().values().all(Option::is_some)
-    }
-
-    fn is_executed_at(&self, mdt: u32) -> bool {
-        self.parts.borrow().get(&mdt).is_none_or(Option::is_some)
-    }
-}
-
-impl Deliveries {
-    /// Other MDTs have told this one what they have of its operations.
-    pub(crate) fn gathered(&self) {
-        self.gathered.set(true);
-    }
-
-    /// Whether they have, in a run that recovers.
-    pub(crate) fn has_gathered(&self) -> bool {
-        self.gathered.get()
-    }
-
-    /// A run of another MDT asks for its operations. A question of an earlier run may come later.
-    pub(crate) fn asked(&self, mdt: u32, instance: Instance) {
-        let mut asked = self.asked.borrow_mut();
-        let last = asked.entry(mdt).or_insert(instance);
-        *last = instance.max(*last);
-    }
-
-    /// Whether a later run of an MDT than this one has asked.
-    pub(crate) fn has_asked(&self, mdt: u32, instance: Instance) -> bool {
-        self.asked.borrow().get(&mdt).is_some_and(|asked| *asked > instance)
-    }
-
-    /// Whether an MDT heard that operations below `mark` are done. A later run of it may have
-    /// forgotten that, and asks.
-    pub(crate) fn has_told(&self, mdt: u32, mark: u64) -> bool {
-        self.told.borrow().get(&mdt).is_some_and(|(_, told)| *told >= mark)
-    }
-
-    /// Whether an MDT that is away may know operations which this one has lost.
-    pub(crate) fn is_owed(&self) -> bool {
-        !self.owed.borrow().is_empty()
-    }
-
-    /// Whether a line is due now that an MDT does not understand its part. It may never do so, and
-    /// the operation keeps its names reserved until then.
-    fn is_refusal_due(&self, error: &CallError, now: Instant) -> bool {
-        matches!(error, CallError::Errno(Errno::EPROTO)) && self.refused_said.is_due(now)
-    }
-
-    fn all(&self) -> Vec<Rc<Delivery>> {
-        self.under_way.borrow().values().cloned().collect()
-    }
-
-    /// Lets the background task look: an operation is new, or the instance is over.
-    pub(crate) fn wake(&self) {
-        self.moved.notify_waiters();
-    }
-}
 
 impl Mdt {
     /// Brings an operation to the other MDTs until they have executed it.
@@ -297,21 +207,4 @@ pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> Optio
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await.ok()?;
     Some(Instance(answer.reply.header.instance))
-}
-
-#[cfg(test)]
-mod tests {
-    use types::Span;
-
-    use super::*;
-
-    #[test]
-    fn a_refused_part_is_in_the_log_once_a_minute() {
-        let deliveries = Deliveries::default();
-        let at = |secs| Instant::default() + Span::secs(secs);
-        let refused = CallError::Errno(Errno::EPROTO);
-        assert!(!deliveries.is_refusal_due(&CallError::TimedOut, at(0)), "it may be away");
-        let due = [0, 1, 59, 60, 61].map(|secs| deliveries.is_refusal_due(&refused, at(secs)));
-        assert_eq!(due, [true, false, false, true, false]);
-    }
 }

@@ -8,7 +8,9 @@
 mod coordinate;
 mod crossed;
 mod deliver;
+mod deliveries;
 mod facts;
+mod guests;
 pub(crate) mod half;
 pub(crate) mod own;
 pub(crate) mod peer;
@@ -24,10 +26,10 @@ use wire::updates::{OpId, Place, Update, Want};
 
 pub(crate) use self::coordinate::Coordinator;
 pub(crate) use self::crossed::Crossed;
-pub(crate) use self::deliver::{Deliveries, Delivery};
+pub(crate) use self::deliveries::{Deliveries, Delivery};
 pub(crate) use self::facts::Facts;
+pub(crate) use self::guests::Guests;
 pub(crate) use self::half::Halves;
-pub(crate) use self::peer::Guests;
 pub(crate) use self::reserve::Claim;
 
 /// What an operation knows of other MDTs while it is decided.

@@ -1,8 +1,7 @@
 //! Requests of other MDTs: keys that an operation wants reserved, parts to execute, operations that
 //! a recovering MDT asks for, and operations that are over.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -12,7 +11,6 @@ use ldlm::grants::{Bits, ChangeId, Want as WantedBits};
 use osd::{StoreError, Table, View};
 use service::Incoming;
 use target::{Decided, OpError};
-use tokio::sync::Notify;
 use types::{Errno, Fid, Instance, MDTS_MAX, TargetId};
 use wire::body::{StatfsState, SyncRep};
 use wire::updates::{
@@ -21,25 +19,13 @@ use wire::updates::{
 use wire::{Reply, Request, encode_body};
 
 use super::Claim;
-use crate::grants::{ATTRS, Grants};
-use crate::keys;
+use crate::grants::ATTRS;
+use crate::keys::{self, LMV};
 use crate::limits::{FORGET_FULL_MAX, FORGET_MAX, FORGET_PAUSE, HELD_WAIT, RECORDS_BYTES_MAX};
 use crate::perm::ACL_ACCESS;
 use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
 use crate::target::Mdt;
-
-/// Attribute under which a striped directory's shards are stored.
-pub(crate) const LMV: &[u8] = b"trusted.lmv";
-
-/// Operations of other MDTs that have reserved something here.
-#[derive(Default)]
-pub(crate) struct Guests {
-    /// Files of which nothing is granted meanwhile.
-    held: RefCell<BTreeMap<OpId, Vec<Fid>>>,
-    /// Something was freed.
-    pub(crate) freed: Notify,
-}
 
 /// What a step of a preparation came to.
 enum Step {
@@ -421,19 +407,6 @@ pub(super) fn asked<T: updates::DeserializeOwned>(incoming: &Incoming) -> Result
     incoming.check_role()?;
     let request: &Request = &incoming.request;
     updates::decode(&request.buf(1)).ok_or(Errno::EPROTO)
-}
-
-impl Guests {
-    /// Nothing is granted of the files that an operation changes, until it is over.
-    fn hold(&self, id: OpId, wants: &[WantedBits], grants: &mut Grants) {
-        let mut held = self.held.borrow_mut();
-        if held.contains_key(&id) {
-            return;
-        }
-        let fids: Vec<Fid> = wants.iter().map(|want| want.fid).collect();
-        fids.iter().for_each(|fid| grants.hold(*fid));
-        held.insert(id, fids);
-    }
 }
 
 impl Mdt {

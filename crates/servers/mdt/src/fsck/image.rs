@@ -9,10 +9,9 @@ use types::Fid;
 use wire::updates::{self, OpId, Record};
 
 use crate::burnt::Burnt;
-use crate::cross::peer::LMV;
 use crate::hash::HashKey;
 use crate::ids::encode_place;
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::named::layout_in;
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT};
 use crate::record::{

@@ -11,9 +11,8 @@ use wire::attr::{AttrFlags, S_IFDIR};
 use wire::updates::{self, Named, OpId, Part, Record, Update};
 
 use super::*;
-use crate::cross::peer::LMV;
 use crate::ids::{encode_place, first_sequences};
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::record::{DirentRecord, INODE_ORPHAN, Inode};
 
 const S_IFREG: u32 = 0o100_000;

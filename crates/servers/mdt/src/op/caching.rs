@@ -12,9 +12,9 @@
 //! | one client, which writes | it, until its last handle for writing is closed |
 //! | any other | no client |
 //!
-//! WRITE is called back before another client opens or cuts the file or changes its attributes, and
-//! before a getattr that wants an exact size is answered. A restarted MDT takes it that a client
-//! has WRITE that replays such an open and asked for it.
+//! WRITE is called back before another client opens or cuts the file or changes its attributes. It
+//! is also called back before a getattr that wants an exact size is answered. A restarted MDT takes
+//! it that a client has WRITE that replays such an open and asked for it.
 //!
 //! Data of a CLEAN file changes only after an open for writing or a truncate, which make the file
 //! DIRTY. Both call CACHE back from all other clients before they are executed, also where the file
@@ -30,7 +30,8 @@ use wire::body::{Disposition, GetattrFlags};
 use wire::stats::StatRecord;
 use wire::{Attr, Request, SizeState};
 
-use super::open::{cuts, wants_write};
+use super::open::{self, cuts, wants_write};
+use super::rows::{Data, Opened};
 use super::{Answer, Caller, Op, only_reads};
 use crate::attempt::Attempted;
 use crate::fences::Fences;
@@ -39,43 +40,10 @@ use crate::record::Inode;
 use crate::state::State;
 use crate::tx::Tx;
 
-/// What an operation means for data of files, and for their sizes.
-pub(crate) enum Data {
-    /// Nothing.
-    None,
-    /// It tells of one file. This says whether writers are asked for its size, and whether their
-    /// data must be with the OSTs first.
-    Size(fn(&Request) -> GetattrFlags),
-    /// It tells of many files. This says whether writers are asked for their sizes.
-    Sizes(fn(&Request) -> bool),
-    /// It opens the file that its answer tells of, where this says how.
-    Opens(fn(&Request) -> Option<Opened>),
-    /// It changes attributes of its file and, where this names the file, its size: then its client
-    /// cuts the objects.
-    Cuts(fn(&Request) -> Option<Fid>),
-    /// It changes extended attributes of its file and, where this says so, where its data is.
-    Moves(fn(&Request) -> bool),
-    /// It changes extended attributes of its file.
-    Attributes,
-}
-
 impl Data {
     pub(crate) fn of(request: &Request) -> &'static Data {
         super::row(request.opcode()).map_or(&Data::None, |row| &row.data)
     }
-}
-
-/// How a request opens a file.
-#[derive(Clone, Copy)]
-pub(crate) struct Opened {
-    /// Of open(2).
-    pub(crate) flags: u32,
-    /// A kernel wants to keep what it reads.
-    pub(crate) keeps_reads: bool,
-    /// A client wants to keep what it writes.
-    pub(crate) keeps_writes: bool,
-    /// Bytes of the file that may come along with the answer.
-    pub(crate) room: u32,
 }
 
 /// How this request opens a file, if it does.
@@ -85,6 +53,11 @@ pub(crate) fn opened(request: &Request) -> Option<Opened> {
         Data::None | Data::Size(_) | Data::Sizes(_) => None,
         Data::Cuts(_) | Data::Moves(_) | Data::Attributes => None,
     }
+}
+
+/// Bytes of the file that the reply to this request may carry.
+pub(crate) fn room(request: &Request) -> u32 {
+    open::room(opened(request))
 }
 
 /// Whether a kernel wants to keep what this request opens.
@@ -104,6 +77,11 @@ pub(crate) fn is_exact(request: &Request) -> bool {
 }
 
 impl Op<'_, '_> {
+    /// Whether its client wants to keep what it writes to the file that it opens.
+    pub(super) fn keeps_writes(&self) -> bool {
+        is_write_wanted(self.request)
+    }
+
     /// Whether no other client uses a file that this request opens for writing, and none may that
     /// the MDT has given up.
     pub(super) fn may_keep_writes(&self, inode: &Inode) -> bool {

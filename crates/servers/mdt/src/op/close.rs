@@ -6,10 +6,10 @@
 //! Transaction: size and times of the inode, and which stripes have an object from now on; the
 //! whole file, if this was the last handle of an orphan. A replay repeats the size that the first
 //! reply showed. The reply names the handle. So after a restart, a stored reply of a close keeps a
-//! repeated open from restoring a closed handle, even if the client never received that reply. A
-//! handle that is unknown on a replay is closed already, or was open for reading: such a handle
-//! comes back after all replays of its client ([`super::stated`]). Of the close, the access time is
-//! left to do then.
+//! repeated open from restoring a closed handle. This also holds if the client never received that
+//! reply. A handle that is unknown on a replay is closed already, or was open for reading: such a
+//! handle comes back after all replays of its client ([`super::stated`]). Of the close, the access
+//! time is left to do then.
 
 use bytes::Bytes;
 use layout::StripeSet;
@@ -18,12 +18,12 @@ use types::{Errno, Fid, Timespec};
 use wire::SizeState;
 use wire::body::{CloseFlags, CloseReq};
 
+use crate::effect::Effect;
 use crate::limits::FILE_BYTES_MAX;
 use crate::op::{Answer, Op, put, setattr};
 use crate::opens::{OpenFile, Verdict};
 use crate::perm::R;
 use crate::record::Inode;
-use crate::state::Effect;
 
 pub(crate) fn close(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: CloseReq = op.request.body();

@@ -6,25 +6,24 @@
 //! refused again.
 //!
 //! A handle that is not known is an error of its own close (EBADF). Some closes cannot go with
-//! others: two of one file, because the second depends on the first, and one that has to wait for
-//! an operation of several MDTs, because all others would wait too. Nor can files go together that
-//! have no name and very many records ([`CLOSES_CHANGES_MAX`]). On a full store no closes can,
-//! because their stored reply would take much of the reserve. Then nothing is done (EAGAIN), and
-//! the caller sends each close by itself.
+//! others. Two of one file cannot, because the second depends on the first. One that has to wait
+//! for an operation of several MDTs cannot, because all others would wait too. Nor can files go
+//! together that have no name and very many records ([`CLOSES_CHANGES_MAX`]). On a full store no
+//! closes can, because their stored reply would take much of the reserve. Then nothing is done
+//! (EAGAIN), and the caller sends each close by itself.
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use layout::StripeSet;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
-use wire::body::{AttrRep, CLOSES_MAX, CloseReq, ClosesRep, closes as closes_of};
+use wire::body::{AttrRep, CLOSES_MAX, CloseReq, closes as closes_of};
 use wire::stats::{self, StatRecord};
-use wire::{Reply, Request, encode_body};
+use wire::{Reply, Request};
 
 use super::close::close_one;
 use crate::limits::CLOSES_CHANGES_MAX;
-use crate::op::{Answer, Op};
+use crate::op::{Answer, ClosedAnswer, Op};
 use crate::tx::Finished;
 
 /// The handle that the stored reply of a single close says is closed.
@@ -36,11 +35,6 @@ pub(crate) fn handle(reply: &Reply) -> Vec<u64> {
 pub(crate) fn handles(reply: &Reply) -> Vec<u64> {
     let records = stats::decode(&reply.buf(1), CLOSES_MAX).unwrap_or_default();
     records.iter().map(|record| record.rep.handle).collect()
-}
-
-/// All closes of a request, and what each comes to.
-pub(crate) struct ClosedAnswer {
-    pub(crate) files: Vec<StatRecord>,
 }
 
 impl Answer {
@@ -61,15 +55,6 @@ impl Answer {
             fid
         });
         versioned.collect()
-    }
-}
-
-impl ClosedAnswer {
-    pub(crate) fn into_bufs(self) -> Vec<Bytes> {
-        let mut records = Vec::with_capacity(self.files.len() * stats::HEADER_BYTES);
-        self.files.iter().for_each(|record| stats::push(&mut records, record));
-        let head = ClosesRep { count: self.files.len() as u32, ..ClosesRep::default() };
-        vec![encode_body(&head), records.into()]
     }
 }
 

@@ -17,9 +17,9 @@ use wire::SizeState;
 use wire::attr::S_IFREG;
 use wire::body::Disposition;
 
+use crate::effect::Effect;
 use crate::op::{Answer, Op};
 use crate::record::Inode;
-use crate::state::Effect;
 
 /// Adds the components of a composite value behind the last one, which must have an end. They get
 /// a pool as those of a new file do.

@@ -15,10 +15,10 @@ use wire::attr::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S
 use wire::body::{CreateFlags, CreateReq, Disposition};
 
 use crate::keys;
-use crate::op::caching::Opened;
 use crate::op::names::{At, Inherited};
 use crate::op::open::{O_EXCL, Opening, wants_write};
 use crate::op::rename::shown;
+use crate::op::rows::Opened;
 use crate::op::{Answer, Op, checked_name, dirs, put};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT, W, X, is_root};
 use crate::record::{DirentRecord, INODE_HAS_DEFAULT_ACL, Inode};

@@ -3,7 +3,7 @@
 //!
 //! `trusted.lmv` names the shards of a striped directory, `trusted.dmv` is a directory's default
 //! for new subdirectories. Neither is listed. The shards of a directory have its mode, owner,
-//! access lists and defaults, so that requests about names in a shard need to ask no other MDT.
+//! access lists and defaults. So requests about names in a shard need to ask no other MDT.
 
 use bytes::Bytes;
 use layout::dir::{
@@ -17,8 +17,7 @@ use wire::attr::AttrFlags;
 use wire::body::{CreateReq, Disposition, StatfsState};
 use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
 
-use crate::cross::peer::LMV;
-use crate::keys;
+use crate::keys::{self, LMV};
 use crate::op::create::{inherit, make_inode};
 use crate::op::names::{At, Inherited};
 use crate::op::{Answer, AttrAnswer, Op, moves};

@@ -12,7 +12,8 @@ use wire::stats::{self, LAYOUT_BYTES_MAX, StatRecord};
 use wire::{Attr, Request, SizeState, decode_body};
 
 use crate::limits::{GETATTRS_BYTES_MAX, GETATTRS_MAX};
-use crate::op::{Answer, ManyAnswer, Op, Told, checked_name, lease};
+use crate::op::believed::is_whole;
+use crate::op::{Answer, ManyAnswer, Op, Told, checked_name};
 use crate::perm::X;
 use crate::record::Inode;
 
@@ -134,7 +135,7 @@ impl Op<'_, '_> {
         };
         Ok(Told {
             record: StatRecord { errno: 0, rep, layout },
-            is_offered: lease::is_whole(inode),
+            is_offered: is_whole(inode),
             parent: inode.parent,
         })
     }

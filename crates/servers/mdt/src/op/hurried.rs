@@ -13,21 +13,9 @@ use ldlm::grants::HolderId;
 use types::Fid;
 use wire::Request;
 
-use super::caching::Data;
+use super::rows::{Data, Holds};
 use crate::locks::Wanted;
 use crate::target::Mdt;
-
-/// What a client may hold while it sends a request of an operation, and until it is answered.
-pub(crate) enum Holds {
-    /// Nothing that other clients wait for.
-    Nothing,
-    /// Its kernel keeps this directory locked.
-    Dir(fn(&Request) -> Fid),
-    /// Its kernel keeps these two directories locked.
-    Dirs(fn(&Request) -> (Fid, Fid)),
-    /// The client holds the file's own lock.
-    File(fn(&Request) -> Fid),
-}
 
 impl Holds {
     fn of(request: &Request) -> &'static Holds {

@@ -16,79 +16,22 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use ldlm::grants::{Bits, Gifts, HolderId, Number, Want};
 use types::{Fid, Instant, Span};
-use wire::attr::{S_ISGID, S_ISUID};
 use wire::body::{CloseFlags, CloseReq, Disposition, ReaddirState, WireFid};
 use wire::stats::StatRecord;
 use wire::updates::Update;
-use wire::{Attr, Opcode, Request, SizeState};
+use wire::{Opcode, Request};
 use zerocopy::IntoBytes;
 
+use super::answer::{Answer, AttrAnswer, Extras, Told};
+use super::believed::may_be_believed;
 use super::caching::{self, Taken};
-use super::{Answer, AttrAnswer, Caller, Told};
+use super::operation::Caller;
+use super::rows::Scope;
 use crate::attempt::OwnCaller;
+use crate::effect::Effect;
 use crate::grants::{ATTRS, Gift, Grants};
-use crate::on_open;
-use crate::record::{INODE_HAS_ACL, Inode};
-use crate::state::Effect;
 use crate::tx::Tx;
 use target::{Decided, OpError};
-
-/// What an operation means for short leases. A change waits for those on all that it touches,
-/// unless it is unseen.
-pub(crate) enum Scope {
-    /// Grants none.
-    Plain,
-    /// Grants one on the attributes that it tells.
-    Attributes,
-    /// The same, and one on the names of this directory.
-    Name(fn(&Request) -> Fid),
-    /// Grants one on each file that it tells, and where they are named in a directory, on the names
-    /// of this directory.
-    Each(fn(&Request) -> Option<Fid>),
-    /// Grants one on each entry that it lists, and one on the names of this directory, where they
-    /// are wanted.
-    Lists(fn(&Request) -> Option<Fid>),
-    /// The same as [`Scope::Name`] for a name that it makes; the directory as it is then comes
-    /// along.
-    Makes(fn(&Request) -> Fid),
-    /// Removes a name of this directory, which comes along as it is then.
-    Removes(fn(&Request) -> Fid),
-    /// Moves names between these two directories.
-    Moves(fn(&Request) -> (Fid, Fid)),
-    /// Changes something of a file of which the caller's kernel goes on using its own copy.
-    Kept,
-    /// Changes attributes and grants one on those that it tells, unless this says that it changes
-    /// nothing that a lease covers.
-    Sets(fn(&Request) -> bool),
-    /// Changes nothing that a lease covers, where this says so.
-    Unseen(fn(&Request) -> bool),
-    /// Closes handles of these files, which changes nothing that a lease covers. Grants the
-    /// attributes until they are called back where the closer of one has stated its size, so that
-    /// it need not ask for them.
-    Closes(fn(&Request) -> Vec<Fid>),
-    /// Opens a file. Grants its attributes until they are called back where its bytes may come
-    /// along, because these hold for as long, and where its data may be kept.
-    Opens,
-}
-
-impl Scope {
-    /// Whether what an operation tells of a directory depends on all names there.
-    pub(crate) fn tells_directories(&self) -> bool {
-        match self {
-            Scope::Attributes | Scope::Each(_) | Scope::Lists(_) => true,
-            Scope::Plain
-            | Scope::Name(_)
-            | Scope::Makes(_)
-            | Scope::Removes(_)
-            | Scope::Moves(_)
-            | Scope::Kept
-            | Scope::Sets(_)
-            | Scope::Unseen(_)
-            | Scope::Closes(_)
-            | Scope::Opens => false,
-        }
-    }
-}
 
 /// Grants that go out with an answer.
 #[derive(Default)]
@@ -104,6 +47,18 @@ pub(crate) struct Plan {
     pub(crate) number: u64,
     /// What happens to leases once the operation is applied.
     pub(crate) effects: Vec<Effect>,
+}
+
+impl Extras {
+    pub(crate) fn new(plan: &Plan, version: Option<u64>, epoch: u64) -> Extras {
+        Extras {
+            version,
+            epoch,
+            lease: plan.lease,
+            name_lease: plan.name_lease,
+            number: plan.number,
+        }
+    }
 }
 
 /// The caller was heard of: its lease counts from then, where the answer may grant until a recall.
@@ -174,7 +129,7 @@ impl Subject {
             Scope::Each(dir) => (true, dir(request)),
             Scope::Opens => {
                 let keeps = caching::is_wanted(request) || caching::is_write_wanted(request);
-                (on_open::room(request) > 0 || keeps, None)
+                (caching::room(request) > 0 || keeps, None)
             }
             Scope::Closes(_) => (states_size(request), None),
             Scope::Plain | Scope::Moves(_) | Scope::Kept | Scope::Unseen(_) => (false, None),
@@ -328,16 +283,6 @@ fn follow(
 fn is_known(answer: &AttrAnswer, tx: &Tx<'_>) -> bool {
     let made = answer.disposition.contains(Disposition::CREATED);
     tx.is_here(answer.attr.fid()) && may_be_believed(&answer.attr, answer.has_acl, made)
-}
-
-/// The same of an inode that is listed.
-pub(crate) fn is_whole(inode: &Inode) -> bool {
-    may_be_believed(&inode.attr, inode.has(INODE_HAS_ACL), false)
-}
-
-fn may_be_believed(attr: &Attr, has_acl: bool, made: bool) -> bool {
-    let is_sized = made || attr.size_state() != SizeState::Dirty;
-    !has_acl && (!attr.is_file() || (attr.mode & (S_ISUID | S_ISGID) == 0 && is_sized))
 }
 
 /// Whether a change may be executed in this step: not where others hold grants on what it changes,

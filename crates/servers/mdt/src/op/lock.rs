@@ -1,5 +1,6 @@
 //! lock and unlock: flock, fcntl and file locks, in memory only. A request that has to wait gives
-//! its worker slot back. During recovery clients re-state the locks that they hold.
+//! its worker slot back, or is answered at once if its client can be called. During recovery
+//! clients re-state the locks that they hold.
 
 use std::rc::Rc;
 
@@ -11,7 +12,7 @@ use wire::body::{LockRep, LockReq, lock};
 use wire::{Reply, encode_body};
 
 use super::hurried::hurry;
-use crate::locks::{Locked, Wanted};
+use crate::locks::{Locked, Wanted, called_later};
 use crate::target::Mdt;
 
 pub(crate) fn ask<'a>(
@@ -53,10 +54,15 @@ async fn execute(mdt: &Mdt, incoming: &Incoming, gives_back: bool) -> Result<Rep
     match mdt.locks.ask(&wanted, restate)? {
         Locked::Now(rep) => {
             if rep.state == lock::REFUSED {
-                let blockers = mdt.locks.sessions_in_the_way(&wanted.request);
-                blockers.into_iter().for_each(|session| mdt.exports.evict_if_dead(session));
+                evict_dead(mdt, &wanted);
             }
             Ok(told(rep))
+        }
+        Locked::Called => {
+            // no request waits that would look: it is looked for each time that the client asks
+            evict_dead(mdt, &wanted);
+            hurry(mdt, &wanted);
+            Ok(told(called_later()))
         }
         Locked::Later(parked) => {
             incoming.park();
@@ -64,6 +70,12 @@ async fn execute(mdt: &Mdt, incoming: &Incoming, gives_back: bool) -> Result<Rep
             Ok(told(parked.answer(|session| mdt.exports.evict_if_dead(session)).await))
         }
     }
+}
+
+/// Ends the sessions of dead clients that are in the way.
+fn evict_dead(mdt: &Mdt, wanted: &Wanted) {
+    let blockers = mdt.locks.sessions_in_the_way(&wanted.request);
+    blockers.into_iter().for_each(|session| mdt.exports.evict_if_dead(session));
 }
 
 async fn check_exists(mdt: &Mdt, fid: Fid) -> Result<(), Errno> {

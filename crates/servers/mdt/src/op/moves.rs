@@ -22,14 +22,13 @@ use wire::attr::AttrFlags;
 use wire::updates::{Key, Named, Place, Update};
 
 use super::dirs::{self, Open};
-use crate::cross::peer::LMV;
-use crate::keys;
+use crate::effect::Effect;
+use crate::keys::{self, LMV};
 use crate::limits::SPLIT_TO_MERGE;
 use crate::op::names::At;
 use crate::op::{Answer, Op};
 use crate::record::{INODE_HAS_XATTR, INODE_MOVES, Inode};
 use crate::share::ShareKey;
-use crate::state::Effect;
 use crate::tx::Entry;
 
 /// The striping of a directory, or of a shard whose names move.

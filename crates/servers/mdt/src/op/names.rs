@@ -12,6 +12,7 @@ use types::{Errno, Fid, NAME_BYTES_MAX};
 use wire::attr::AttrFlags;
 use wire::updates::{Made, Named, Place, Record, Update};
 
+use crate::effect::Effect;
 use crate::keys;
 use crate::op::{Op, dirs};
 use crate::perm::{ACL_ACCESS, ACL_DEFAULT};
@@ -19,7 +20,6 @@ use crate::record::{
     INODE_HAS_ACL, INODE_HAS_DEFAULT_ACL, INODE_HAS_LAYOUT, INODE_HAS_XATTR, INODE_LINKABLE,
     INODE_MOVES, INODE_ORPHAN, Inode,
 };
-use crate::state::Effect;
 use crate::tx::Entry;
 
 /// A name in a directory.

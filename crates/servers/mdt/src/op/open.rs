@@ -15,12 +15,12 @@ use wire::attr::{S_IFLNK, S_IFREG};
 use wire::body::{Disposition, OpenReq};
 use wire::{Opcode, Request, SizeState};
 
-use crate::op::caching::{Opened, is_write_wanted};
+use crate::effect::Effect;
+use crate::op::rows::Opened;
 use crate::op::{Answer, Caller, Op};
 use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
-use crate::state::Effect;
 use crate::tx::Tx;
 
 const O_ACCMODE: u32 = 3;
@@ -33,6 +33,11 @@ const O_DIRECT: u32 = 0o40_000;
 const O_DIRECTORY: u32 = 0o200_000;
 /// The kernel's mark of an open for execution, as FUSE passes it on.
 const FMODE_EXEC: u32 = 0o40;
+
+/// Bytes of a file in one reply: as many as the reply to a read has without a bulk phase.
+const BYTES_MAX: u32 = wire::INLINE_BYTES_DEFAULT;
+
+const _: () = assert!(BYTES_MAX < wire::BULK_BYTES_MAX);
 
 /// Whether these flags open for writing.
 pub(crate) fn wants_write(flags: u32) -> bool {
@@ -108,6 +113,17 @@ pub(crate) fn opened(request: &Request) -> Option<Opened> {
         keeps_writes: keeps,
         room: body.room,
     })
+}
+
+/// Bytes of the file that the reply to such an open may carry.
+pub(super) fn room(opened: Option<Opened>) -> u32 {
+    let opened = opened.filter(|opened| only_reads(opened.flags));
+    opened.map_or(0, |opened| opened.room.min(BYTES_MAX))
+}
+
+/// Most that the answer to an open may hold.
+pub(super) fn answer_bytes(request: &Request) -> usize {
+    room(opened(request)) as usize
 }
 
 impl Op<'_, '_> {
@@ -231,7 +247,7 @@ impl Op<'_, '_> {
         let file = open_file(inode, flags, write, (self.client, self.session));
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
-        if self.replay.is_some() && write && is_write_wanted(self.request) {
+        if self.replay.is_some() && write && self.keeps_writes() {
             self.tx.effects.push(Effect::Keeps { session: self.session, fid: inode.fid() });
         }
         Ok(handle)

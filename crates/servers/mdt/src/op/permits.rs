@@ -1,5 +1,5 @@
 //! Refusals by permissions that may be old. A client that may keep writes of a file may also keep a
-//! new mode of it, so the mode that this MDT has is not the last word.
+//! new mode of it. So the mode that this MDT has is not the last word.
 
 use ldlm::grants::{Bits, ChangeId, HolderId, Want};
 use target::OpError;

@@ -20,10 +20,10 @@ use types::{Errno, Fid, TargetId};
 use wire::Request;
 use wire::body::{Disposition, LayoutReq};
 
+use crate::effect::Effect;
 use crate::op::{Answer, Op};
 use crate::perm::{R, W};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
-use crate::state::Effect;
 
 /// Gives a file the objects that a write below `behind` needs.
 pub(crate) fn layout_intent(op: &mut Op<'_, '_>) -> Decided<Answer> {

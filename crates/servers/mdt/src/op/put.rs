@@ -15,10 +15,10 @@ use wire::attr::{S_IFMT, S_IFREG};
 use wire::body::{AttrRep, CloseFlags, CloseReq, CreateFlags, CreateReq, SetattrReq};
 use wire::{Opcode, PUT_BYTES_MAX, Request, SizeState, decode_body};
 
+use crate::effect::Effect;
 use crate::op::{Op, replayed_time};
 use crate::opens::OpenFile;
 use crate::record::Inode;
-use crate::state::Effect;
 
 /// Buffer of a create that has the bytes.
 const BYTES: usize = 4;

@@ -10,7 +10,8 @@ use wire::dirent::{self, Dirent};
 use wire::{Attr, Request};
 
 use crate::limits::{READDIR_BYTES_MAX, READDIR_ENTRIES_MAX};
-use crate::op::{Answer, Listed, Op, PageAnswer, lease};
+use crate::op::believed::is_whole;
+use crate::op::{Answer, Listed, Op, PageAnswer};
 use crate::perm::{R, X};
 use crate::record::{DirentRecord, INODE_MOVES, Inode};
 use crate::tx::Entry;
@@ -55,7 +56,7 @@ fn listed(entry: Entry, inode: Option<&Inode>, leases: bool) -> Listed {
     let Entry { cookie, record: DirentRecord { fid, file_type, name } } = entry;
     let bare = Attr { mode: file_type, ..Attr::default() }.with_fid(fid);
     let attr = inode.map_or(bare, |inode| inode.attr);
-    let is_offered = leases && inode.is_some_and(lease::is_whole);
+    let is_offered = leases && inode.is_some_and(is_whole);
     let entry = Dirent { cookie, attr, has_attr: inode.is_some(), leased: false, name };
     Listed { entry, is_offered }
 }

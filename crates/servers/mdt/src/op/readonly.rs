@@ -14,18 +14,8 @@ use target::{Decided, Marks};
 use types::Errno;
 use wire::body::{SetattrFlags, SetattrReq, StatfsState};
 
-use super::{Op, Row};
-
-/// What an operation does while its MDT is read-only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ReadOnly {
-    /// It goes on.
-    Serves,
-    /// It is refused. Only for what is decided in one transaction ([`super::Run::Decide`]).
-    Refuses,
-    /// It looks for itself whether it would change something that it must not.
-    Judges,
-}
+use super::Op;
+use super::rows::{ReadOnly, Row};
 
 /// What clients send because of a write or a read, without a caller that asks for it.
 const UNASKED: SetattrFlags = SetattrFlags::SIZE_KNOWN

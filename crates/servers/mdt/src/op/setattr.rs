@@ -12,12 +12,12 @@ use wire::attr::{S_IFREG, S_ISGID};
 use wire::body::{Disposition, SetattrFlags, SetattrReq};
 use wire::{Attr, Request, SizeState};
 
+use crate::effect::Effect;
 use crate::keys;
 use crate::limits::{CLOCK_AHEAD_SECS, FILE_BYTES_MAX};
 use crate::op::{Answer, Op, dirs};
 use crate::perm::{ACL_ACCESS, R, W, is_root};
 use crate::record::{INODE_HAS_ACL, INODE_HAS_LAYOUT, Inode};
-use crate::state::Effect;
 
 /// Bits that change something by the caller's will.
 const WILL: SetattrFlags = SetattrFlags::SIZE_KNOWN.union(SetattrFlags::READ_AT).complement();

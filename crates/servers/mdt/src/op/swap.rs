@@ -14,9 +14,9 @@ use wire::attr::S_IFREG;
 use wire::body::{Disposition, SwapReq};
 use zerocopy::FromBytes;
 
+use crate::effect::Effect;
 use crate::op::{Answer, Op};
 use crate::record::Inode;
-use crate::state::Effect;
 
 pub(super) fn swap(op: &mut Op<'_, '_>, mut inode: Inode, value: &[u8]) -> Decided<Answer> {
     let body = SwapReq::read_from_bytes(value).map_err(|_| Errno::EINVAL)?;

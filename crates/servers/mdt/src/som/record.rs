@@ -13,10 +13,11 @@ use types::{ClientId, Fid, Timespec, Transno};
 use wire::body::OstAttr;
 
 use super::judge::{self, Around, Asked, Verdict};
+use crate::effect::Effect;
 use crate::engine::Engine;
 use crate::opens::Cutter;
 use crate::share::ShareKey;
-use crate::state::{Effect, State};
+use crate::state::State;
 use crate::tx::Tx;
 
 /// Stands for no client, and for no session.

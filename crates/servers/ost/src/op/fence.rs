@@ -16,7 +16,7 @@
 
 use service::Incoming;
 use types::{ClientId, Errno};
-use wire::body::{OstFenceRep, OstFenceReq};
+use wire::body::{Claim, OstFenceRep, OstFenceReq};
 use wire::{Reply, encode_body};
 
 use crate::target::Ost;
@@ -52,4 +52,15 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
 fn answer(incoming: &Incoming, waits: bool) -> Reply {
     let body = OstFenceRep { waits: u32::from(waits), reserved: 0 };
     Reply::ok(&incoming.request.header, vec![encode_body(&body)])
+}
+
+impl Ost {
+    /// Refuses a client whose session with the MDT has ended.
+    pub(crate) fn check_fence(&self, incoming: &Incoming, claim: &Claim) -> Result<(), Errno> {
+        if !self.fences.borrow().refuses(incoming.session.client, claim) {
+            return Ok(());
+        }
+        planted::reached("ost: a fenced client was refused");
+        Err(Errno::EKEYREVOKED)
+    }
 }

@@ -10,10 +10,10 @@ use wire::body::{ObjectRange, OstAttr, OstBatchReq};
 use wire::{Reply, Request, encode_body};
 use zerocopy::IntoBytes;
 
-use super::{object_record, ranges, reply_attr};
+use super::{ranges, reply_attr};
 use crate::limits::{GLIMPSE_AT_ONCE, GLIMPSE_OBJECTS_MAX};
 use crate::owners::is_foreign;
-use crate::record::ObjectRecord;
+use crate::record::{ObjectRecord, object_record};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {

@@ -14,10 +14,10 @@ use wire::Reply;
 use wire::body::{Claim, OstRaiseReq};
 use zerocopy::IntoBytes;
 
-use super::{destroy, object_record, valid_object};
+use super::{destroy, removal, valid_object};
 use crate::limits::DESTROY_OBJECTS_AT_ONCE;
 use crate::owners::{claimed, record_after};
-use crate::record::{NO_LAYOUT, ObjectRecord, Owner};
+use crate::record::{NO_LAYOUT, ObjectRecord, Owner, object_record};
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -31,7 +31,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
         raise(ost, incoming, some, owner, body).await?;
     }
     ost.commit_all().await?;
-    Ok(destroy::reply(incoming, objects.len()))
+    Ok(removal::reply(incoming, objects.len()))
 }
 
 async fn raise(

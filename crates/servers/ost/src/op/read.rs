@@ -11,8 +11,9 @@ use types::{Errno, Extent};
 use wire::body::{IoFlags, OstIoReq};
 use wire::{BULK_BYTES_MAX, Reply, encode_body};
 
-use super::{object_record, reply_attr, valid_object};
+use super::{reply_attr, valid_object};
 use crate::owners::claimed;
+use crate::record::object_record;
 use crate::target::Ost;
 
 pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Errno> {

@@ -73,6 +73,24 @@ fn senseless_requests_are_refused() {
 }
 
 #[test]
+fn a_glimpse_has_as_many_objects_as_clients_ask_for() {
+    let world = World::plain();
+    let remote = world.remote(1);
+    assert!(world.attr(&remote, write(100, b"small", PLAIN)).is_ok());
+    let ask = |objects: u32| {
+        let ranges: Vec<_> = (0..objects).map(|stripe| range(OBJECT, stripe, 1)).collect();
+        let answer = world.call(&remote, batch(Opcode::OstGlimpse, &ranges));
+        answer.map(|answer| answer.reply.buf(1)).map_err(|error| error.errno())
+    };
+    let most = u32::try_from(wire::grants::VECTOR_MAX).expect("a few thousand");
+    let told = ask(most).expect("as many as clients ask for");
+    let attrs = told.chunks_exact(size_of::<OstAttr>()).map(decode_body::<OstAttr>);
+    let sizes: Vec<_> = attrs.map(|attr| attr.size).collect();
+    assert_eq!((sizes.len(), sizes[0], sizes[1]), (most as usize, 0, 105));
+    assert_eq!(ask(most + 1).map(drop), Err(Errno::E2BIG));
+}
+
+#[test]
 fn room_holes_and_zeros_survive_what_dies() {
     const BLOCK: u64 = 4_096;
     const PUNCH: u32 = fallocate::PUNCH_HOLE | fallocate::KEEP_SIZE;

@@ -15,6 +15,7 @@ Examples:
   sim --scenario matrix --pairs 0..500    each pair of deaths in 500 rows; all rows take hours
   sim --seed 17 --shrink                  what a failing seed needs to fail
   sim --bugs                              each planted bug must be found
+  sim --rates                             four MDTs beside one, components beside one striping
   sim --bug mdt.skip_reply_record --seeds 1..40
 
 Exit codes: 0 all seeds passed (with --bugs: all bugs were found); 1 a seed failed, a bug was not
@@ -62,6 +63,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A..B", num_args = 0..=1, value_parser = rows)]
     #[arg(conflicts_with_all = ["seed", "seeds", "bug", "bugs", "names", "suite", "slice"])]
     pub(crate) pairs: Option<Option<Range<u64>>>,
+    /// Measure rates in virtual time: four MDTs beside one, and streams into files of several
+    /// components beside files of one striping. With --seed in another world.
+    #[arg(long)]
+    #[arg(conflicts_with_all = ["seeds", "bug", "bugs", "names", "suite", "slice", "pairs"])]
+    pub(crate) rates: bool,
     /// Text from which seeds are drawn; CI gives the hash of the tree that is checked.
     #[arg(long, value_name = "TEXT")]
     pub(crate) from: Option<String>,

@@ -1,10 +1,11 @@
-//! Runs seeds, or tests the planted bugs. `--help` prints the usage.
+//! Runs seeds, tests the planted bugs, or measures rates. `--help` prints the usage.
 
 mod args;
 mod attempt;
 mod bugs;
 mod cores;
 mod pairs;
+mod rates;
 mod seeds;
 mod slice;
 mod smaller;
@@ -37,6 +38,10 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
     if args.names {
         PLANTED.iter().for_each(|planted| println!("{}", planted.name));
         MARKS.iter().for_each(|mark| println!("{mark}"));
+        return Ok(());
+    }
+    if args.rates {
+        rates::print(args.seed.unwrap_or(rates::SEED));
         return Ok(());
     }
     if args.bugs {

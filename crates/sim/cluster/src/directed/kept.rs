@@ -5,7 +5,7 @@
 //! - This also holds if the MDT or an OST restarts, and if the writer loses the MDT but not the
 //!   OSTs.
 //! - A writer that dies may lose writes, and one that loses all servers may lose them and hears so.
-//!   What others saw then stays.
+//!   Then bytes that others saw stay.
 
 use std::cell::Cell;
 use std::rc::Rc;

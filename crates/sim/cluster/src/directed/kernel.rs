@@ -3,7 +3,7 @@
 //! while messages are lost and the MDT is killed. Some order must explain all answers. When a
 //! change was answered, no call that begins later, on any mount, sees the earlier state.
 //!
-//! From seed 1,000 on, daemons also stop for up to 15 s or die while their kernels go on, and the
+//! From seed 1,000 on, daemons also stop for up to 15 s or die while their kernels go on. The
 //! clocks of mounts run apart from the MDT's. A change whose daemon died meanwhile takes effect
 //! later or never. Changes that were answered hold, because no MDT dies in that round.
 //!

@@ -1,7 +1,7 @@
 //! **on_open**: clients read a small file at the MDT again and again, with bytes that come with
-//! their opens, while it is overwritten with as many bytes. Every read returns one whole version.
-//! None is older than the last write that was answered before the read began, whichever handle it
-//! goes through.
+//! their opens. Meanwhile it is overwritten with as many bytes. Every read returns one whole
+//! version. None is older than the last write that was answered before the read began, whichever
+//! handle it goes through.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

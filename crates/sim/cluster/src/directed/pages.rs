@@ -1,8 +1,8 @@
 //! **pages**: programs on three mounts read a file through a model of the kernel's page cache
-//! ([`kernel`]) and a real FUSE handler, through handles that stay open for a while. Meanwhile the
-//! file is overwritten through each of the mounts, with as many bytes. Messages are lost, servers
-//! are killed, and a mount is cut off from the MDT until its lease has ended. Every read returns
-//! one whole version. None is older than the last write that was answered before the read began.
+//! ([`kernel`]) and a real FUSE handler. Their handles stay open for a while. Meanwhile the file is
+//! overwritten through each of the mounts, with as many bytes. Messages are lost, servers are
+//! killed, and a mount is cut off from the MDT until its lease has ended. Every read returns one
+//! whole version. None is older than the last write that was answered before the read began.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -8,10 +8,7 @@ use std::thread::JoinHandle;
 
 use super::commit::{Synced, Written};
 use super::room;
-use super::told::Told;
-
-/// Whether there was space, or why that could not be found out.
-pub(super) type Allocated = Result<bool, String>;
+use super::told::{Allocated, Told};
 
 /// Allocates one piece at a time, as it is asked.
 pub(super) struct Allocator {

@@ -6,8 +6,7 @@ use std::time::Instant;
 use osd::{StoreError, Table};
 
 use super::root::RootFile;
-use super::sums::Sums;
-use super::upgrade;
+use super::sums::{Sums, TABLE};
 use super::walk::{self, Damage, Walked};
 
 /// Damaged records that the log names; of more it says how many.
@@ -56,7 +55,7 @@ impl Records<'_> {
     /// Says if a record is damaged. The mark of the checksums comes first: its table's name is
     /// before all others.
     pub(super) fn look(&mut self, name: &[u8], key: &[u8], value: &[u8]) -> Option<StoreError> {
-        if name == upgrade::TABLE.as_bytes() {
+        if name == TABLE.as_bytes() {
             self.sums = Sums::decode(value).unwrap_or_else(Sums::none);
             return None;
         }

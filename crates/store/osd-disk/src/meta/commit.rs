@@ -13,12 +13,11 @@ use env::{Env, Task};
 use osd::Table;
 use types::Span;
 
-use super::Running;
-use super::allocate::Allocated;
 use super::handed::{CommitThread, Phase};
 use super::lmdb::Dbi;
 use super::root::RootFile;
-use super::told::Told;
+use super::running::Running;
+use super::told::{Allocated, Told};
 
 /// Something to do before each sync, for tests: a slow disk sleeps here, one that fails says why.
 #[derive(Clone, Default)]

@@ -1,12 +1,16 @@
 //! Copies of a store that changes during the copy.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::sync::Arc;
 
+use osd::WriteSet;
 use types::SplitMix64;
 
 use super::*;
 use crate::export::Reader;
 use crate::meta::MetaOptions;
+use crate::meta::copying::beside;
 use crate::testdir::{TestDir, wait};
 use crate::{BeforeSync, Superblock};
 

@@ -22,12 +22,14 @@ mod allocate;
 mod check;
 mod commit;
 mod copy;
+mod copying;
 mod gathered;
 mod handed;
 mod lmdb;
 mod ranges;
 mod room;
 mod root;
+mod running;
 mod scrub;
 #[cfg(test)]
 mod shuttled;
@@ -50,19 +52,19 @@ use env::LocalFuture;
 use osd::{BEHIND_COMMIT_BYTES_MAX, MetaStore, Space, StoreError, Table, View, WriteSet};
 
 use crate::{DiskError, Statvfs};
-use allocate::{Allocated, Allocator};
+use allocate::Allocator;
 use commit::Committer;
-use copy::Copying;
-use gathered::{GATHERED_MAX, Gathered};
-use lmdb::{Dbi, LmdbError, Txn};
-use ranges::Removed;
+use copying::Copying;
+use lmdb::{Dbi, LmdbError};
 use room::{Admits, Need, Room};
 use root::RootFile;
+use running::{Removed, Running};
 use scrub::Scrubber;
-use sums::Sums;
+use told::Allocated;
 
 pub use commit::{BeforeSync, Inline};
-pub use copy::{CopyError, CopyProgress};
+pub use copy::CopyError;
+pub use copying::CopyProgress;
 pub use scrub::{Scrub, ScrubPhase, ScrubState};
 pub use tear::tear_records;
 
@@ -78,10 +80,7 @@ const FILE_BYTES: u64 = 1_024;
 /// Changes of an ordinary operation at most: a create has a dozen.
 const ORDINARY_CHANGES: usize = 16;
 
-/// What an entry of a page takes besides key and value, at most.
-const ENTRY_BYTES: usize = 32;
-
-const _: () = assert!(Table::ALL.len() + upgrade::TABLES <= TABLES_MAX as usize);
+const _: () = assert!(Table::ALL.len() + sums::TABLES <= TABLES_MAX as usize);
 
 /// How to open [`DiskMeta`].
 #[derive(Clone, Debug, Default)]
@@ -93,17 +92,6 @@ pub struct MetaOptions {
     pub before_sync: BeforeSync,
     /// How all pages are looked at again while the store is open.
     pub scrub: Scrub,
-}
-
-/// The running transaction and the room around it: what moves to the commit thread and back.
-struct Running {
-    txn: Txn,
-    room: Room,
-    depth: usize, // of the deepest table when it began
-    large: usize, // pages of large values, beyond the first of each
-    gathered: Gathered,
-    sums: Sums,
-    stored: Vec<u8>, // what is put into a page, for the moment
 }
 
 enum State {
@@ -157,7 +145,7 @@ impl DiskMeta {
         let dir = dir.join("records");
         std::fs::create_dir_all(&dir).map_err(DiskError::io(&dir, "cannot be made"))?;
         let lock = crate::superblock::lock_file(&dir.join("lock"), &dir)?;
-        crate::superblock::sync_dir(dir.parent().unwrap_or(&dir))?;
+        crate::durable::sync_dir(dir.parent().unwrap_or(&dir))?;
         let statvfs = match is_inline {
             true => Statvfs::inline(&dir),
             false => Statvfs::start(&dir).map_err(DiskError::io(&dir, "statvfs"))?,
@@ -383,229 +371,6 @@ impl DiskMeta {
             }
             other => *state = other,
         }
-    }
-}
-
-impl Running {
-    fn new(txn: Txn, room: Room, sums: Sums) -> Running {
-        let (gathered, stored) = (Gathered::default(), Vec::new());
-        Running { txn, room, depth: 0, large: 0, gathered, sums, stored }
-    }
-
-    /// Pages changed since the last commit.
-    fn dirty_pages(&self) -> usize {
-        self.txn.dirty_entries() + self.large
-    }
-
-    /// Bytes changed since the last commit, roughly.
-    fn dirty_bytes(&self, page_bytes: usize) -> u64 {
-        (self.dirty_pages() * page_bytes + self.gathered.bytes()) as u64
-    }
-
-    fn is_clean(&self) -> bool {
-        self.dirty_pages() == 0 && self.gathered.len() == 0
-    }
-
-    /// The value of `key` in the running image.
-    fn get(&self, table: Table, dbi: Dbi, key: &[u8]) -> Result<Option<&[u8]>, StoreError> {
-        if let Some(value) = self.gathered.get(table, key) {
-            return Ok(value);
-        }
-        let Some(stored) = self.txn.get(dbi, key)? else { return Ok(None) };
-        match self.sums.value(table, key, stored) {
-            None => Err(StoreError::Damaged { table, key: key.to_vec() }),
-            value => Ok(value),
-        }
-    }
-
-    /// Visits pairs of the running image from `from` on.
-    fn scan(
-        &self,
-        table: Table,
-        dbi: Dbi,
-        from: &[u8],
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<(), StoreError> {
-        let mut newer = self.gathered.sorted(table, from).into_iter().peekable();
-        let (mut more, mut damaged) = (true, None);
-        self.txn.scan(dbi, from, &mut |key, stored| {
-            while more && let Some((at, change)) = newer.next_if(|(at, _)| *at <= key) {
-                more = change.is_none_or(|value| visit(at, value));
-                if at == key {
-                    return more;
-                }
-            }
-            match self.sums.value(table, key, stored) {
-                Some(value) => more = more && visit(key, value),
-                None if more => (more, damaged) = (false, Some(key.to_vec())),
-                None => {}
-            }
-            more
-        })?;
-        if let Some(key) = damaged {
-            return Err(StoreError::Damaged { table, key });
-        }
-        while more && let Some((at, change)) = newer.next() {
-            more = change.is_none_or(|value| visit(at, value));
-        }
-        Ok(())
-    }
-
-    /// Carries out what [`Running::admit`] has taken room for. Returns what went with ranges.
-    fn change(
-        &mut self,
-        set: &WriteSet,
-        tables: &[Dbi],
-        page_bytes: usize,
-    ) -> Result<Removed, LmdbError> {
-        let removed = self.remove_ranges(set, tables)?;
-        let pages = self.pages_per_change();
-        for (table, key, value) in &set.changes {
-            let value = value.as_deref();
-            if Gathered::takes(*table, value) {
-                let large = value.map_or(0, |value| {
-                    usize::from(key.len() + value.len() + ENTRY_BYTES > page_bytes / 2)
-                });
-                self.gathered.insert(*table, key, value, pages + large);
-                continue;
-            }
-            self.gathered.overtaken(*table, key);
-            match value {
-                Some(value) => {
-                    self.sums.store(*table, key, value, &mut self.stored);
-                    self.txn.put(tables[*table as usize], key, &self.stored)?;
-                }
-                None => self.txn.delete(tables[*table as usize], key)?,
-            }
-        }
-        if self.gathered.len() >= GATHERED_MAX {
-            self.write_gathered(tables)?;
-        }
-        Ok(removed)
-    }
-
-    /// What has gathered goes into the pages.
-    fn write_gathered(&mut self, tables: &[Dbi]) -> Result<(), LmdbError> {
-        if self.gathered.pages() == 0 {
-            return Ok(());
-        }
-        for (table, dbi) in Table::ALL.iter().zip(tables) {
-            let changes = self.gathered.sorted(*table, &[]);
-            if !changes.is_empty() {
-                let sums = &self.sums;
-                let store = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {
-                    sums.store(*table, key, value, out);
-                };
-                self.txn.write_sorted(*dbi, &changes, store)?;
-            }
-        }
-        self.gathered.clear();
-        Ok(())
-    }
-
-    /// Written out, not yet durable, and the next one begun.
-    fn write_out(mut self, tables: &[Dbi]) -> Result<Box<Running>, String> {
-        self.write_gathered(tables).map_err(|why| format!("commit: {why}"))?;
-        let Running { txn, mut room, sums, .. } = self;
-        let next = || -> Result<Box<Running>, LmdbError> {
-            let txn = room.begin(txn.commit()?)?;
-            let mut depth = 0;
-            for table in tables {
-                depth = depth.max(txn.stat(*table)?.depth);
-            }
-            Ok(Box::new(Running { depth, ..Running::new(txn, room, sums) }))
-        };
-        next().map_err(|why| format!("commit: {why}"))
-    }
-
-    /// Takes room for `set`, or says that there is none, or none yet.
-    fn admit(
-        &mut self,
-        set: &WriteSet,
-        tables: &[Dbi],
-        page_bytes: usize,
-    ) -> Result<Admits, LmdbError> {
-        let mut need = self.need(set, page_bytes);
-        need.pages += self.range_pages(set, tables)?;
-        let promised = self.gathered.pages();
-        let together = Need { pages: need.pages + promised, ..need };
-        let mut admitted = self.room.admits(&self.txn, self.dirty_pages(), together);
-        if admitted == Admits::No && promised > 0 {
-            // it takes less than was promised
-            self.write_gathered(tables)?;
-            admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
-        }
-        if admitted == Admits::No && need.frees {
-            let by_table = self.need_by_table(set, tables, need.side_by_side)?;
-            need.pages = need.pages.min(by_table + self.range_pages(set, tables)?);
-            admitted = self.room.admits(&self.txn, self.dirty_pages(), need);
-        }
-        if admitted == Admits::Yes {
-            self.large += need.side_by_side;
-        }
-        Ok(admitted)
-    }
-
-    /// The same before the store is served: what has to be allocated for it is waited for here.
-    fn admit_at_once(
-        &mut self,
-        set: &WriteSet,
-        tables: &[Dbi],
-        page_bytes: usize,
-    ) -> Result<bool, LmdbError> {
-        loop {
-            match self.admit(set, tables, page_bytes)? {
-                Admits::After(bytes) => self.room.allocate(bytes)?,
-                admitted => return Ok(admitted == Admits::Yes),
-            }
-        }
-    }
-
-    /// As [`Running::need`], for a set with many changes of a small table: they cannot dirty more
-    /// pages than it has, and what its puts may split.
-    fn need_by_table(
-        &self,
-        set: &WriteSet,
-        tables: &[Dbi],
-        large: usize,
-    ) -> Result<usize, LmdbError> {
-        let mut pages = large;
-        for (table, dbi) in Table::ALL.iter().zip(tables) {
-            let (mut puts, mut all) = (0, 0);
-            for (_, _, value) in set.changes.iter().filter(|(of, _, _)| of == table) {
-                all += 1;
-                puts += usize::from(value.is_some());
-            }
-            if all > 0 {
-                let stat = self.txn.stat(*dbi)?;
-                let splits = puts * (stat.depth + 2);
-                pages += (all * (2 * stat.depth + 3)).min(stat.tree_pages + splits);
-            }
-        }
-        Ok(pages)
-    }
-
-    fn pages_per_change(&self) -> usize {
-        2 * (self.depth + 1) + 1
-    }
-
-    /// The most that `set` can dirty: in each table the way from the root to a leaf, split or
-    /// merged at each level.
-    fn need(&self, set: &WriteSet, page_bytes: usize) -> Need {
-        let mut need = Need {
-            pages: set.changes.len() * self.pages_per_change(),
-            side_by_side: 0,
-            frees: set.frees_space(),
-        };
-        for (_, key, value) in &set.changes {
-            let bytes = key.len() + value.as_ref().map_or(0, Vec::len) + ENTRY_BYTES;
-            if bytes > page_bytes / 2 {
-                let pages = bytes.div_ceil(page_bytes);
-                need.pages += pages;
-                need.side_by_side += if pages > 1 { pages } else { 0 };
-            }
-        }
-        need
     }
 }
 

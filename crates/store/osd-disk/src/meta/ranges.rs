@@ -3,14 +3,11 @@
 //! They go from LMDB's pages. So changes that have gathered go into the pages first where a range
 //! is of a table that gathers.
 
-use osd::{KeyRange, RANGE_RECORDS_MAX, Table, WriteSet};
+use osd::{KeyRange, RANGE_RECORDS_MAX, WriteSet};
 
-use super::Running;
 use super::gathered::Gathered;
 use super::lmdb::{Dbi, LmdbError};
-
-/// Table and key of each record that went.
-pub(super) type Removed = Vec<(Table, Vec<u8>)>;
+use super::running::{Removed, Running};
 
 impl Running {
     /// The most pages that the ranges of `set` dirty: those of each record, or all of the table.

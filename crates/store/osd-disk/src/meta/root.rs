@@ -8,14 +8,15 @@
 //!
 //! Invariants
 //! - A slot is written only after the sync of everything that its root pages refer to.
-//! - Pages of the tree in the newest slot are not overwritten. Transaction N + 1 takes pages that N
-//!   - 1 and earlier ones gave back, and is written out only when N is in a slot.
+//! - Pages of the tree in the newest slot are not overwritten. Transaction N + 1 takes pages that
+//!   N - 1 and earlier ones gave back, and is written out only when N is in a slot.
 //! - The two slots are written in turn and lie in blocks of their own, so a torn write leaves the
 //!   older one.
 //!
-//! Slot, little-endian, at byte 0 and 4,096: magic (8), version u32, CRC-32C u32 (over the whole,
-//! itself as zero), transaction u64, bytes of a page u32, zero u32, the first 152 bytes of page 0,
-//! those of page 1. Transaction 0: nothing was ever committed.
+//! Slot, little-endian, at byte 0 and 4,096:
+//! - magic (8), version u32, CRC-32C u32 (over the whole, itself as zero);
+//! - transaction u64 (0: nothing was ever committed), bytes of a page u32, zero u32;
+//! - the first 152 bytes of page 0, those of page 1.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -151,7 +152,7 @@ fn create(dir: &Path, first: &Root) -> Result<(), DiskError> {
     root.write(first)
         .and_then(|()| std::fs::rename(&fresh, &path))
         .map_err(DiskError::io(&path, "cannot be made"))?;
-    crate::superblock::sync_dir(dir)
+    crate::durable::sync_dir(dir)
 }
 
 /// `data.mdb` and its durable root.

@@ -10,6 +10,11 @@
 
 use osd::Table;
 
+/// Tables of its own.
+pub(super) const TABLES: usize = 1;
+/// The table that says which records have checksums.
+pub(super) const TABLE: &str = "sums";
+
 pub(super) const SUM_BYTES: usize = 4;
 
 /// Records of which key and value together have at most so many bytes are summed in one piece: the

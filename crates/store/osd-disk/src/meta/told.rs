@@ -4,11 +4,14 @@ use std::task::{Context, Waker};
 
 use super::sync::{Mutex, MutexGuard, PoisonError};
 
+/// Whether there was space, or why that could not be found out.
+pub(super) type Allocated = Result<bool, String>;
+
 struct Done<W, S> {
     written: Option<W>,
     synced: Option<S>,
     damage: Option<String>,
-    allocated: Option<Result<bool, String>>,
+    allocated: Option<Allocated>,
     waiting: Vec<Waker>,
 }
 
@@ -55,12 +58,12 @@ impl<W, S> Told<W, S> {
     }
 
     /// An allocation has ended: whether there was space.
-    pub(super) fn allocated(&self, allocated: Result<bool, String>) {
+    pub(super) fn allocated(&self, allocated: Allocated) {
         self.tell(|done| done.allocated = Some(allocated));
     }
 
     /// Takes how an allocation ended.
-    pub(super) fn allocation(&self) -> Option<Result<bool, String>> {
+    pub(super) fn allocation(&self) -> Option<Allocated> {
         self.lock().allocated.take()
     }
 

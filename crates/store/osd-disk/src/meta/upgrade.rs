@@ -7,15 +7,11 @@
 
 use osd::{Table, WriteSet};
 
-use super::Running;
 use super::lmdb::{Dbi, LmdbError, Txn};
 use super::root::RootFile;
-use super::sums::Sums;
+use super::running::Running;
+use super::sums::{Sums, TABLE};
 
-/// Tables of its own.
-pub(super) const TABLES: usize = 1;
-
-pub(super) const TABLE: &str = "sums";
 const UPTO: &[u8] = b"upto";
 /// Records of one commit: a few hundred kilobytes.
 const RECORDS_AT_ONCE: usize = 1_024;

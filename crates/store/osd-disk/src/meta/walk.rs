@@ -320,7 +320,7 @@ impl<'a> Walk<'a> {
     /// have checksums.
     fn is_left_out(&self, name: &[u8]) -> bool {
         self.slice.as_ref().is_some_and(|Slice { from, next, .. }| {
-            next.is_some() || name < &from.0[..] && name != super::upgrade::TABLE.as_bytes()
+            next.is_some() || name < &from.0[..] && name != super::sums::TABLE.as_bytes()
         })
     }
 

@@ -131,8 +131,8 @@ impl Files {
             dirs.push(open_dir(&path)?);
         }
         let root = open_dir(&path)?;
-        crate::superblock::sync_dir(&path)?;
-        crate::superblock::sync_dir(dir)?;
+        crate::durable::sync_dir(&path)?;
+        crate::durable::sync_dir(dir)?;
         let cache =
             Cache { objects: HashMap::new(), clock: 0, max: objects_max.max(8), destroys: 0 };
         Ok(Files {

@@ -76,7 +76,7 @@ pub struct LsArgs {
     /// Ways to list.
     #[arg(long, value_delimiter = ',', default_values_t = ["2x-sync", "1x-parallel", "statahead", "statahead+agl", "nacre"].map(str::to_owned))]
     pub ways: Vec<String>,
-    /// What lists: library, ls, find, du.
+    /// Readers of the directory: library, ls, find, du.
     #[arg(long, value_delimiter = ',', default_values_t = ["library", "ls", "find", "du"].map(str::to_owned))]
     pub through: Vec<String>,
     /// Windows of statahead, one measurement each (32: Lustre's in 2011).

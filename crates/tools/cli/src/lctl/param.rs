@@ -38,7 +38,8 @@ pub(super) struct Get {
 
 /// The scheduler's parameters, for the long help and the manual page.
 const SCHEDULER: &str = "\
-Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'` lists all):
+Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param -R 'ost.OSS.*'`
+lists all):
   $S.nrs_policies=NAME [reg|hp] [ARG]   start a policy: fifo, crrn, crre, orr, trr, tbf, delay
   $S.nrs_crrn_quantum, nrs_crre_quantum requests of a client in a row, 1 to 65535 [8]
   $S.nrs_crrn_unit, nrs_crre_unit       rpc or kib: requests or KiB of data in a quantum [rpc]
@@ -55,11 +56,11 @@ Scheduler of a service ($S is ost.OSS.ost_io, mds.MDS.mdt, ...; `lctl list_param
   $S.nrs_POLICY_reset=1                 all parameters of the policy as after its start
   $S.nrs_head_scope=service|target|cpt  queues of the whole service; of each target, with slots of
                                         its own; of each CPT [service]
-  $S.nrs_log=on|off                     a line in the server's log for each request that starts [off]
-  $S.nrs_stats, nrs_tbf_stats           requests queued, throttled and forced, by policy and by class
-  tbf_rate, tbf_depth                   of classes without a rule of their own: requests/s, burst [10000, 3]
-Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets them apart. A policy's parameters exist
-while it runs (else: No such device); stopping it forgets them.
+  $S.nrs_log=on|off                     a line in the log for each request that starts [off]
+  $S.nrs_stats, nrs_tbf_stats           requests queued, throttled, forced, by policy and class
+  tbf_rate, tbf_depth                   of classes without a rule: requests/s, burst [10000, 3]
+Without a prefix a value is for both heads; reg_quantum:16 hp_quantum:8 sets them apart. A policy's
+parameters exist while it runs (else: No such device). Stopping it forgets them.
 
 Limits (`nrs_policies=tbf`, or `tbf FIELD+FIELD`: requests with equal FIELDs are one class):
   start NAME CONDITIONS [rate=N | bps=N[k|M|G]B/s] [rank=NEXT] [realtime=1] [depth=N]

@@ -17,8 +17,8 @@ With --from the same of daemons on other machines, which were started with --met
 no clients, no reasons and no states such as readonly. The policy is the one that has started most
 requests.
 
-Troubles are: a daemon that is silent or not healthy, a target in recovery or full, a mount without
-a connection to a target that is in use, a mount without its daemon, a target out of use.
+Troubles are a daemon that is silent or not healthy, and a target that is in recovery, full or out
+of use. A mount without its daemon, or without a connection to a target in use, is one too.
 
 Examples:
   nacre status
@@ -74,10 +74,10 @@ pub(super) struct Doctor {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Shows the work of this machine's daemons: operations and bytes per second by client, job and
-target, and for each service of a server the requests per second, their mean wait in the queue,
-the requests that wait now, and the scheduler's policy in force. The start page names the service
-whose requests wait most, and the jobs and clients that load it. Clients are counted where data is
-served (OSTs, and data on an MDT). Jobs are counted at MDTs too.
+target. Services of servers are shown with requests per second, mean wait in the queue, requests
+that wait now, and the scheduler's policy. The start page names the service whose requests wait
+most, and the jobs and clients that load it. Clients are counted where data is served (OSTs, and
+data on an MDT). Jobs are counted at MDTs too.
 
 With --from the same of daemons on other machines, which were started with --metrics. Metrics have
 no clients, and the policy is the one that has started most requests.

@@ -71,13 +71,13 @@ pub(super) struct ImportMeta {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Compares the names of an MDT that is stopped with the objects of the OSTs that are served on
-this machine, and with those in lists that `nacre list-objects` made on others. Files that were
+this machine. The lists that `nacre list-objects` made on others are compared too. Files that were
 open or changing when the MDT stopped may differ. Each difference is a line on stdout, words
 apart by a space:
   unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
   missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
-Bytes of PATH outside of printable ASCII are written as \\xNN. `nacre fsck` checks these and all other
-rules, with the stores of all targets on this machine.
+Bytes of PATH outside of printable ASCII are written as \\xNN. `nacre fsck` checks these and
+all other rules, with the stores of all targets on this machine.
 
 Examples:
   nacre check-meta nacre-data/testfs-MDT0000
@@ -118,8 +118,8 @@ pub(super) struct ListObjects {
 Runs on the machine of the MDT, which asks all OSTs for their objects. Prints a line for each object
 that no file names, `unnamed OST OBJECT FILE BYTES`: FILE is the file that it was made for. With
 --remove the line begins with `removed`: the object goes as those of removed files do, when that is
-durable. Nothing is printed while the MDT is in recovery, nor about an object whose id the MDT has not
-given yet, as with an older copy. Objects of another MDT's store are left alone.
+durable. Nothing is printed while the MDT is in recovery. An object is left out if the MDT has not
+given its id yet, as with an older copy. Objects of another MDT's store are left alone.
 
 Examples:
   nacre unnamed testfs-MDT0000

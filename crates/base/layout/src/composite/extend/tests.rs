@@ -2,8 +2,10 @@ use proptest::prelude::*;
 use types::OstIndex;
 
 use super::*;
+use crate::composite::steps::is_room;
 use crate::composite::tests::any_wanted;
 use crate::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use crate::lov::bytes::bytes_of;
 use crate::{FileLayout, lov};
 
 const KIB: u64 = 1 << 10;
@@ -222,11 +224,11 @@ fn the_entries_of_an_extendable_component_are_lustres() {
     let rest: [Entry; 2] = [(3, 0, 1024, 1024, 1 << 20), (4, 0x40, 1024, eof, 256 << 10)];
     let fresh: [Entry; 2] = [(1, 0, 0, 0, 1 << 20), (2, 0x40, 0, 1024, 64 << 10)];
     assert_eq!(entries(&file), [&fresh[..], &rest[..]].concat());
-    assert_eq!(lov::composite::bytes_of(&file), of(&file).encode().len() + 2 * 24);
+    assert_eq!(bytes_of(&file.components), of(&file).encode().len() + 2 * 24);
     file.extend(1, &mut Osts::new([GIB])).expect("room");
     let begun: [Entry; 2] = [(1, 0x10, 0, 64, 1 << 20), (2, 0x40, 64, 1024, 64 << 10)];
     assert_eq!(entries(&file), [&begun[..], &rest[..]].concat());
-    assert_eq!(lov::composite::bytes_of(&file), of(&file).encode().len() + 24);
+    assert_eq!(bytes_of(&file.components), of(&file).encode().len() + 24);
     let sizes: Vec<_> = of(&file).entries.iter().map(|entry| entry.extension_size()).collect();
     assert_eq!(sizes, [None, Some(64 * MIB), None, Some(256 * MIB)]);
 }

@@ -19,17 +19,15 @@
 //!   owner or the superuser.
 //! - A file has at most one such request under way, and nothing of it is kept meanwhile.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use endpoint::Call;
-use tokio::sync::Notify;
 use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
 use wire::body::{CreateFlags, CreateReq, SetattrFlags, SetattrReq};
 use wire::{Attr, decode_body};
 
+pub(super) use super::kept_attrs::Leaving;
 use crate::client::Inner;
 use crate::flags::O_EXCL;
 use crate::inode::Inode;
@@ -52,91 +50,10 @@ const SPECIAL: u32 = 0o7000;
 /// Until a request is tried again that found no place in this client.
 const FULL_PAUSE: Span = Span::millis(10);
 
-/// A change that goes with the close of its file.
-pub(super) struct Leaving {
-    ctx: Ctx,
-    change: AttrChange,
-}
-
 impl Leaving {
     /// What is sent.
     pub(super) fn request(&self, inner: &Inner, fid: Fid) -> SetattrReq {
         self.change.request(fid, inner.env.wall())
-    }
-}
-
-/// Of one file.
-#[derive(Default)]
-pub(crate) struct KeptAttrs {
-    kept: RefCell<Option<(Ctx, AttrChange)>>,
-    is_sending: Cell<bool>,
-    landed: Notify,
-    /// Something was kept since the file was opened here.
-    was_kept: Cell<bool>,
-}
-
-impl KeptAttrs {
-    /// Whether something was acknowledged that the MDT may not have executed.
-    pub(crate) fn is_clean(&self) -> bool {
-        self.kept.borrow().is_none() && !self.is_sending.get()
-    }
-
-    /// Whether what the MDT has said of the attributes may be from before a change that was
-    /// acknowledged then.
-    pub(crate) fn was_kept(&self) -> bool {
-        self.was_kept.get()
-    }
-
-    /// Whether a change of this caller's may join what is kept.
-    pub(super) fn takes(&self, creds: &Creds) -> bool {
-        let kept = self.kept.borrow();
-        !self.is_sending.get() && kept.as_ref().is_none_or(|(ctx, _)| ctx.creds == *creds)
-    }
-
-    /// Takes what is kept, to go with the close of the file. It is under way until
-    /// [`have_landed`] or [`send_again`].
-    pub(super) fn leave(&self) -> Option<Leaving> {
-        let (ctx, change) = self.kept.take()?;
-        self.is_sending.set(true);
-        Some(Leaving { ctx, change })
-    }
-
-    /// Puts what is kept into what the MDT said.
-    fn show(&self, attr: &mut Attr) {
-        if let Some((_, change)) = &*self.kept.borrow() {
-            change.show(attr);
-        }
-    }
-
-    /// Says whether nothing was kept before.
-    fn put(&self, ctx: &Ctx, change: &AttrChange) -> bool {
-        self.was_kept.set(true);
-        let mut kept = self.kept.borrow_mut();
-        let is_new = kept.is_none();
-        let before = kept.take().map(|(_, before)| before).unwrap_or_default();
-        *kept = Some((ctx.clone(), before.then(change)));
-        is_new
-    }
-}
-
-/// Files of which something is kept or being sent.
-#[derive(Default)]
-pub(crate) struct Unsettled(RefCell<BTreeMap<Fid, Rc<Inode>>>);
-
-impl Unsettled {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
-    }
-
-    fn at(&self, mdt: u32) -> Vec<Rc<Inode>> {
-        let files = self.0.borrow();
-        files.values().filter(|inode| inode.fid.mdt_index() == mdt).cloned().collect()
-    }
-
-    fn settled(&self, inode: &Inode) {
-        if inode.keeping.attrs.is_clean() {
-            self.0.borrow_mut().remove(&inode.fid);
-        }
     }
 }
 
@@ -313,6 +230,7 @@ impl Inner {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::keep::kept_attrs::KeptAttrs;
     use types::Timespec;
     use wire::attr::S_IFREG;
 

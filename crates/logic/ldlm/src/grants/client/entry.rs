@@ -3,10 +3,21 @@
 use queues::{Chained, Key, NIL, Vacant};
 use types::{Fid, Instant, Transno};
 
-use super::Question;
 use super::ends::Ends;
-use super::lru::List;
+use super::question::Question;
 use crate::grants::{BITS, Bits, Number};
+
+/// The list that an entry is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum List {
+    /// It holds nothing.
+    #[default]
+    None,
+    /// Used once.
+    Probation,
+    /// Used more than once.
+    Kept,
+}
 
 /// A grant at the client, or what is remembered of one that is gone.
 pub(super) struct Entry {

@@ -5,99 +5,13 @@
 //! the least recently used of them returns to probation. A grant that the kernel may still rely on
 //! is not given back, because the kernel would have to be notified.
 
-use queues::{NIL, Slab};
-use types::{Fid, Instant};
+use queues::NIL;
+use types::Instant;
 
 use super::Cache;
-use super::entry::Entry;
+use super::entry::List;
 use crate::grants::limits::{LRU_KEPT_PERCENT, VECTOR_MAX};
 use crate::grants::{Bits, Stated};
-
-/// The list that an entry is in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum List {
-    /// It holds nothing.
-    #[default]
-    None,
-    /// Used once.
-    Probation,
-    /// Used more than once.
-    Kept,
-}
-
-#[derive(Clone, Copy)]
-struct Ends {
-    first: u32,
-    last: u32,
-    count: u32,
-}
-
-/// Both lists, the least used first.
-pub(super) struct Lists([Ends; 2]);
-
-impl Default for Lists {
-    fn default() -> Lists {
-        Lists([Ends { first: NIL, last: NIL, count: 0 }; 2])
-    }
-}
-
-impl Lists {
-    pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|ends| ends.count as usize).sum()
-    }
-
-    /// The files in both, probation first.
-    pub(super) fn fids(&self, slab: &Slab<Entry>) -> Vec<Fid> {
-        let mut fids = Vec::with_capacity(self.len());
-        for ends in &self.0 {
-            let mut at = ends.first;
-            while at != NIL {
-                fids.push(slab.get(at).fid);
-                at = slab.get(at).next;
-            }
-        }
-        fids
-    }
-
-    fn ends(&mut self, list: List) -> Option<&mut Ends> {
-        match list {
-            List::None => None,
-            List::Probation => Some(&mut self.0[0]),
-            List::Kept => Some(&mut self.0[1]),
-        }
-    }
-
-    fn push(&mut self, slab: &mut Slab<Entry>, place: u32, list: List) {
-        let ends = self.ends(list).expect("a list to be in");
-        let last = std::mem::replace(&mut ends.last, place);
-        ends.count += 1;
-        if last == NIL {
-            ends.first = place;
-        } else {
-            slab.get_mut(last).next = place;
-        }
-        let entry = slab.get_mut(place);
-        (entry.list, entry.previous, entry.next) = (list, last, NIL);
-    }
-
-    fn remove(&mut self, slab: &mut Slab<Entry>, place: u32) {
-        let Entry { list, previous, next, .. } = *slab.get(place);
-        let Some(ends) = self.ends(list) else { return };
-        ends.count -= 1;
-        if previous == NIL {
-            ends.first = next;
-        } else {
-            slab.get_mut(previous).next = next;
-        }
-        if next == NIL {
-            self.ends(list).expect("it is in one").last = previous;
-        } else {
-            slab.get_mut(next).previous = previous;
-        }
-        let entry = slab.get_mut(place);
-        (entry.list, entry.previous, entry.next) = (List::None, NIL, NIL);
-    }
-}
 
 impl Cache {
     /// An entry that holds something is in a list.

@@ -12,8 +12,9 @@ use queues::FixedMap;
 use types::{Fid, Instant};
 
 use super::Cache;
+use super::directories::{Changing, Listing, Names};
 use crate::grants::Bits;
-use crate::grants::limits::{DIR_NAMES_MAX, LEASE_SLACK, NAMES_MAX};
+use crate::grants::limits::LEASE_SLACK;
 
 /// What a directory's set says of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,75 +25,6 @@ pub enum Name {
     Absent,
     /// There is one with this hash; which file it is, the set does not know.
     Present,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Hashed {
-    /// Two names may have it: it never leaves.
-    is_shared: bool,
-    /// It stands for a name.
-    is_there: bool,
-}
-
-/// Changes under way of names with one hash.
-#[derive(Clone, Copy, Default)]
-struct Changing {
-    count: u32,
-    /// Two were under way together: their replies may come in the other order. Or it began before
-    /// the set was complete: a page may have been read before it, after it, or after a later
-    /// change.
-    is_crossed: bool,
-}
-
-/// A reading of a directory, which makes the set complete that it began with, and no later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listing(u64);
-
-struct Names {
-    listing: Listing,
-    hashes: FixedMap<u64, Hashed>,
-    is_complete: bool,
-}
-
-/// Sets of names of one client.
-#[derive(Default)]
-pub(super) struct Directories {
-    sets: FixedMap<Fid, Names>,
-    total: usize,
-    listings: u64,
-    changing: FixedMap<(Fid, u64), Changing>,
-}
-
-impl Directories {
-    pub(super) fn forget(&mut self, directory: Fid) {
-        if let Some(names) = self.sets.remove(&directory) {
-            self.total -= names.hashes.len();
-        }
-    }
-
-    pub(super) fn clear(&mut self) {
-        (self.sets, self.total) = (FixedMap::default(), 0);
-    }
-
-    /// No change is under way any more.
-    pub(super) fn end_all(&mut self) {
-        self.changing.clear();
-    }
-
-    fn with(&mut self, directory: Fid, hash: u64, change: impl FnOnce(&mut Hashed)) {
-        let Some(names) = self.sets.get_mut(&directory) else { return };
-        let before = names.hashes.len();
-        let hashed = names.hashes.entry(hash).or_default();
-        change(hashed);
-        let is_idle = !hashed.is_there && !hashed.is_shared;
-        if is_idle {
-            names.hashes.remove(&hash);
-        }
-        self.total = self.total + names.hashes.len() - before;
-        if names.hashes.len() > DIR_NAMES_MAX || self.total > NAMES_MAX {
-            self.forget(directory);
-        }
-    }
 }
 
 impl Cache {

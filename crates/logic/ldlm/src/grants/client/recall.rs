@@ -12,17 +12,9 @@
 use types::{Fid, Instant};
 
 use super::Cache;
+use super::dying::Dying;
 use crate::grants::limits::{DISTRUSTED, DISTRUSTED_MAX, NOTIFY_STUCK};
 use crate::grants::{Ack, Bits, Number, Recall};
-
-/// A recall that is not acknowledged.
-#[derive(Clone, Copy)]
-pub(super) struct Dying {
-    number: Number,
-    was_told: bool,
-    /// When the kernel is to be told, or forced.
-    due: Instant,
-}
 
 /// What the kernel is to be told. [`Cache::notified`] follows with the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

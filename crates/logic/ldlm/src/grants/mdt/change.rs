@@ -6,6 +6,7 @@
 
 use types::{Fid, Instant};
 
+use super::parked::Parked;
 use super::{Mdt, Output, Timer};
 use crate::grants::limits::{VECTOR_MAX, WANTS_MAX};
 use crate::grants::{Bits, ChangeId, HolderId, Recall, Want};
@@ -17,21 +18,6 @@ pub enum Begun {
     Go,
     /// Once [`Output::Ready`] names it.
     Parked,
-}
-
-/// A change that waited or waits.
-pub(super) struct Parked {
-    by: Option<HolderId>,
-    wants: Vec<Want>,
-    /// [`Output::Ready`] was said, and nothing came in its way since.
-    is_ready: bool,
-}
-
-/// What parked changes want of one file.
-#[derive(Default)]
-pub(super) struct Taking {
-    pub(super) bits: Bits,
-    changes: Vec<ChangeId>,
 }
 
 /// What is in the way of a change.

@@ -16,8 +16,8 @@ use super::predicate::{Predicate, Stamp, Test};
 use crate::form::Form;
 
 const EXAMPLES: &str = "\
-All predicates must hold; `!` before one negates it. Numbers: +N more than N, -N less than N, N equal within the unit.
-Options may be written as find(1) has them, with one dash.
+All predicates must hold; `!` before one negates it. Numbers: +N more than N, -N less than N, N
+equal within the unit. Options may be written as find(1) has them, with one dash.
 
 Examples:
   lfs find /mnt/nacre -name '*.dat' -size +1G
