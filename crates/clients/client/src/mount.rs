@@ -17,7 +17,7 @@ use crate::data::{Closes, Cuts, Keeper};
 use crate::grants::AllGrants;
 use crate::inode::Inodes;
 use crate::limits;
-use crate::locks::{Held, Turns};
+use crate::locks::Held;
 use crate::lost::Losses;
 use crate::namespace::elsewhere::Elsewhere;
 use crate::namespace::order::Order;

@@ -16,6 +16,7 @@ use endpoint::Hold;
 use ldlm::grants::{ChangeId, Question, Want};
 use types::{Instant, Transno};
 
+use super::scope::Scope;
 use super::{Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::stat::Stat;

@@ -19,7 +19,7 @@ use wire::Opcode;
 use wire::body::{GrantAck, GrantBits, GrantWord, GrantsFlags};
 use wire::grants::{self, Callback, VECTOR_MAX};
 
-use super::kernel::Forgetting;
+use super::kernel::{Forgetting, Kernel};
 use super::lease::DATA;
 use super::{Grants, Known, Lease, NAMED};
 use crate::client::{Client, Inner};

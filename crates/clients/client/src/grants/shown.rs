@@ -3,6 +3,7 @@
 use types::Instant;
 
 use super::Known;
+use super::lru::Lru;
 use crate::client::Client;
 
 impl Known {
