@@ -21,8 +21,8 @@
 //!
 //! Invariants ([`Composite::check`])
 //! - Components cover the file from offset 0 in order, without holes or overlap.
-//! - Borders are multiples of [`crate::STRIPE_SIZE_UNIT`] and of the stripe size of the component that
-//!   ends there, so no stripe crosses a border.
+//! - Borders are multiples of [`crate::STRIPE_SIZE_UNIT`] and of the stripe size of the component
+//!   that ends there, so no stripe crosses a border.
 //! - Only the first component can be at the MDT.
 //! - An extension follows the objects that it is room for, and no objects follow an extension.
 //! - An id is never reused during the life of a file.

@@ -1,4 +1,4 @@
-//! What sweeps under way know of the store: objects that were listed and not yet asked for.
+//! Sweeps under way: objects that were listed and not yet asked for.
 
 use types::Fid;
 

@@ -3,7 +3,7 @@
 //!
 //! The code of the MDT takes no virtual time. So each request first waits until the core has done
 //! the requests before it, and then for as long as it takes itself. Meanwhile it has its slot, as
-//! in a daemon. What an MDT does without a request takes no time.
+//! in a daemon. Work of an MDT without a request takes no time.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! What a change of this client's is about.
+//! The inodes, names and bits that a change of this client is about.
 
 use ldlm::grants::{Bits, Want};
 use types::Fid;

@@ -1,4 +1,4 @@
-//! What of a mount is lost, and what each handle has heard of that.
+//! Lost work of a mount, and how much of it each handle has heard of.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

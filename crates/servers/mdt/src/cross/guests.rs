@@ -1,4 +1,4 @@
-//! What operations of other MDTs have reserved here.
+//! Reservations of operations of other MDTs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

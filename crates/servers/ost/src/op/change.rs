@@ -1,4 +1,4 @@
-//! What operations that change an object share: the checks under its lock, its record and the
+//! Parts of all operations that change an object: the checks under its lock, its record and the
 //! reply.
 
 use ldlm::Mode;

@@ -1,4 +1,4 @@
-//! What is kept of files, and the room for it.
+//! Kept writes and attributes of files, and the room for them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What a client was asked to give up.
+//! Grants that a client was asked to give up.
 
 use types::Instant;
 
