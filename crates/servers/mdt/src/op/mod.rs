@@ -18,6 +18,7 @@ mod getattr;
 mod getattrs;
 pub(crate) mod grants;
 pub(crate) mod hurried;
+mod inodes;
 pub(crate) mod lease;
 mod link;
 mod lock;
