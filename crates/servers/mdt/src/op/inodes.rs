@@ -9,22 +9,26 @@
 //!  MDTs of names    each name leads to the new FID and keeps its place
 //! ```
 //! Names of a directory move first ([`super::moves`]): a directory moves when it has no names, or
-//! when they are in shards on its new MDT. No handle may be open (EBUSY). Times and link counts
-//! stay.
+//! when they are in shards on its new MDT. Objects of a file stay where they are. The caller has
+//! lent them to the new MDT (`ost_layout_version`), under the layout that the file has. Bytes at
+//! this MDT move first, to objects. No handle may be open (EBUSY). Times and link counts stay.
 //!
 //! Replay: the sealed record. A request without one found the inode on its MDT.
 
 use std::collections::BTreeSet;
 
+use layout::FileLayout;
 use layout::dir::{Asked, BY_SPACE, Stripes};
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
+use wire::SizeState;
 use wire::attr::AttrFlags;
-use wire::updates::{Key, Named, Place, Update};
+use wire::updates::{Key, Named, Own, Place, Update};
 
 use super::dirs::{self, Open};
 use super::moves::stripes_of;
+use super::unfenced::is_unfenced;
 use crate::keys::LMV;
 use crate::limits::INODE_NAMES_MAX;
 use crate::op::names::{At, Inherited};
@@ -45,11 +49,34 @@ struct Found {
     nlink: u32,
     /// Back-links.
     names: usize,
-    /// It has objects, which know their file.
-    has_objects: bool,
-    is_open: bool,
-    /// Names of the directory are moving.
-    names_move: bool,
+    /// A client holds the file's lock, because its objects change, or may have them change; or
+    /// names of the directory are moving.
+    is_used: bool,
+    objects: Objects,
+}
+
+/// Whether the files of the new MDT may use the objects of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Objects {
+    /// There are none, or they are lent.
+    Ready,
+    /// They were lent under another layout.
+    Changed,
+    /// They are not lent, or some are at this MDT.
+    Bound,
+}
+
+impl Objects {
+    /// `lent`: one more than the generation of the layout whose objects the caller has lent; zero:
+    /// none.
+    fn of(layout: Option<&FileLayout>, lent: u32) -> Objects {
+        let Some(layout) = layout else { return Objects::Ready };
+        match layout.generation().checked_add(1) {
+            _ if lent == 0 || layout.mdt_object().is_some() => Objects::Bound,
+            Some(next) if next == lent => Objects::Ready,
+            _ => Objects::Changed,
+        }
+    }
 }
 
 impl Found {
@@ -59,8 +86,9 @@ impl Found {
         match self {
             Found { is_fixed: true, .. } => Err(Errno::EINVAL),
             Found { nlink: 0, .. } => Err(Errno::ENOENT),
-            Found { is_open: true, .. } | Found { names_move: true, .. } => Err(Errno::EBUSY),
-            Found { has_objects: true, .. } => Err(Errno::EXDEV),
+            Found { is_used: true, .. } => Err(Errno::EBUSY),
+            Found { objects: Objects::Bound, .. } => Err(Errno::EXDEV),
+            Found { objects: Objects::Changed, .. } => Err(Errno::EAGAIN),
             Found { names, .. } if *names > INODE_NAMES_MAX => Err(Errno::E2BIG),
             found if found.names != names => Err(Errno::EIO), // damaged
             _ => Ok(()),
@@ -79,18 +107,25 @@ fn goal(asked: &Asked) -> Option<u32> {
 }
 
 /// Answers a request to move an inode to the MDT that is named. One that is there stays as it is.
+/// `lent` as in [`Objects::of`].
 ///
 /// # Errors
 /// - EINVAL: not one MDT is named, or the inode is the root or a shard.
 /// - EPERM: the caller does not administer this MDT, or the MDT makes no directories elsewhere.
 /// - ENOENT: it has no name.
-/// - EBUSY: a client has it open, or its names are moving.
-/// - EXDEV: it has objects.
+/// - EBUSY: a client has it open or changes its objects, or its names are moving.
+/// - EXDEV: its objects are not lent to that MDT, or some of its bytes are at this MDT.
+/// - EAGAIN: its layout has changed since its objects were lent.
 /// - ENOTEMPTY: it is a directory with names on other MDTs.
 /// - EMLINK: two of its names are in one directory that is not on the new MDT.
 /// - E2BIG: it has too many names.
 /// - ENODEV, EREMOTEIO, ENOSPC, EROFS: an MDT is not there, takes nothing new, is full, or read-only.
-pub(crate) fn migrate(op: &mut Op<'_, '_>, inode: Inode, value: &[u8]) -> Decided<Answer> {
+pub(crate) fn migrate(
+    op: &mut Op<'_, '_>,
+    inode: Inode,
+    value: &[u8],
+    lent: u32,
+) -> Decided<Answer> {
     if !op.is_administrator() {
         return Err(Errno::EPERM.into());
     }
@@ -104,7 +139,8 @@ pub(crate) fn migrate(op: &mut Op<'_, '_>, inode: Inode, value: &[u8]) -> Decide
     }
     dirs::check_asked(op, &asked, &Open::of(op))?;
     let names = names_of(op, inode.fid())?;
-    found(op, &inode, names.len()).check()?;
+    let layout = op.tx.layout(&inode)?;
+    found(op, &inode, names.len(), Objects::of(layout.as_ref(), lent))?.check()?;
     if op.recovering {
         return Err(Errno::EBUSY.into()); // clients may still bring handles back
     }
@@ -117,17 +153,19 @@ pub(crate) fn migrate(op: &mut Op<'_, '_>, inode: Inode, value: &[u8]) -> Decide
     depart(op, &inode, to, &names, stripes)
 }
 
-fn found(op: &Op<'_, '_>, inode: &Inode, names: usize) -> Found {
+fn found(op: &Op<'_, '_>, inode: &Inode, names: usize, objects: Objects) -> Decided<Found> {
     let fid = inode.fid();
-    Found {
+    let is_changing = (op.locked)(fid)
+        || op.state.opens.is_cut_by_another(fid, op.cutter())
+        || is_unfenced(&op.state.fences, &op.tx, fid)?;
+    Ok(Found {
         is_dir: inode.attr.is_dir(),
         is_fixed: fid == Fid::ROOT || inode.attr.flags.contains(AttrFlags::SHARD),
         nlink: inode.attr.nlink,
         names,
-        has_objects: inode.attr.is_file() && inode.has(INODE_HAS_LAYOUT),
-        is_open: op.state.opens.is_open(fid),
-        names_move: inode.has(INODE_MOVES),
-    }
+        is_used: is_changing || inode.has(INODE_MOVES),
+        objects,
+    })
 }
 
 /// All names of a file, as its back-links have them; one more than it may have, if there are more.
@@ -167,7 +205,7 @@ fn depart(
     stripes: Option<Stripes>,
 ) -> Decided<Answer> {
     let fid = inode.fid();
-    op.tx.departs = true;
+    op.tx.departs = Some(fid);
     // reserved alone from the start: two operations that only decide on it would stand in each
     // other's way for ever
     op.tx.changes.push(ShareKey::Inode(fid));
@@ -193,12 +231,35 @@ fn depart(
         let place = |dir| Place { dir, name: name.clone() };
         op.tx.updates.push(Update::Rehome { fid: shard, from: place(fid), to: place(new) });
     }
+    forget_objects(op, inode)?;
     let links = if inode.attr.is_dir() { 2 } else { 1 };
     for place in names {
         let loses = Some(place.clone());
         op.rename_file(Named { fid, gets: None, loses, links: -links, moves: false })?;
     }
     Ok(Answer::elsewhere(new, moved.attr.file_type()))
+}
+
+/// The inode that goes has no layout, so its objects are not destroyed with it.
+fn forget_objects(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<()> {
+    if !inode.attr.is_file() || !inode.has(INODE_HAS_LAYOUT) {
+        return Ok(());
+    }
+    let attr = &inode.attr;
+    let own = Own {
+        fid: inode.fid(),
+        mode: attr.mode,
+        uid: attr.uid,
+        gid: attr.gid,
+        projid: attr.projid,
+        atime: None,
+        mtime: None,
+        layout: Vec::new(),
+        xattrs: Vec::new(),
+    };
+    op.own(&own)?;
+    op.tx.updates.push(Update::Own(own));
+    Ok(())
 }
 
 /// The inode as its new MDT gets it, with its back-links.
@@ -211,11 +272,16 @@ fn arrives(
 ) -> Decided<Inode> {
     let mut attr = inode.attr.with_fid(new);
     attr.version = 0; // it counts changes on its MDT
+    let layout = op.tx.layout(inode)?;
+    if layout.is_some() && attr.size_state() == SizeState::NeverWritten {
+        attr.size_state = SizeState::Dirty as u32; // only the MDT that made it may believe that
+    }
     let moved = Inode { attr, ..inode.clone() };
-    let inherited = Inherited {
-        xattrs: xattrs_of(op, inode.fid(), stripes)?,
-        layout: op.tx.layout_record(inode)?,
+    let layout = match layout {
+        Some(layout) => layout.of_file(new).encode(),
+        None => op.tx.layout_record(inode)?, // of a directory
     };
+    let inherited = Inherited { xattrs: xattrs_of(op, inode.fid(), stripes)?, layout };
     dirs::make_at(op, &moved, &inherited, names.first().cloned())?;
     let others = names.iter().skip(1).filter(|place| place.dir.mdt_index() != new.mdt_index());
     for place in others {
@@ -254,6 +320,8 @@ fn entry_of(op: &mut Op<'_, '_>, place: &Place, fid: Fid) -> Decided<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use layout::Layout;
+
     use super::*;
 
     const FILE: Found = Found {
@@ -261,9 +329,8 @@ mod tests {
         is_fixed: false,
         nlink: 2,
         names: 2,
-        has_objects: false,
-        is_open: false,
-        names_move: false,
+        is_used: false,
+        objects: Objects::Ready,
     };
 
     #[test]
@@ -273,15 +340,27 @@ mod tests {
         for (found, errno) in [
             (Found { is_fixed: true, ..dir }, Errno::EINVAL),
             (Found { nlink: 0, names: 0, ..FILE }, Errno::ENOENT),
-            (Found { is_open: true, ..FILE }, Errno::EBUSY),
-            (Found { names_move: true, ..dir }, Errno::EBUSY),
-            (Found { has_objects: true, ..FILE }, Errno::EXDEV),
+            (Found { is_used: true, ..FILE }, Errno::EBUSY),
+            (Found { objects: Objects::Bound, ..FILE }, Errno::EXDEV),
+            (Found { objects: Objects::Changed, ..FILE }, Errno::EAGAIN),
             (Found { names: 1, ..FILE }, Errno::EIO),
             (Found { names: 2, ..dir }, Errno::EIO),
             (Found { nlink: 999, names: INODE_NAMES_MAX + 1, ..FILE }, Errno::E2BIG),
         ] {
             assert_eq!(found.check(), Err(errno), "{found:?}");
         }
+    }
+
+    #[test]
+    fn objects_are_lent_under_the_layout_that_the_file_has() {
+        let base = Fid::new(7, 8);
+        let layout = FileLayout::from(Layout { osts: vec![4], ..Layout::plain(base, 1 << 20, 1) });
+        let next = layout.generation() + 1;
+        assert_eq!(Objects::of(None, 0), Objects::Ready);
+        assert_eq!(Objects::of(Some(&layout), 0), Objects::Bound);
+        assert_eq!(Objects::of(Some(&layout), next), Objects::Ready);
+        let renewed = layout.renewed().expect("there is a later generation");
+        assert_eq!(Objects::of(Some(&renewed), next), Objects::Changed);
     }
 
     #[test]

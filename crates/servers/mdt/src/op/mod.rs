@@ -40,6 +40,7 @@ mod statfs;
 mod swap;
 mod sync;
 mod tmpfile;
+pub(crate) mod unfenced;
 mod unlink;
 mod why;
 mod xattr;

@@ -205,7 +205,7 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
     if name == INODE_MIGRATE {
         let inode = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
         op.decides_on(inode.fid());
-        return inodes::migrate(op, inode, &value);
+        return inodes::migrate(op, inode, &value, body.refused);
     }
     let space = space(&name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
@@ -419,9 +419,10 @@ pub(crate) fn file_changed(request: &Request) -> Fid {
     request.body::<SetxattrReq>().fid.into()
 }
 
-/// Whether setting the attribute changes where a file's data is.
+/// Whether setting the attribute changes where a file's data is, or whose it is.
 pub(crate) fn moves_data(request: &Request) -> bool {
-    request.buf(1).starts_with(LUSTRE_LOV)
+    let name = request.buf(1);
+    name.starts_with(LUSTRE_LOV) || name == INODE_MIGRATE
 }
 
 pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {

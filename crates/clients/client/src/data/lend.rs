@@ -1,0 +1,99 @@
+//! Moves an inode to another MDT. Its objects stay where they are: before the move they are lent to
+//! files of the new MDT, so that the file that takes its place may use them, under its new FID.
+//!
+//! ```text
+//! the objects are lent, under this layout - MDT: the file moves, if it has this layout
+//! ```
+//! If the client dies in between, the objects stay lent, which changes nothing for the file. The
+//! next try lends them again, perhaps to another MDT.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use layout::dir::{Asked, BY_SPACE};
+use types::{Errno, Fid, TargetId, TargetKind};
+use wire::Opcode;
+use wire::body::{FidReq, OstRaiseReq, SetxattrReq};
+
+use crate::client::Inner;
+use crate::limits::LAYOUTS_TRIED_MAX;
+use crate::xattr::INODE_MIGRATE;
+use crate::{Ctx, Error, Result};
+
+impl Inner {
+    /// Moves an inode to the MDT that `value` names. Runs to its end once begun.
+    pub(crate) async fn move_inode(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        value: Bytes,
+    ) -> Result<()> {
+        let refused = |errno| Error::local(errno, "inode-migrate").about(fid);
+        let asked = Asked::decode(&value).map_err(|error| refused(error.errno()))?;
+        let to = goal(&asked).ok_or_else(|| refused(Errno::EINVAL))?;
+        for _ in 0..LAYOUTS_TRIED_MAX {
+            let lent = self.lend(ctx, fid, to).await?;
+            let body = SetxattrReq { fid: fid.into(), refused: lent, ..SetxattrReq::default() };
+            match self.set_attribute(ctx, body, INODE_MIGRATE, value.clone()).await {
+                Err(error) if error.errno() == Errno::EAGAIN => {}
+                done => {
+                    self.striped.forget(fid);
+                    return done.map(drop);
+                }
+            }
+        }
+        Err(refused(Errno::EBUSY))
+    }
+
+    /// Lends the objects of a file to files of an MDT; returns one more than the generation of
+    /// its layout. Zero: there is nothing to lend, or the MDT refuses the move anyway.
+    async fn lend(self: &Rc<Self>, ctx: &Ctx, fid: Fid, to: TargetId) -> Result<u32> {
+        let stat = self.stat_exact(ctx, fid, 0).await?;
+        let is_there = fid.mdt_index() == to.index;
+        let layout = stat.layout.filter(|_| stat.attr.is_file() && !is_there);
+        let Some(layout) = layout.filter(|layout| layout.mdt_object().is_none()) else {
+            return Ok(0);
+        };
+        let store = self.store_of(ctx, to).await?;
+        let body = OstRaiseReq {
+            parent: fid.into(),
+            claim: self.claim(fid),
+            layout_version: 0, // OSTs that cannot lend refuse it
+            lent: to.index.saturating_add(1),
+        };
+        let store = Bytes::copy_from_slice(&store.to_le_bytes());
+        self.raise_as(ctx, &layout, 0, (&body, store)).await?;
+        layout
+            .generation()
+            .checked_add(1)
+            .ok_or_else(|| Error::local(Errno::EOVERFLOW, "inode-migrate").about(fid))
+    }
+
+    /// The number of an MDT's store.
+    async fn store_of(self: &Rc<Self>, ctx: &Ctx, mdt: TargetId) -> Result<u64> {
+        let known = self.directory.targets(TargetKind::Mdt);
+        if !known.contains(&mdt) {
+            return Err(Error::local(Errno::ENODEV, "inode-migrate"));
+        }
+        let store = self.remote(mdt).claim().store;
+        if store != 0 {
+            return Ok(store);
+        }
+        let call = self.call(ctx, Opcode::MdtStatfs, &FidReq::default()); // connects
+        self.ask(mdt, call.patience(self.config.statfs_wait)).await?;
+        match self.remote(mdt).claim().store {
+            0 => Err(Error::local(Errno::ENODEV, "inode-migrate")),
+            store => Ok(store),
+        }
+    }
+}
+
+/// The MDT that is named, if it is one.
+fn goal(asked: &Asked) -> Option<TargetId> {
+    let index = match asked.mdts[..] {
+        [only] => Some(only),
+        [] if asked.index != BY_SPACE => Some(asked.index.cast_unsigned()),
+        _ => None,
+    };
+    index.map(TargetId::mdt)
+}
