@@ -1,6 +1,7 @@
 //! Inodes that move to another MDT, under another FID, while MDTs and answers are lost.
 
 use wire::attr::S_IFIFO;
+use wire::body::{CloseReq, OpenReq};
 
 use super::moves::{files, wanted_as};
 use super::*;
@@ -152,13 +153,39 @@ fn an_inode_that_cannot_move_stays_as_it_is() {
 }
 
 #[test]
-fn an_open_file_stays() {
-    let world = World::with_an_ost(84);
+fn an_open_file_moves_when_it_is_closed() {
+    let world = World::new(84);
     let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
-    let file = world.nameless(1, dir);
-    world.send(0, 1, link(file, dir, "f")).expect("linked");
+    let file = world.create(dir, "f");
+    let open = OpenReq { fid: file.into(), ..OpenReq::default() };
+    let opened = world.send(1, 1, Call::new(Opcode::MdtOpen, vec![encode_body(&open)]));
+    let handle = opened.expect("open").body::<AttrRep>().handle;
     assert_eq!(world.move_inode(file, 2), Err(Errno::EBUSY));
     assert_eq!(world.named(dir, "f"), Ok(file));
+    world.check();
+    let close = CloseReq { fid: file.into(), handle, ..CloseReq::default() };
+    world.send(1, 1, Call::new(Opcode::MdtClose, vec![encode_body(&close)])).expect("closed");
+    let moved = world.move_inode(file, 2).expect("it is closed");
+    assert_eq!(world.named(dir, "f"), Ok(moved));
+    world.check();
+}
+
+#[test]
+fn a_file_moves_when_its_objects_are_lent() {
+    let world = World::with_an_ost(86);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.create(dir, "f"); // with a layout, because there is an OST
+    assert_eq!(world.move_inode(file, 2), Err(Errno::EXDEV), "nothing is lent");
+    let lent_as = |refused| {
+        let body = SetxattrReq { fid: file.into(), refused, ..SetxattrReq::default() };
+        let bufs = vec![encode_body(&body), bytes("lustre.inode.migrate"), to(2).encode().into()];
+        world.send(0, 1, Call::new(Opcode::MdtSetxattr, bufs)).err()
+    };
+    assert_eq!(lent_as(u32::MAX), Some(Errno::EAGAIN), "it has another layout");
+    assert_eq!(world.named(dir, "f"), Ok(file));
+    assert_eq!(lent_as(1), None, "its layout has generation 0");
+    let moved = world.named(dir, "f").expect("there");
+    assert_eq!(moved.mdt_index(), 2);
     world.check();
 }
 
