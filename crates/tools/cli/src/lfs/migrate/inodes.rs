@@ -1,0 +1,190 @@
+//! `lfs migrate -m MDT --inodes`: the inodes of a tree move, too, and get other numbers.
+//!
+//! ```text
+//! names of all directories go to the MDT ([`super::names`])
+//! each file goes there, and then its directory
+//! names again: on the MDT of its names, a directory needs no shard
+//! ```
+//! Files in a directory are made on the MDT of its names, so nothing new stays behind. All state is
+//! in the tree: a second run moves what is left, such as files that were open.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ctl::progress::{Progress, Unit};
+use layout::dir::Asked;
+use rustix::fs::XattrFlags;
+use types::Errno;
+
+use super::COMMAND;
+use super::names::{self, Goal, io, is_gone, is_of_goal, shown};
+use crate::failure::First;
+use crate::{Failed, lmv, out};
+
+/// Attempts to move what is in use: a program may close it soon.
+const BUSY_TRIES: u32 = 5;
+/// Pause between them.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
+
+/// Moves these trees, or with `alone` these directories and the files in them.
+pub(super) fn run(
+    paths: &[PathBuf],
+    goal: &Goal,
+    alone: bool,
+    verbose: bool,
+) -> Result<(), Failed> {
+    let Some(mdt) = goal.only() else {
+        let text = format!("error: {COMMAND}: --inodes moves to one MDT: name one with -m");
+        return Err(Failed::new(Errno::EINVAL.raw(), text));
+    };
+    let value = Asked { index: mdt.cast_signed(), ..Asked::default() }.encode();
+    let progress = Progress::new(COMMAND, Unit::Count("inodes"));
+    let mut moves = Moves {
+        goal,
+        value,
+        alone,
+        verbose,
+        progress: &progress,
+        tried: 0,
+        first: First::default(),
+    };
+    for path in paths {
+        if let Err(failed) = moves.tree(path) {
+            progress.erase();
+            moves.first.note(&failed);
+        }
+    }
+    moves.first.end()
+}
+
+/// One step over a tree.
+enum Step {
+    /// What is in the directory comes first.
+    Enter(PathBuf),
+    Move(PathBuf),
+}
+
+struct Moves<'a> {
+    goal: &'a Goal,
+    value: Vec<u8>,
+    alone: bool,
+    verbose: bool,
+    progress: &'a Progress,
+    tried: u64,
+    first: First,
+}
+
+impl Moves<'_> {
+    /// Failures of single files are noted, and the others go on.
+    fn tree(&mut self, top: &Path) -> Result<(), Failed> {
+        let found = std::fs::symlink_metadata(top).map_err(|error| io(top, &error))?;
+        if !found.is_dir() {
+            return self.migrate(top);
+        }
+        names::settle(top, self.goal, self.alone, self.progress, &mut self.first)?;
+        let mut rest = vec![Step::Enter(top.to_owned())];
+        while let Some(step) = rest.pop() {
+            let done = match &step {
+                Step::Enter(dir) => self.enter(dir, found.dev(), &mut rest),
+                Step::Move(path) => self.migrate(path),
+            };
+            match done {
+                Err(failed) if is_of_goal(&failed) => return Err(failed),
+                Err(failed) if !is_gone(&failed) => {
+                    self.progress.erase();
+                    self.first.note(&failed);
+                }
+                _ => {} // it was removed or renamed meanwhile
+            }
+        }
+        names::settle(top, self.goal, self.alone, self.progress, &mut self.first)
+    }
+
+    /// What is in a directory is to move before it.
+    fn enter(&self, dir: &Path, device: u64, rest: &mut Vec<Step>) -> Result<(), Failed> {
+        rest.push(Step::Move(dir.to_owned()));
+        for entry in std::fs::read_dir(dir).map_err(|error| io(dir, &error))? {
+            let entry = entry.map_err(|error| io(dir, &error))?;
+            // another file system may be mounted on it; what is gone needs no move
+            let found = entry.metadata();
+            let Some(found) = found.ok().filter(|found| found.dev() == device) else { continue };
+            match found.is_dir() {
+                true if self.alone => {}
+                true => rest.push(Step::Enter(entry.path())),
+                false => rest.push(Step::Move(entry.path())),
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves one inode.
+    fn migrate(&mut self, path: &Path) -> Result<(), Failed> {
+        let number = || std::fs::symlink_metadata(path).map(|found| found.ino()).ok();
+        let before = number();
+        let mut tries = 1;
+        let done = loop {
+            let flags = XattrFlags::empty();
+            match rustix::fs::lsetxattr(path, lmv::INODE_MIGRATE, &self.value, flags) {
+                Err(rustix::io::Errno::BUSY) if tries < BUSY_TRIES => {
+                    tries += 1;
+                    std::thread::sleep(BUSY_PAUSE);
+                }
+                done => break done,
+            }
+        };
+        self.tried += 1;
+        self.progress.show(self.tried, 0, "");
+        done.map_err(|error| refused(path, Errno::from_io(&error.into())))?;
+        if self.verbose && number() != before {
+            self.progress.erase();
+            out::line(format!("{}: moved to {}", path.display(), self.goal.shown()));
+        }
+        Ok(())
+    }
+}
+
+fn refused(path: &Path, errno: Errno) -> Failed {
+    let why = match errno {
+        Errno::EBUSY => "a program has it open, or its bytes or names move",
+        Errno::EXDEV => {
+            "its first bytes are with its inode: move them to OSTs with lfs migrate -c 1"
+        }
+        Errno::ENOTEMPTY => "some of its names are on another MDT: run the command again",
+        Errno::EMLINK => "two of its names are in one directory, whose names do not move",
+        Errno::EPERM => {
+            "only root moves inodes to other MDTs, and only with mdt.*.enable_remote_dir=1"
+        }
+        Errno::EINVAL => {
+            "the root of a file system stays on its MDT, and so do files on OSTs of older versions"
+        }
+        Errno::ENODEV => "the MDT that is named does not answer",
+        Errno::ENOSPC => "the MDT that is named is full",
+        Errno::EREMOTEIO => "the MDT that is named gets no new directories",
+        Errno::EOPNOTSUPP => "its MDT is of a version that moves no inodes",
+        errno => return Failed::of(errno, &format!("error: {COMMAND}"), &shown(path)),
+    };
+    Failed::new(errno.raw(), format!("error: {COMMAND}: {}: {why}", shown(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_mdt_is_named() {
+        let goal = Goal::of(&[0, 1], None, None).expect("two MDTs");
+        let failed = run(&[], &goal, false, false).expect_err("refused");
+        assert_eq!(i32::from(failed.status), Errno::EINVAL.raw());
+        let goal = Goal::of(&[1], None, None).expect("one MDT");
+        assert_eq!(run(&[], &goal, false, false), Ok(()));
+    }
+
+    #[test]
+    fn what_stays_is_named_with_the_reason() {
+        let of = |errno| refused(Path::new("a/f"), errno).text;
+        assert!(of(Errno::EBUSY).starts_with("error: lfs migrate: 'a/f': a program has it open"));
+        assert!(of(Errno::EXDEV).ends_with("lfs migrate -c 1"));
+        assert_eq!(of(Errno::EIO), "error: lfs migrate: 'a/f': Input/output error");
+    }
+}
