@@ -242,6 +242,9 @@ pub(crate) const INODE_NAMES_MAX: usize = 256;
 
 const _: () = assert!(INODE_NAMES_MAX + layout::dir::SHARDS_MAX < updates::KEYS_MAX);
 
+/// Records of a table that `mdt.*.held` counts.
+pub(crate) const HELD_MAX: u32 = 1_000;
+
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
 
