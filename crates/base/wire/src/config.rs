@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use types::{FsName, TargetId};
+use types::{FsName, TargetId, TargetKind};
 
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -79,10 +79,11 @@ impl FsConfig {
         at.and_then(|at| self.uuids.get(at)).copied().unwrap_or(0)
     }
 
-    /// Whether a target is out of use: `testfs-OST0002.osc.active=0` is set.
+    /// Whether a target is out of use: `testfs-OST0002.osc.active=0` is set, or of an MDT that was
+    /// forgotten `testfs-MDT0001.mdc.active=0`.
     #[must_use]
     pub fn is_inactive(&self, id: TargetId, fsname: FsName) -> bool {
-        let name = format!("{}.osc.active", id.name(fsname));
+        let name = active_param(id, fsname);
         self.params.iter().any(|(param, value)| *param == name && value == "0")
     }
 
@@ -118,6 +119,13 @@ impl FsConfig {
         };
         self.targets.iter().map(|target| target.id).find(differs)
     }
+}
+
+/// Name of the permanent parameter that takes a target out of use.
+#[must_use]
+pub fn active_param(id: TargetId, fsname: FsName) -> String {
+    let kind = if id.kind == TargetKind::Mdt { "mdc" } else { "osc" };
+    format!("{}.{kind}.active", id.name(fsname))
 }
 
 /// Name of the permanent parameter that keeps a pool.
