@@ -130,7 +130,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
         let wrong = |text| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
         let goal = goal(args, mdts).map_err(wrong)?;
         return match args.inodes {
-            true => inodes::run(&paths, &goal, args.directory, args.verbose),
+            true => inodes::run(&paths, &goal, args),
             false => names::run(&paths, &goal, args.directory, args.verbose),
         };
     }
@@ -235,6 +235,22 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
         out::line(summary(&shown, &state, began.elapsed()));
     }
     Ok(())
+}
+
+/// Does `work` while all bytes of a file are on OSTs. Then its first ones go to its MDT again. If the
+/// command ends early, they stay on an OST.
+fn by_way_of_osts(
+    path: &Path,
+    args: &Args,
+    progress: &Progress,
+    work: &mut dyn FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let before = Wish::of(&args.parts, Some(path), None, COMMAND)?;
+    let plain = args.parts.count().is_none().then(|| args.parts.with_count(1));
+    let plain = Wish::of(plain.as_ref().unwrap_or(&args.parts), None, None, COMMAND)?;
+    migrate(path, &plain, args, progress)?;
+    let done = work();
+    migrate(path, &before, args, progress).and(done)
 }
 
 fn ask(mount: &mountpoint::Mount, question: &Ask) -> Result<Migration, Failed> {

@@ -5,8 +5,9 @@
 //! each file goes there, and then its directory
 //! names again: on the MDT of its names, a directory needs no shard
 //! ```
-//! Files in a directory are made on the MDT of its names, so nothing new stays behind. All state is
-//! in the tree: a second run moves what is left, such as files that were open.
+//! Bytes that are at an MDT move with their inode: they go to an OST before, and to the new MDT
+//! afterwards. Files in a directory are made on the MDT of its names, so nothing new stays behind.
+//! All state is in the tree: a second run moves what is left, such as files that were open.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,8 +18,8 @@ use layout::dir::Asked;
 use rustix::fs::XattrFlags;
 use types::Errno;
 
-use super::COMMAND;
 use super::names::{self, Goal, io, is_gone, is_of_goal, shown};
+use super::{Args, COMMAND, by_way_of_osts};
 use crate::failure::First;
 use crate::{Failed, lmv, out};
 
@@ -27,28 +28,16 @@ const BUSY_TRIES: u32 = 5;
 /// Pause between them.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
-/// Moves these trees, or with `alone` these directories and the files in them.
-pub(super) fn run(
-    paths: &[PathBuf],
-    goal: &Goal,
-    alone: bool,
-    verbose: bool,
-) -> Result<(), Failed> {
+/// Moves these trees, or with `-d` these directories and the files in them.
+pub(super) fn run(paths: &[PathBuf], goal: &Goal, args: &Args) -> Result<(), Failed> {
     let Some(mdt) = goal.only() else {
         let text = format!("error: {COMMAND}: --inodes moves to one MDT: name one with -m");
         return Err(Failed::new(Errno::EINVAL.raw(), text));
     };
     let value = Asked { index: mdt.cast_signed(), ..Asked::default() }.encode();
     let progress = Progress::new(COMMAND, Unit::Count("inodes"));
-    let mut moves = Moves {
-        goal,
-        value,
-        alone,
-        verbose,
-        progress: &progress,
-        tried: 0,
-        first: First::default(),
-    };
+    let (progress, first) = (&progress, First::default());
+    let mut moves = Moves { goal, value, args, progress, tried: 0, first };
     for path in paths {
         if let Err(failed) = moves.tree(path) {
             progress.erase();
@@ -68,8 +57,7 @@ enum Step {
 struct Moves<'a> {
     goal: &'a Goal,
     value: Vec<u8>,
-    alone: bool,
-    verbose: bool,
+    args: &'a Args,
     progress: &'a Progress,
     tried: u64,
     first: First,
@@ -82,7 +70,7 @@ impl Moves<'_> {
         if !found.is_dir() {
             return self.migrate(top);
         }
-        names::settle(top, self.goal, self.alone, self.progress, &mut self.first)?;
+        names::settle(top, self.goal, self.args.directory, self.progress, &mut self.first)?;
         let mut rest = vec![Step::Enter(top.to_owned())];
         while let Some(step) = rest.pop() {
             let done = match &step {
@@ -98,7 +86,7 @@ impl Moves<'_> {
                 _ => {} // it was removed or renamed meanwhile
             }
         }
-        names::settle(top, self.goal, self.alone, self.progress, &mut self.first)
+        names::settle(top, self.goal, self.args.directory, self.progress, &mut self.first)
     }
 
     /// What is in a directory is to move before it.
@@ -110,7 +98,7 @@ impl Moves<'_> {
             let found = entry.metadata();
             let Some(found) = found.ok().filter(|found| found.dev() == device) else { continue };
             match found.is_dir() {
-                true if self.alone => {}
+                true if self.args.directory => {}
                 true => rest.push(Step::Enter(entry.path())),
                 false => rest.push(Step::Move(entry.path())),
             }
@@ -122,34 +110,42 @@ impl Moves<'_> {
     fn migrate(&mut self, path: &Path) -> Result<(), Failed> {
         let number = || std::fs::symlink_metadata(path).map(|found| found.ino()).ok();
         let before = number();
+        match self.attempt(path) {
+            Err(Errno::EXDEV) => {
+                let mut again = || self.attempt(path).map_err(|errno| refused(path, errno));
+                by_way_of_osts(path, self.args, self.progress, &mut again)?;
+            }
+            done => done.map_err(|errno| refused(path, errno))?,
+        }
+        if self.args.verbose && number() != before {
+            self.progress.erase();
+            out::line(format!("{}: moved to {}", path.display(), self.goal.shown()));
+        }
+        self.tried += 1;
+        self.progress.show(self.tried, 0, "");
+        Ok(())
+    }
+
+    /// Has its MDT move an inode. A program that uses it may close it soon.
+    fn attempt(&self, path: &Path) -> Result<(), Errno> {
         let mut tries = 1;
-        let done = loop {
+        loop {
             let flags = XattrFlags::empty();
             match rustix::fs::lsetxattr(path, lmv::INODE_MIGRATE, &self.value, flags) {
                 Err(rustix::io::Errno::BUSY) if tries < BUSY_TRIES => {
                     tries += 1;
                     std::thread::sleep(BUSY_PAUSE);
                 }
-                done => break done,
+                done => return done.map_err(|error| Errno::from_io(&error.into())),
             }
-        };
-        self.tried += 1;
-        self.progress.show(self.tried, 0, "");
-        done.map_err(|error| refused(path, Errno::from_io(&error.into())))?;
-        if self.verbose && number() != before {
-            self.progress.erase();
-            out::line(format!("{}: moved to {}", path.display(), self.goal.shown()));
         }
-        Ok(())
     }
 }
 
 fn refused(path: &Path, errno: Errno) -> Failed {
     let why = match errno {
         Errno::EBUSY => "a program has it open, or its bytes or names move",
-        Errno::EXDEV => {
-            "its first bytes are with its inode: move them to OSTs with lfs migrate -c 1"
-        }
+        Errno::EXDEV => "its first bytes are at its MDT and stay there",
         Errno::ENOTEMPTY => "some of its names are on another MDT: run the command again",
         Errno::EMLINK => "two of its names are in one directory, whose names do not move",
         Errno::EPERM => {
@@ -172,19 +168,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_mdt_is_named() {
-        let goal = Goal::of(&[0, 1], None, None).expect("two MDTs");
-        let failed = run(&[], &goal, false, false).expect_err("refused");
-        assert_eq!(i32::from(failed.status), Errno::EINVAL.raw());
-        let goal = Goal::of(&[1], None, None).expect("one MDT");
-        assert_eq!(run(&[], &goal, false, false), Ok(()));
-    }
-
-    #[test]
     fn what_stays_is_named_with_the_reason() {
         let of = |errno| refused(Path::new("a/f"), errno).text;
         assert!(of(Errno::EBUSY).starts_with("error: lfs migrate: 'a/f': a program has it open"));
-        assert!(of(Errno::EXDEV).ends_with("lfs migrate -c 1"));
+        assert!(of(Errno::EXDEV).ends_with("stay there"));
         assert_eq!(of(Errno::EIO), "error: lfs migrate: 'a/f': Input/output error");
     }
 }
