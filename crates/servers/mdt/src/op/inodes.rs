@@ -205,6 +205,7 @@ fn depart(
     stripes: Option<Stripes>,
 ) -> Decided<Answer> {
     let fid = inode.fid();
+    assert!(!names.is_empty(), "a file that moves has a name");
     op.tx.departs = Some(fid);
     // reserved alone from the start: two operations that only decide on it would stand in each
     // other's way for ever
@@ -220,6 +221,7 @@ fn depart(
         }
     }
     let new = op.tx.new_fid(to, 0)?;
+    assert_ne!(new.mdt_index(), fid.mdt_index(), "it moves to another MDT");
     let moved = arrives(op, inode, new, names, stripes.as_ref())?;
     for place in names {
         let entry = entry_of(op, place, fid)?;
