@@ -4,8 +4,9 @@
 //! ```text
 //! the objects are lent, under this layout - MDT: the file moves, if it has this layout
 //! ```
-//! If the client dies in between, the objects stay lent, which changes nothing for the file. The
-//! next try lends them again, perhaps to another MDT.
+//! All that any client has written is on the objects before. If the client dies in between, the
+//! objects stay lent, which changes nothing for the file. The next try lends them again, perhaps to
+//! another MDT.
 
 use std::rc::Rc;
 
@@ -15,6 +16,7 @@ use types::{Errno, Fid, TargetId, TargetKind};
 use wire::Opcode;
 use wire::body::{FidReq, OstRaiseReq, SetxattrReq};
 
+use super::keep::Pause;
 use crate::client::Inner;
 use crate::limits::LAYOUTS_TRIED_MAX;
 use crate::xattr::INODE_MIGRATE;
@@ -31,6 +33,8 @@ impl Inner {
         let refused = |errno| Error::local(errno, "inode-migrate").about(fid);
         let asked = Asked::decode(&value).map_err(|error| refused(error.errno()))?;
         let to = goal(&asked).ok_or_else(|| refused(Errno::EINVAL))?;
+        let _nothing_is_kept = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
+        self.flush_file(fid).await;
         for _ in 0..LAYOUTS_TRIED_MAX {
             let lent = self.lend(ctx, fid, to).await?;
             let body = SetxattrReq { fid: fid.into(), refused: lent, ..SetxattrReq::default() };

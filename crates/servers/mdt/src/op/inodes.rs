@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 use layout::FileLayout;
 use layout::dir::{Asked, BY_SPACE, Stripes};
+use ldlm::grants::{Bits, HolderId};
 use osd::Table;
 use target::{Decided, OpError};
 use types::{Errno, Fid};
@@ -60,7 +61,8 @@ struct Found {
 enum Objects {
     /// There are none, or they are lent.
     Ready,
-    /// They were lent under another layout.
+    /// They were lent under another layout, or another client keeps what it writes to the file. It
+    /// would send that while the file is reserved, and wait for the move that waits for it.
     Changed,
     /// They are not lent, or some are at this MDT.
     Bound,
@@ -115,7 +117,7 @@ fn goal(asked: &Asked) -> Option<u32> {
 /// - ENOENT: it has no name.
 /// - EBUSY: a client has it open or changes its objects, or its names are moving.
 /// - EXDEV: its objects are not lent to that MDT, or some of its bytes are at this MDT.
-/// - EAGAIN: its layout has changed since its objects were lent.
+/// - EAGAIN: its layout has changed since its objects were lent, or another client keeps writes.
 /// - ENOTEMPTY: it is a directory with names on other MDTs.
 /// - EMLINK: two of its names are in one directory that is not on the new MDT.
 /// - E2BIG: it has too many names.
@@ -155,6 +157,8 @@ pub(crate) fn migrate(
 
 fn found(op: &Op<'_, '_>, inode: &Inode, names: usize, objects: Objects) -> Decided<Found> {
     let fid = inode.fid();
+    let called = &op.state.grants.called;
+    let is_kept = called.is_held_by_another(HolderId(op.session), fid, Bits::WRITE);
     let is_changing = (op.locked)(fid)
         || op.state.opens.is_cut_by_another(fid, op.cutter())
         || is_unfenced(&op.state.fences, &op.tx, fid)?;
@@ -164,7 +168,7 @@ fn found(op: &Op<'_, '_>, inode: &Inode, names: usize, objects: Objects) -> Deci
         nlink: inode.attr.nlink,
         names,
         is_used: is_changing || inode.has(INODE_MOVES),
-        objects,
+        objects: if is_kept { Objects::Changed } else { objects },
     })
 }
 
