@@ -121,7 +121,8 @@ fn goal(asked: &Asked) -> Option<u32> {
 /// - ENOTEMPTY: it is a directory with names on other MDTs.
 /// - EMLINK: two of its names are in one directory that is not on the new MDT.
 /// - E2BIG: it has too many names.
-/// - ENODEV, EREMOTEIO, ENOSPC, EROFS: an MDT is not there, takes nothing new, is full, or read-only.
+/// - ENODEV, EREMOTEIO, ENOSPC, EROFS: an MDT is not there, takes nothing new, is full, or is
+///   read-only.
 pub(crate) fn migrate(
     op: &mut Op<'_, '_>,
     inode: Inode,

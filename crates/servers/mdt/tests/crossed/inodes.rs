@@ -214,8 +214,8 @@ fn a_move_whose_answer_is_lost_happens_once() {
 }
 
 /// A file of MDT 1 with names on all MDTs, or an empty directory with its name on MDT 0, moves to
-/// MDT 2. Another client removes a name, or makes one in the directory. MDT `victim` dies at a drawn
-/// moment. Returns what does not fit then.
+/// MDT 2. Another client removes a name, or makes one in the directory. MDT `victim` dies at a
+/// drawn moment. Returns what does not fit then.
 fn death_amid_a_move(seed: u64, victim: u32) -> Vec<String> {
     let world = World::new(seed);
     let mut chance = SplitMix64::new(seed ^ u64::from(victim) << 32);

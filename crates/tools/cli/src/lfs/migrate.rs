@@ -237,8 +237,8 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
     Ok(())
 }
 
-/// Does `work` while all bytes of a file are on OSTs. Then its first ones go to its MDT again. If the
-/// command ends early, they stay on an OST.
+/// Does `work` while all bytes of a file are on OSTs. Then its first ones go to its MDT again. If
+/// the command ends early, they stay on an OST.
 fn by_way_of_osts(
     path: &Path,
     args: &Args,
