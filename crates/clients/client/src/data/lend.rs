@@ -1,8 +1,8 @@
-//! Moves an inode to another MDT. Its objects stay where they are: before the move they are lent to
-//! files of the new MDT, so that the file that takes its place may use them, under its new FID.
+//! Moves an inode to another MDT. Its objects stay where they are. Before the move they are lent to
+//! files of the new MDT. So the file that takes its place may use them, under its new FID.
 //!
 //! ```text
-//! the objects are lent, under this layout - MDT: the file moves, if it has this layout
+//! lock EX - the objects are lent, under this layout - MDT: the file moves, if it has it - unlock
 //! ```
 //! All that any client has written is on the objects before. If the client dies in between, the
 //! objects stay lent, which changes nothing for the file. The next try lends them again, perhaps to
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use layout::dir::{Asked, BY_SPACE};
 use types::{Errno, Fid, TargetId, TargetKind};
 use wire::Opcode;
-use wire::body::{FidReq, OstRaiseReq, SetxattrReq};
+use wire::body::{Claim, FidReq, OstRaiseReq, SetxattrReq};
 
 use super::keep::Pause;
 use crate::client::Inner;
@@ -33,35 +33,65 @@ impl Inner {
         let refused = |errno| Error::local(errno, "inode-migrate").about(fid);
         let asked = Asked::decode(&value).map_err(|error| refused(error.errno()))?;
         let to = goal(&asked).ok_or_else(|| refused(Errno::EINVAL))?;
-        let _nothing_is_kept = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
-        self.flush_file(fid).await;
+        let stat = self.stat(ctx, fid, 0).await?;
+        let done = if !stat.attr.is_file() || fid.mdt_index() == to.index {
+            self.ask_to_move(ctx, fid, (value, 0)).await // it has nothing to lend
+        } else {
+            let _nothing_is_kept = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
+            self.flush_file(fid).await;
+            let lock = self.lock_file(ctx, fid).await?;
+            let done = self.move_locked(ctx, (fid, to), &value, lock.claim).await;
+            lock.unlock().await.and(done)
+        };
+        self.striped.forget(fid);
+        done
+    }
+
+    async fn ask_to_move(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        (value, lent): (Bytes, u32),
+    ) -> Result<()> {
+        let body = SetxattrReq { fid: fid.into(), refused: lent, ..SetxattrReq::default() };
+        self.set_attribute(ctx, body, INODE_MIGRATE, value).await.map(drop)
+    }
+
+    /// Under the file's lock no other client lends its objects to another MDT. The MDT refuses a
+    /// layout that has changed since the objects were lent (EAGAIN).
+    async fn move_locked(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        (fid, to): (Fid, TargetId),
+        value: &Bytes,
+        claim: Claim,
+    ) -> Result<()> {
         for _ in 0..LAYOUTS_TRIED_MAX {
-            let lent = self.lend(ctx, fid, to).await?;
-            let body = SetxattrReq { fid: fid.into(), refused: lent, ..SetxattrReq::default() };
-            match self.set_attribute(ctx, body, INODE_MIGRATE, value.clone()).await {
+            let lent = self.lend(ctx, fid, (to, claim)).await?;
+            self.under_lease(fid, claim).await?;
+            match self.ask_to_move(ctx, fid, (value.clone(), lent)).await {
                 Err(error) if error.errno() == Errno::EAGAIN => {}
-                done => {
-                    self.striped.forget(fid);
-                    return done.map(drop);
-                }
+                done => return done,
             }
         }
-        Err(refused(Errno::EBUSY))
+        Err(Error::local(Errno::EBUSY, "inode-migrate").about(fid))
     }
 
     /// Lends the objects of a file to files of an MDT; returns one more than the generation of
     /// its layout. Zero: there is nothing to lend, or the MDT refuses the move anyway.
-    async fn lend(self: &Rc<Self>, ctx: &Ctx, fid: Fid, to: TargetId) -> Result<u32> {
+    async fn lend(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        fid: Fid,
+        (to, claim): (TargetId, Claim),
+    ) -> Result<u32> {
         let stat = self.stat_exact(ctx, fid, 0).await?;
-        let is_there = fid.mdt_index() == to.index;
-        let layout = stat.layout.filter(|_| stat.attr.is_file() && !is_there);
-        let Some(layout) = layout.filter(|layout| layout.mdt_object().is_none()) else {
-            return Ok(0);
-        };
+        let layout = stat.layout.filter(|layout| layout.mdt_object().is_none());
+        let Some(layout) = layout else { return Ok(0) };
         let store = self.store_of(ctx, to).await?;
         let body = OstRaiseReq {
             parent: fid.into(),
-            claim: self.claim(fid),
+            claim,
             layout_version: 0, // OSTs that cannot lend refuse it
             lent: to.index.saturating_add(1),
         };
