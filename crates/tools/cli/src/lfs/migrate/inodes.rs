@@ -27,6 +27,8 @@ use crate::{Failed, lmv, out};
 const BUSY_TRIES: u32 = 5;
 /// Pause between them.
 const BUSY_PAUSE: Duration = Duration::from_millis(100);
+/// Files that move at once: each waits for commits, of OSTs and of MDTs.
+const MOVING_MAX: usize = 32;
 
 /// Moves these trees, or with `-d` these directories and the files in them.
 pub(super) fn run(paths: &[PathBuf], goal: &Goal, args: &Args) -> Result<(), Failed> {
@@ -51,7 +53,13 @@ pub(super) fn run(paths: &[PathBuf], goal: &Goal, args: &Args) -> Result<(), Fai
 enum Step {
     /// What is in the directory comes first.
     Enter(PathBuf),
-    Move(PathBuf),
+    Move(Found),
+}
+
+/// A file or directory, with its number before.
+struct Found {
+    path: PathBuf,
+    number: u64,
 }
 
 struct Moves<'a> {
@@ -68,30 +76,27 @@ impl Moves<'_> {
     fn tree(&mut self, top: &Path) -> Result<(), Failed> {
         let found = std::fs::symlink_metadata(top).map_err(|error| io(top, &error))?;
         if !found.is_dir() {
-            return self.migrate(top);
+            return self.all(&[Found { path: top.to_owned(), number: found.ino() }]);
         }
         names::settle(top, self.goal, self.args.directory, self.progress, &mut self.first)?;
         let mut rest = vec![Step::Enter(top.to_owned())];
         while let Some(step) = rest.pop() {
-            let done = match &step {
-                Step::Enter(dir) => self.enter(dir, found.dev(), &mut rest),
-                Step::Move(path) => self.migrate(path),
-            };
-            match done {
-                Err(failed) if is_of_goal(&failed) => return Err(failed),
-                Err(failed) if !is_gone(&failed) => {
-                    self.progress.erase();
-                    self.first.note(&failed);
-                }
-                _ => {} // it was removed or renamed meanwhile
+            match step {
+                Step::Enter(dir) => match self.enter(&dir, found.dev(), &mut rest) {
+                    Ok(files) => self.all(&files)?,
+                    Err(failed) => self.note(&failed)?,
+                },
+                Step::Move(dir) => self.all(&[dir])?,
             }
         }
         names::settle(top, self.goal, self.args.directory, self.progress, &mut self.first)
     }
 
-    /// What is in a directory is to move before it.
-    fn enter(&self, dir: &Path, device: u64, rest: &mut Vec<Step>) -> Result<(), Failed> {
-        rest.push(Step::Move(dir.to_owned()));
+    /// The files in a directory. It moves after all that is in it.
+    fn enter(&self, dir: &Path, device: u64, rest: &mut Vec<Step>) -> Result<Vec<Found>, Failed> {
+        let number = std::fs::symlink_metadata(dir).map_err(|error| io(dir, &error))?.ino();
+        rest.push(Step::Move(Found { path: dir.to_owned(), number }));
+        let mut files = Vec::new();
         for entry in std::fs::read_dir(dir).map_err(|error| io(dir, &error))? {
             let entry = entry.map_err(|error| io(dir, &error))?;
             // another file system may be mounted on it; what is gone needs no move
@@ -100,24 +105,42 @@ impl Moves<'_> {
             match found.is_dir() {
                 true if self.args.directory => {}
                 true => rest.push(Step::Enter(entry.path())),
-                false => rest.push(Step::Move(entry.path())),
+                false => files.push(Found { path: entry.path(), number: found.ino() }),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Moves inodes side by side.
+    fn all(&mut self, inodes: &[Found]) -> Result<(), Failed> {
+        for some in inodes.chunks(MOVING_MAX) {
+            let value = &self.value[..];
+            let done: Vec<Result<(), Errno>> = std::thread::scope(|scope| {
+                let begun = some.iter().map(|one| scope.spawn(move || attempt(&one.path, value)));
+                let tasks: Vec<_> = begun.collect();
+                let ended = tasks.into_iter().map(|task| task.join());
+                ended.map(|done| done.unwrap_or(Err(Errno::EIO))).collect()
+            });
+            for (one, done) in some.iter().zip(done) {
+                if let Err(failed) = self.end(one, done) {
+                    self.note(&failed)?;
+                }
             }
         }
         Ok(())
     }
 
-    /// Moves one inode.
-    fn migrate(&mut self, path: &Path) -> Result<(), Failed> {
-        let number = || std::fs::symlink_metadata(path).map(|found| found.ino()).ok();
-        let before = number();
-        match self.attempt(path) {
-            Err(Errno::EXDEV) => {
-                let mut again = || self.attempt(path).map_err(|errno| refused(path, errno));
-                by_way_of_osts(path, self.args, self.progress, &mut again)?;
-            }
-            done => done.map_err(|errno| refused(path, errno))?,
+    /// What became of a move. Bytes at an MDT move before, one file at a time.
+    fn end(&mut self, one: &Found, done: Result<(), Errno>) -> Result<(), Failed> {
+        let Found { path, number } = one;
+        if done == Err(Errno::EXDEV) {
+            let mut again = || attempt(path, &self.value).map_err(|errno| refused(path, errno));
+            by_way_of_osts(path, self.args, self.progress, &mut again)?;
+        } else {
+            done.map_err(|errno| refused(path, errno))?;
         }
-        if self.args.verbose && number() != before {
+        let now = std::fs::symlink_metadata(path).map(|found| found.ino());
+        if self.args.verbose && now.is_ok_and(|now| now != *number) {
             self.progress.erase();
             out::line(format!("{}: moved to {}", path.display(), self.goal.shown()));
         }
@@ -126,18 +149,30 @@ impl Moves<'_> {
         Ok(())
     }
 
-    /// Has its MDT move an inode. A program that uses it may close it soon.
-    fn attempt(&self, path: &Path) -> Result<(), Errno> {
-        let mut tries = 1;
-        loop {
-            let flags = XattrFlags::empty();
-            match rustix::fs::lsetxattr(path, lmv::INODE_MIGRATE, &self.value, flags) {
-                Err(rustix::io::Errno::BUSY) if tries < BUSY_TRIES => {
-                    tries += 1;
-                    std::thread::sleep(BUSY_PAUSE);
-                }
-                done => return done.map_err(|error| Errno::from_io(&error.into())),
+    /// A failure of one file, unless all others would fail as well.
+    fn note(&mut self, failed: &Failed) -> Result<(), Failed> {
+        if is_of_goal(failed) {
+            return Err(failed.clone());
+        }
+        if !is_gone(failed) {
+            self.progress.erase();
+            self.first.note(failed);
+        }
+        Ok(()) // otherwise it was removed or renamed meanwhile
+    }
+}
+
+/// Has its MDT move an inode. A program that uses it may close it soon.
+fn attempt(path: &Path, value: &[u8]) -> Result<(), Errno> {
+    let mut tries = 1;
+    loop {
+        let flags = XattrFlags::empty();
+        match rustix::fs::lsetxattr(path, lmv::INODE_MIGRATE, value, flags) {
+            Err(rustix::io::Errno::BUSY) if tries < BUSY_TRIES => {
+                tries += 1;
+                std::thread::sleep(BUSY_PAUSE);
             }
+            done => return done.map_err(|error| Errno::from_io(&error.into())),
         }
     }
 }
