@@ -90,11 +90,22 @@ impl FsConfig {
     /// OSTs that are out of use, known or not.
     #[must_use]
     pub fn inactive_osts(&self, fsname: FsName) -> Vec<TargetId> {
+        let off = self.inactive(fsname, ".osc.active");
+        off.into_iter().filter(|id| id.is_ost()).collect()
+    }
+
+    /// MDTs that were forgotten.
+    #[must_use]
+    pub fn inactive_mdts(&self, fsname: FsName) -> Vec<TargetId> {
+        let off = self.inactive(fsname, ".mdc.active");
+        off.into_iter().filter(|id| id.kind == TargetKind::Mdt).collect()
+    }
+
+    fn inactive(&self, fsname: FsName, parameter: &str) -> Vec<TargetId> {
         let off = |(param, value): &(String, String)| {
-            let name = param.strip_suffix(".osc.active").filter(|_| value == "0")?;
-            let id: TargetId =
-                name.strip_prefix(fsname.as_str())?.strip_prefix('-')?.parse().ok()?;
-            id.is_ost().then_some(id)
+            let name = param.strip_suffix(parameter).filter(|_| value == "0")?;
+            let id = name.strip_prefix(fsname.as_str())?.strip_prefix('-')?;
+            id.parse::<TargetId>().ok()
         };
         self.params.iter().filter_map(off).collect()
     }

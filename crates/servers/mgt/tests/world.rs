@@ -292,6 +292,7 @@ fn a_forgotten_mdt_is_out_of_use_and_its_index_stays_taken() {
     let fsname = "testfs".parse().expect("a name");
     let off = [0, 1].map(|mdt| after.is_inactive(TargetId::mdt(mdt), fsname));
     assert_eq!((off, after.inactive_osts(fsname)), ([false, true], vec![]));
+    assert_eq!(after.inactive_mdts(fsname), [TargetId::mdt(1)]);
     for target in [TargetId::mdt(1), TargetId::dom(1)] {
         assert_eq!(world.register(target, 3, 14), Err(Errno::EADDRINUSE));
         assert_eq!(world.register(target, 2, 13), Err(Errno::EADDRINUSE), "not even its own");
