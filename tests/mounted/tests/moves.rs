@@ -227,7 +227,7 @@ fn a_tree_moves_with_its_inodes_and_its_empty_mdt_is_removed() {
     fs::hard_link(dir.join("sub/file"), dir.join("second")).expect("linked");
     std::os::unix::fs::symlink("sub/file", dir.join("link")).expect("made");
     good(&here, "lfs setstripe -E 64k -L mdt -E -1 -c 1 d/dom");
-    let many = vec![7; 100_000];
+    let many = vec![7_u8; 100_000];
     fs::write(dir.join("dom"), &many).expect("written");
     let before = fs::metadata(dir.join("sub/file")).expect("there");
     up.set("mdt.testfs-MDT0001.no_create", "1");

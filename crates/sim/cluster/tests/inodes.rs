@@ -123,7 +123,7 @@ impl World {
 #[test]
 fn a_file_keeps_its_bytes_on_its_way_over_the_mdts() {
     let world = World::new();
-    let mut all = vec![1; BYTES];
+    let mut all = vec![1_u8; BYTES];
     world.check(&all, "at first");
     for (mdt, byte) in [(1, 2), (2, 3), (0, 4), (1, 5)] {
         assert_eq!(world.end(&world.migrate(mdt)), Ok(()), "MDT {mdt}");
@@ -149,7 +149,7 @@ fn an_open_file_moves_when_it_is_closed() {
         file.close().await
     });
     assert_eq!(world.end(&world.migrate(1)), Ok(()));
-    let expected = [vec![7; MORE], vec![1; BYTES - MORE]].concat();
+    let expected = [vec![7_u8; MORE], vec![1; BYTES - MORE]].concat();
     world.check(&expected, "what was written last is there");
 }
 
@@ -164,7 +164,7 @@ fn each_mdt_may_die_while_a_file_with_bytes_moves() {
             assert_eq!(world.end(&moved), Ok(()), "MDT {victim}, {after_us} us");
             let when = format!("MDT {victim} died after {after_us} us");
             assert_eq!(world.file(1).mdt_index(), 1, "{when}");
-            let mut all = vec![1; BYTES];
+            let mut all = vec![1_u8; BYTES];
             world.check(&all, &when);
             world.write(1, all.len(), 2);
             all.extend(vec![2; MORE]);
