@@ -114,7 +114,7 @@ impl Inner {
             return Ok(store);
         }
         let call = self.call(ctx, Opcode::MdtStatfs, &FidReq::default()); // connects
-        self.ask(mdt, call.patience(self.config.statfs_wait)).await?;
+        self.ask(mdt, call).await?;
         match self.remote(mdt).claim().store {
             0 => Err(Error::local(Errno::ENODEV, "inode-migrate")),
             store => Ok(store),
