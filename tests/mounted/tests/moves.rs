@@ -216,6 +216,44 @@ fn a_tree_moves_to_another_mdt_under_load_and_a_second_run_has_nothing_to_do() {
 }
 
 #[test]
+fn a_tree_moves_with_its_inodes_and_its_empty_mdt_is_removed() {
+    let mut up = Up::with(Scratch::new("moves-inodes"), None, &["--mdts", "2"]);
+    let other = up.second_mount(201);
+    good(up.mount(), "lfs setdirstripe -d .");
+    good(up.mount(), "lfs mkdir -i 1 d");
+    let (dir, here) = (up.at("d"), up.mount().to_owned());
+    fs::create_dir_all(dir.join("sub/below")).expect("made");
+    fs::write(dir.join("sub/file"), "bytes").expect("written");
+    fs::hard_link(dir.join("sub/file"), dir.join("second")).expect("linked");
+    std::os::unix::fs::symlink("sub/file", dir.join("link")).expect("made");
+    good(&here, "lfs setstripe -E 64k -L mdt -E -1 -c 1 d/dom");
+    let many = vec![7_u8; 100_000];
+    fs::write(dir.join("dom"), &many).expect("written");
+    let before = fs::metadata(dir.join("sub/file")).expect("there");
+    up.set("mdt.testfs-MDT0001.no_create", "1");
+    let open = fs::File::open(other.join("d/sub/file")).expect("opens");
+    refused(&here, "lfs migrate -m 0 --inodes d", libc::EBUSY, "a program has it open");
+    drop(open);
+    good(&here, "lfs migrate -m 0 --inodes d");
+    for at in [&here, &other] {
+        assert_eq!(fs::read(at.join("d/link")).expect("reads"), b"bytes");
+        assert_eq!(fs::read(at.join("d/second")).expect("reads"), b"bytes");
+        assert_eq!(fs::read(at.join("d/dom")).expect("reads"), many);
+    }
+    let after = fs::metadata(dir.join("sub/file")).expect("there");
+    assert_ne!(after.ino(), before.ino(), "it has another number");
+    let shown = |found: &fs::Metadata| (found.mode(), found.nlink(), found.len(), found.mtime());
+    assert_eq!(shown(&after), shown(&before));
+    assert!(good(&here, "lfs getstripe d/dom").contains("mdt"), "its first bytes are at its MDT");
+    assert_eq!(good(&here, "lfs find d -mdt 1"), "");
+    assert_eq!(good(&here, "lfs getdirstripe -c d"), "0\n", "it is plain");
+    mounted::until("it is empty", || nacre(&here, "forget testfs-MDT0001").status.success());
+    fs::write(dir.join("sub/new"), "x").expect("written");
+    fs::remove_dir_all(&dir).expect("removed");
+    up.stop();
+}
+
+#[test]
 fn a_directory_that_grows_is_split_by_itself() {
     let mut up = up("moves-split");
     up.set("mdt.*.enable_dir_auto_split", "1");

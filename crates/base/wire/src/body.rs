@@ -334,7 +334,8 @@ bodies! {
         /// XATTR_CREATE 1, XATTR_REPLACE 2.
         flags: u32,
         /// `lustre.lov.del`: one more than the generation of the layout that the objects of what
-        /// goes refuse already; 0: none.
+        /// goes refuse already; 0: none. `lustre.inode.migrate`: the same of the layout whose
+        /// objects are lent to files of the MDT that is named.
         refused: u32,
         /// Zero.
         reserved2: u64,
@@ -676,10 +677,11 @@ bodies! {
     OstRaiseReq (56) {
         /// File that they belong to.
         parent: WireFid,
-        /// The lowest version.
+        /// The lowest version; 0: as before, if they are lent.
         layout_version: u32,
-        /// Zero.
-        reserved: u32,
+        /// Index of an MDT whose files may use them, too, and one; buffer 2 is the number of its
+        /// store, little-endian. Zero: none.
+        lent: u32,
         /// The MDT's word.
         claim: Claim,
     }

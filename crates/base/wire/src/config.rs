@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use types::{FsName, TargetId};
+use types::{FsName, TargetId, TargetKind};
 
 /// Bytes of a configuration at most.
 pub const CONFIG_BYTES_MAX: usize = 1 << 20;
@@ -79,21 +79,33 @@ impl FsConfig {
         at.and_then(|at| self.uuids.get(at)).copied().unwrap_or(0)
     }
 
-    /// Whether a target is out of use: `testfs-OST0002.osc.active=0` is set.
+    /// Whether a target is out of use: `testfs-OST0002.osc.active=0` is set, or of an MDT that was
+    /// forgotten `testfs-MDT0001.mdc.active=0`.
     #[must_use]
     pub fn is_inactive(&self, id: TargetId, fsname: FsName) -> bool {
-        let name = format!("{}.osc.active", id.name(fsname));
+        let name = active_param(id, fsname);
         self.params.iter().any(|(param, value)| *param == name && value == "0")
     }
 
     /// OSTs that are out of use, known or not.
     #[must_use]
     pub fn inactive_osts(&self, fsname: FsName) -> Vec<TargetId> {
+        let off = self.inactive(fsname, ".osc.active");
+        off.into_iter().filter(|id| id.is_ost()).collect()
+    }
+
+    /// MDTs that were forgotten.
+    #[must_use]
+    pub fn inactive_mdts(&self, fsname: FsName) -> Vec<TargetId> {
+        let off = self.inactive(fsname, ".mdc.active");
+        off.into_iter().filter(|id| id.kind == TargetKind::Mdt).collect()
+    }
+
+    fn inactive(&self, fsname: FsName, parameter: &str) -> Vec<TargetId> {
         let off = |(param, value): &(String, String)| {
-            let name = param.strip_suffix(".osc.active").filter(|_| value == "0")?;
-            let id: TargetId =
-                name.strip_prefix(fsname.as_str())?.strip_prefix('-')?.parse().ok()?;
-            id.is_ost().then_some(id)
+            let name = param.strip_suffix(parameter).filter(|_| value == "0")?;
+            let id = name.strip_prefix(fsname.as_str())?.strip_prefix('-')?;
+            id.parse::<TargetId>().ok()
         };
         self.params.iter().filter_map(off).collect()
     }
@@ -118,6 +130,13 @@ impl FsConfig {
         };
         self.targets.iter().map(|target| target.id).find(differs)
     }
+}
+
+/// Name of the permanent parameter that takes a target out of use.
+#[must_use]
+pub fn active_param(id: TargetId, fsname: FsName) -> String {
+    let kind = if id.kind == TargetKind::Mdt { "mdc" } else { "osc" };
+    format!("{}.{kind}.active", id.name(fsname))
 }
 
 /// Name of the permanent parameter that keeps a pool.

@@ -115,7 +115,8 @@ pub enum Update {
     Make(Made),
     /// Names of a file changed.
     Named(Named),
-    /// Mode, owner and defaults of a directory, or of a shard of it.
+    /// Mode, owner and defaults of a directory, or of a shard of it. A file that moves to another
+    /// MDT has no layout any more, and goes.
     Own(Own),
     /// A directory, or a shard of it, has this striping.
     Stripe {

@@ -195,10 +195,12 @@ impl Inner {
         Ok(())
     }
 
-    /// `testfs-OST0002.osc.active=0` takes a target out of use.
+    /// `testfs-OST0002.osc.active=0` takes a target out of use, and so does `nacre forget` of an
+    /// MDT.
     fn apply_active(self: &Rc<Self>) {
         let mut osts = self.directory.targets(TargetKind::Ost);
         osts.extend(self.directory.config().inactive_osts(self.config.fsname)); // forgotten ones too
+        osts.extend(self.directory.config().inactive_mdts(self.config.fsname));
         osts.extend(self.inactive.borrow().iter().copied());
         osts.sort_unstable();
         osts.dedup();

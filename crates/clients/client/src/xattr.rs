@@ -26,6 +26,8 @@ pub(crate) const LOV_DEL: &[u8] = b"lustre.lov.del";
 pub(crate) const LMV: &[u8] = b"lustre.lmv";
 /// Set only: the names of a directory move to the MDTs that are named.
 pub(crate) const LMV_MIGRATE: &[u8] = b"lustre.lmv.migrate";
+/// Set only: moves an inode to the MDT that is named, under another FID.
+pub(crate) const INODE_MIGRATE: &[u8] = b"lustre.inode.migrate";
 /// The default of a directory for new subdirectories.
 pub(crate) const DMV: &[u8] = b"lustre.dmv";
 /// What the MDT knows of a file's size (Lustre: `trusted.som`).
@@ -85,6 +87,11 @@ impl Client {
         }
         if value.len() > XATTR_VALUE_BYTES_MAX {
             return Err(Error::local(Errno::E2BIG, "setxattr").about(fid));
+        }
+        if name == INODE_MIGRATE {
+            let (inner, ctx) = (self.0.clone(), ctx.clone());
+            let moved = async move { inner.move_inode(&ctx, fid, value).await };
+            return self.0.run("inode-migrate", moved).await;
         }
         let body = SetxattrReq { fid: fid.into(), flags, ..SetxattrReq::default() };
         let set = self.0.set_attribute(ctx, body, name, value.clone()).await;

@@ -43,6 +43,11 @@ pub trait Resolve {
         Vec::new()
     }
 
+    /// Whether a target was taken out of use for good.
+    fn is_off(&self, _target: TargetId) -> bool {
+        false
+    }
+
     /// Identity of its storage, zero where it is not known: whoever listens at an address that was
     /// another target's refuses.
     fn uuid(&self, _target: TargetId) -> u128 {

@@ -153,10 +153,15 @@ fn identified(config: &FsConfig) -> Vec<Identified> {
     config.targets.iter().map(|info| (info.clone(), config.uuid_of(info.id))).collect()
 }
 
+/// Whether a configuration says that a target is out of use.
+fn is_off(target: TargetId, config: &FsConfig) -> bool {
+    let fsname = config.fsname.parse::<FsName>();
+    fsname.is_ok_and(|fsname| config.is_inactive(target, fsname))
+}
+
 /// Whether a configuration says what became of a target: it is there, or out of use.
 fn is_settled(id: u32, config: &FsConfig) -> bool {
-    let names = config.fsname.parse::<FsName>().ok().zip(TargetId::from_u32(id));
-    let is_off = names.is_some_and(|(fsname, target)| config.is_inactive(target, fsname));
+    let is_off = TargetId::from_u32(id).is_some_and(|target| is_off(target, config));
     is_off || config.targets.iter().any(|info| info.id == id)
 }
 
@@ -190,6 +195,10 @@ impl Resolve for Directory {
 
     fn mdts(&self) -> Vec<u32> {
         self.targets(TargetKind::Mdt).into_iter().map(|mdt| mdt.index).collect()
+    }
+
+    fn is_off(&self, target: TargetId) -> bool {
+        is_off(target, &self.config.borrow())
     }
 
     fn uuid(&self, target: TargetId) -> u128 {
@@ -287,6 +296,7 @@ mod tests {
         let off = anew(4, &[1, 2], &[("testfs-OST0001.osc.active", "0")]);
         assert_eq!(directory.update(off), Ok(true));
         assert!(directory.targets(TargetKind::Ost).is_empty(), "one that is gone for good");
+        assert!(directory.is_off(TargetId::ost(1)) && !directory.is_off(TargetId::ost(2)));
         assert_eq!(directory.update(anew(5, &[1, 2], &[])), Ok(true));
         assert!(directory.targets(TargetKind::Ost).is_empty());
 

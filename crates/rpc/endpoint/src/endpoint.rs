@@ -58,6 +58,11 @@ impl Endpoint {
         self.core.resolve.mdts()
     }
 
+    /// Whether a target was taken out of use for good, as far as is known here.
+    pub fn is_off(&self, target: TargetId) -> bool {
+        self.core.resolve.is_off(target)
+    }
+
     /// All remotes that were used.
     pub fn remotes(&self) -> Vec<Rc<Remote>> {
         self.remotes.borrow().values().cloned().collect()

@@ -40,6 +40,7 @@ use crate::keys;
 use crate::limits::SHARED_KEYS_MAX;
 use crate::op::caching::{self, Taken};
 use crate::op::lease::{self, Plan};
+use crate::op::unfenced::is_unfenced;
 use crate::op::{self, Answer, Caller, Extras, Op, Reach, Row, Scope, permits};
 use crate::puts;
 use crate::record::Inode;
@@ -420,7 +421,7 @@ impl Engine {
         }
         if let Some(fid) = caching::opened_or_cut(caller.request, told)
             && tx.is_here(fid)
-            && caching::is_unfenced(&state.fences, tx, fid)?
+            && is_unfenced(&state.fences, tx, fid)?
         {
             return Ok(Some(Attempted::Unfenced));
         }
@@ -428,7 +429,14 @@ impl Engine {
         let taken = Taken { data: !bugs.forget_cached_data(), writes: !bugs.keep_writes_at_open() };
         let told = (told.filter(|fid| tx.is_here(*fid)), taken);
         let is_free = lease::check(&row.leases, caller, tx, told, &mut state.grants)?;
-        Ok((!is_free && !self.config.bugs.ignore_recalls()).then_some(Attempted::Parked))
+        if !is_free && !self.config.bugs.ignore_recalls() {
+            return Ok(Some(Attempted::Parked));
+        }
+        // handles at rest are closed by now, because grants were called back
+        match tx.departs.is_some_and(|fid| state.opens.is_open(fid)) {
+            true => Err(Errno::EBUSY.into()),
+            false => Ok(None),
+        }
     }
 
     /// Records the change with its answer, applies it, and only then lets memory follow.

@@ -237,6 +237,14 @@ pub(crate) const MEND_LINKS_MAX: usize = 64;
 
 const _: () = assert!(2 * MEND_LINKS_MAX + 2 < updates::KEYS_MAX);
 
+/// Names of a file that moves to another MDT. Each is a key that its MDT reserves.
+pub(crate) const INODE_NAMES_MAX: usize = 256;
+
+const _: () = assert!(INODE_NAMES_MAX + layout::dir::SHARDS_MAX < updates::KEYS_MAX);
+
+/// Records of a table that `mdt.*.held` counts.
+pub(crate) const HELD_MAX: u32 = 1_000;
+
 /// Records in one reply, if it has more than one.
 pub(crate) const RECORDS_BYTES_MAX: usize = updates::RECORD_BYTES_MAX / 4;
 

@@ -1,6 +1,7 @@
 //! Parameters of an MDT, under Lustre's names.
 
 mod dirs;
+mod held;
 mod lod;
 mod som;
 
@@ -121,6 +122,7 @@ impl Mdt {
         });
         lod::register(self, tree, &place.name);
         dirs::register(self, tree, place);
+        held::register(&leaves);
         som::register(&leaves);
     }
 }

@@ -56,6 +56,9 @@ pub(crate) struct Tx<'a> {
     pub(crate) needs_record: bool,
     /// Names are to leave this MDT: what little it stores for that is stored on a full one, too.
     pub(crate) gives_room: bool,
+    /// This inode gets another FID: nothing that a client caches of it or of its names holds, not
+    /// even at the caller. No client has it open then.
+    pub(crate) departs: Option<Fid>,
     /// Files on other MDTs that lost a name here.
     pub(crate) unnamed: Vec<Fid>,
     pub(crate) set: WriteSet,
@@ -90,6 +93,7 @@ impl<'a> Tx<'a> {
             updates: Vec::new(),
             needs_record: false,
             gives_room: false,
+            departs: None,
             unnamed: Vec::new(),
             first_file,
             set: WriteSet::new(),

@@ -38,15 +38,18 @@ impl Mgt {
         Ok(names)
     }
 
-    /// Takes a target out of the configuration of its file system, durably; an OST is out of use
-    /// from then on, and in no pool. Its storage is not touched.
+    /// Takes a target out of the configuration of its file system, durably; it is out of use from
+    /// then on. An OST is in no pool, and an MDT's data target goes with it. Its storage is not
+    /// touched.
     ///
     /// # Errors
     /// ENOENT where it is not known, EPERM for what a file system cannot do without, E2BIG where a
     /// pool without it would be over the bounds.
     pub async fn forget(&self, fsname: FsName, target: TargetId) -> Result<(), Errno> {
         let mdt = target.dom_of().unwrap_or(target);
-        let is_spare = target.is_ost() || (mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX);
+        let is_over = mdt.kind == TargetKind::Mdt && mdt.index >= MDTS_MAX;
+        let has_no_root = target.kind == TargetKind::Mdt && target.index > 0;
+        let is_spare = target.is_ost() || has_no_root || is_over;
         if !is_spare {
             return Err(Errno::EPERM);
         }

@@ -231,7 +231,6 @@ fn there_are_as_many_mdts_as_a_directory_may_have_shards() {
     for (uuid, mdt) in [(12, 0), (13, 1), (14, MDTS_MAX - 1)] {
         world.register(TargetId::mdt(mdt), 2, uuid).expect("registers");
         world.register(TargetId::dom(mdt), 2, uuid ^ 0x100).expect("registers");
-        assert_eq!(world.forget(TargetId::mdt(mdt)), Err(Errno::EPERM));
     }
     assert_eq!(world.config("testfs").expect("known").targets.len(), 6);
 }
@@ -273,6 +272,32 @@ fn a_forgotten_ost_is_out_of_use_and_its_index_is_free() {
     assert_eq!(after.inactive_osts(fsname), [TargetId::ost(3)]);
     assert!(after.is_inactive(TargetId::ost(3), fsname) && after.version > before.version);
     world.register(TargetId::ost(3), 3, 14).expect("another storage may be OST0003");
+}
+
+#[test]
+fn a_forgotten_mdt_is_out_of_use_and_its_index_stays_taken() {
+    let world = World::new();
+    for (uuid, mdt) in [(12, 0), (13, 1)] {
+        world.register(TargetId::mdt(mdt), 2, uuid).expect("registers");
+        world.register(TargetId::dom(mdt), 2, uuid ^ 0x100).expect("registers");
+    }
+    assert_eq!(world.forget(TargetId::mdt(2)), Err(Errno::ENOENT));
+    assert_eq!(world.forget(TargetId::dom(1)), Err(Errno::EPERM), "it goes with its MDT");
+    world.forget(TargetId::mdt(1)).expect("forgets");
+    world.server.kill_as(true);
+    world.start();
+    let after = world.config("testfs").expect("known");
+    let left: Vec<u32> = after.targets.iter().map(|target| target.id).collect();
+    assert_eq!(left, [TargetId::mdt(0), TargetId::dom(0)].map(TargetId::to_u32));
+    let fsname = "testfs".parse().expect("a name");
+    let off = [0, 1].map(|mdt| after.is_inactive(TargetId::mdt(mdt), fsname));
+    assert_eq!((off, after.inactive_osts(fsname)), ([false, true], vec![]));
+    assert_eq!(after.inactive_mdts(fsname), [TargetId::mdt(1)]);
+    for target in [TargetId::mdt(1), TargetId::dom(1)] {
+        assert_eq!(world.register(target, 3, 14), Err(Errno::EADDRINUSE));
+        assert_eq!(world.register(target, 2, 13), Err(Errno::EADDRINUSE), "not even its own");
+    }
+    world.register(TargetId::mdt(2), 3, 15).expect("another index is free");
 }
 
 #[test]

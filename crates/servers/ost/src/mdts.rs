@@ -44,19 +44,33 @@ impl Mdts {
         Some(())
     }
 
+    /// Number of the store of an MDT, if an object has changed for it.
+    pub(crate) fn store_of(&self, index: u32) -> Option<u64> {
+        self.stores.get(&index).copied()
+    }
+
     /// Adds to `set` what has to be stored because an object changes for `owner`.
     pub(crate) fn remember(&self, owner: &Owner, set: &mut WriteSet) {
-        let index = owner.parent.mdt_index();
-        if index < MDTS_MAX && self.stores.get(&index) != Some(&owner.store) {
-            set.put(Table::Meta, mdt_key(index), owner.store.to_le_bytes());
+        self.remember_store((owner.parent.mdt_index(), owner.store), set);
+    }
+
+    /// The same, because an object is lent to files of an MDT: its index, and the number of its
+    /// store.
+    pub(crate) fn remember_store(&self, (index, store): (u32, u64), set: &mut WriteSet) {
+        if index < MDTS_MAX && self.stores.get(&index) != Some(&store) {
+            set.put(Table::Meta, mdt_key(index), store.to_le_bytes());
         }
     }
 
     /// That has been stored.
     pub(crate) fn remembered(&mut self, owner: &Owner) {
-        let index = owner.parent.mdt_index();
+        self.remembered_store((owner.parent.mdt_index(), owner.store));
+    }
+
+    /// The same of [`Mdts::remember_store`].
+    pub(crate) fn remembered_store(&mut self, (index, store): (u32, u64)) {
         if index < MDTS_MAX {
-            self.stores.insert(index, owner.store);
+            self.stores.insert(index, store);
         }
     }
 

@@ -53,7 +53,7 @@ impl Ost {
         let Some(known) = known else { return Ok(None) };
         self.owners.note(object, known);
         let owner = known.owner;
-        if owner == claimed {
+        if known.is_of(&claimed) {
             return Ok(Some(known));
         }
         planted::reached("ost: an object of another file was refused");

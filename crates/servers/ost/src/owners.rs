@@ -5,6 +5,10 @@
 //! here with another file's bytes. So each object's record names its owner, and every request names
 //! the owner for which it comes. An object of another owner is neither shown nor changed.
 //!
+//! Before a file moves to another MDT, its objects are *lent* to files of that MDT (`raise`). Then
+//! both the file and the one that takes its place may use them. A sweep of ids leaves them alone,
+//! because the MDT that gave the ids does not know their file any more.
+//!
 //! A client that takes bytes away from an object first sends it the first layout version without
 //! these bytes (`raise`). Clients that map by an older layout are refused (ESTALE), and ask the MDT
 //! for a later one.
@@ -20,6 +24,7 @@ use types::{Errno, Fid, Timespec};
 use wire::body::{Claim, WireFid};
 
 use crate::limits::OWNERS_MAX;
+use crate::mdts::Mdts;
 use crate::record::{NO_LAYOUT, ObjectRecord, Owner, object_record};
 
 /// What the record of an object says to those who use it.
@@ -27,6 +32,14 @@ use crate::record::{NO_LAYOUT, ObjectRecord, Owner, object_record};
 pub(crate) struct Known {
     pub(crate) owner: Owner,
     pub(crate) layout_version: u32,
+    /// The MDT whose files may use it, too.
+    lent: Option<u32>,
+}
+
+impl Known {
+    pub(crate) fn is_of(&self, claimed: &Owner) -> bool {
+        self.owner == *claimed || self.lent == Some(claimed.parent.mdt_index())
+    }
 }
 
 /// Owners of the objects used last.
@@ -66,10 +79,12 @@ pub(crate) fn claimed(parent: WireFid, claim: &Claim) -> Result<Owner, Errno> {
     Ok(Owner { parent: parent.into(), store: claim.store })
 }
 
-/// Whether an object with this record is another store's.
-pub(crate) fn is_foreign(record: Option<&ObjectRecord>, store: u64) -> bool {
+/// Whether an object with this record is another store's; `mdts` knows the stores.
+pub(crate) fn is_foreign(record: Option<&ObjectRecord>, store: u64, mdts: &Mdts) -> bool {
     let owner = record.and_then(ObjectRecord::owner);
-    store != 0 && owner.is_some_and(|owner| owner.store != store)
+    let lent = record.and_then(ObjectRecord::lent);
+    let is_lent = lent.is_some_and(|mdt| mdts.store_of(mdt) == Some(store));
+    store != 0 && !is_lent && owner.is_some_and(|owner| owner.store != store)
 }
 
 /// Record of an object once `claimed` has changed it at `mtime`: the first owner stays, what it
@@ -84,11 +99,13 @@ pub(crate) fn record_after(
     let owner = before.and_then(|record| record.owner()).unwrap_or(claimed);
     let record = ObjectRecord::new(owner, mtime);
     Ok(before.map_or(record, |before| {
-        record.since_version(before.layout_version()).changed_by(before.changed())
+        let record = record.since_version(before.layout_version()).lent_as(&before);
+        record.changed_by(before.changed())
     }))
 }
 
 /// What a record says, if it names an owner.
 pub(crate) fn known(record: &ObjectRecord) -> Option<Known> {
-    record.owner().map(|owner| Known { owner, layout_version: record.layout_version() })
+    let (layout_version, lent) = (record.layout_version(), record.lent());
+    record.owner().map(|owner| Known { owner, layout_version, lent })
 }

@@ -60,7 +60,8 @@ pub(crate) struct ObjectRecord {
     mtime: i64,
     store: u64,
     layout_version: u32,
-    reserved: u32,
+    /// Index of an MDT to which the file may have moved, and one; zero: none.
+    lent: u32,
     changed: u64,
 }
 
@@ -93,7 +94,7 @@ impl ObjectRecord {
             mtime: mtime.sec,
             store: owner.store,
             layout_version: 0,
-            reserved: 0,
+            lent: 0,
             changed: 0,
         }
     }
@@ -119,6 +120,22 @@ impl ObjectRecord {
     /// The same, used under a layout of this version or a later one.
     pub(crate) fn since_version(self, layout_version: u32) -> ObjectRecord {
         ObjectRecord { layout_version, ..self }
+    }
+
+    /// The same, of this file. Files of that MDT may use the object, too.
+    pub(crate) fn lent_to(self, owner: Owner, mdt: u32) -> ObjectRecord {
+        let (parent, lent) = (owner.parent.into(), mdt.saturating_add(1));
+        ObjectRecord { parent, store: owner.store, lent, ..self }
+    }
+
+    /// The same, lent as the record before it says.
+    pub(crate) fn lent_as(self, before: &ObjectRecord) -> ObjectRecord {
+        ObjectRecord { lent: before.lent, ..self }
+    }
+
+    /// Index of the MDT whose files may use it, too: its file is about to move there, or has moved.
+    pub(crate) fn lent(&self) -> Option<u32> {
+        self.lent.checked_sub(1)
     }
 
     /// The record that stays of a destroyed object which clients may still have in a layout: no
@@ -150,9 +167,10 @@ impl ObjectRecord {
         (self.store != 0).then(|| Owner { parent: self.parent.into(), store: self.store })
     }
 
-    /// File and number of the store, as the record has them.
+    /// File and number of the store, as the record has them. The number of an object that is lent
+    /// is zero: its file may be another MDT's by now.
     pub(crate) fn made_for(&self) -> (Fid, u64) {
-        (self.parent.into(), self.store)
+        (self.parent.into(), if self.lent == 0 { self.store } else { 0 })
     }
 
     pub(crate) fn mtime(&self) -> Timespec {
@@ -207,6 +225,11 @@ mod tests {
             0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0,
         ];
         assert_eq!(record.as_bytes(), bytes);
+        let lent = record.lent_to(owner, 2);
+        assert_eq!(&lent.as_bytes()[44..48], [3, 0, 0, 0]);
+        assert_eq!((lent.lent(), record.lent()), (Some(2), None));
+        assert_eq!((lent.owner(), lent.made_for()), (Some(owner), (owner.parent, 0)));
+        assert_eq!(record.lent_as(&lent), lent);
         let mut version_1 = bytes[..32].to_vec();
         (version_1[1], version_1[2]) = (1, 32);
         let old = ObjectRecord::decode(&version_1).expect("ours");

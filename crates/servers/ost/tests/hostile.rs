@@ -162,7 +162,7 @@ impl Choices<'_> {
                 let (first, count) = (self.word() as u32, u32::from(self.byte()));
                 data = ObjectRange { base: object, first, count }.as_bytes().to_vec();
                 let layout_version = self.word() as u32;
-                encode_body(&OstRaiseReq { parent, claim, layout_version, reserved: 0 })
+                encode_body(&OstRaiseReq { parent, claim, layout_version, lent: 0 })
             }
             _ => {
                 let flags = BatchFlags::OIDS.when(self.byte() >= 128);

@@ -4,6 +4,7 @@ mod closes;
 mod crashed_mdts;
 mod fresh;
 mod hits;
+mod inodes;
 mod kept;
 mod listings;
 mod locks;

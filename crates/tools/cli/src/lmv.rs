@@ -14,6 +14,9 @@ pub(crate) const STRIPES: &str = "lustre.lmv";
 /// Set only: has the names of a directory move to the MDTs that are named.
 pub(crate) const MIGRATE: &str = "lustre.lmv.migrate";
 
+/// Set only: moves an inode to the MDT that is named, under another FID.
+pub(crate) const INODE_MIGRATE: &str = "lustre.inode.migrate";
+
 /// How many names of a directory have moved to other shards, and how many are left.
 const MOVES: &str = "lustre.lmv.moves";
 

@@ -76,7 +76,7 @@ enum Command {
     ListObjects(ListObjects),
     /// Show or remove the objects that no file of a served MDT names.
     Unnamed(Unnamed),
-    /// Take an empty OST, or one that is gone for good, out of its file system.
+    /// Take an empty target, or one that is gone for good, out of its file system.
     Forget(Forget),
     /// Layouts, space, identifiers (also as `lfs`).
     Lfs(cli::lfs::Args),
@@ -354,12 +354,16 @@ Runs on the machine that serves the MGS. The target gets no new files, and no cl
 Reads and writes of its objects return EIO at once, by the permanent parameter TARGET.osc.active=0.
 A target that has objects is refused: empty it with `lfs migrate`, or use --force. So is one that
 does not answer, because it may only be slow: use --force if it is gone for good.
-Its storage is not touched. A target that is started again registers again, and `nacre lctl
+Its storage is not touched. An OST that is started again registers again, and `nacre lctl
 conf_param -d TARGET.osc.active` puts it back into use. Its index is free for another storage.
+
+An MDT is refused while it has files or directories, or while mdt.TARGET.no_create is not 1. Empty
+it with `lfs migrate -m MDT --inodes`. No storage can take the index of an MDT that was forgotten.
 
 Examples:
   nacre forget testfs-OST0003
   nacre forget --force testfs-OST0003    although it has objects, or is gone for good
+  nacre forget testfs-MDT0002
 
 Exit status: 0 it is forgotten, durably; 1 failure, reported on stderr.")]
 struct Forget {

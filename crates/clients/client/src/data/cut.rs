@@ -82,16 +82,29 @@ impl Inner {
         version: u32,
         claim: Claim,
     ) -> Result<()> {
+        let body = OstRaiseReq { parent: fid.into(), claim, layout_version: version, lent: 0 };
+        self.raise_as(ctx, layout, first, (&body, Bytes::new())).await
+    }
+
+    /// The objects from `first` on hear this; `more` is buffer 2, empty: there is none.
+    pub(super) async fn raise_as(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        layout: &FileLayout,
+        first: u32,
+        (body, more): (&OstRaiseReq, Bytes),
+    ) -> Result<()> {
+        let (fid, claim) = (Fid::from(body.parent), body.claim);
         let mut by_ost: BTreeMap<TargetId, Vec<ObjectRange>> = BTreeMap::new();
         for stripe in first..layout.stripes() {
             by_ost.entry(place(layout, stripe).1).or_default().push(range(layout, stripe));
         }
-        let body = OstRaiseReq { parent: fid.into(), claim, layout_version: version, reserved: 0 };
         let mut calls: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
         for (ost, objects) in &by_ost {
             for batch in objects.chunks(RAISE_BATCH_MAX) {
-                let call = self.call(ctx, Opcode::OstRaise, &body);
+                let call = self.call(ctx, Opcode::OstRaise, body);
                 let call = call.buf(Bytes::copy_from_slice(batch.as_bytes()));
+                let call = if more.is_empty() { call } else { call.buf(more.clone()) };
                 let told = self.ask_claiming(*ost, (fid, claim), call);
                 calls.push(Box::pin(async move { told.await.map(drop) }));
             }

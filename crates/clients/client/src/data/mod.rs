@@ -12,6 +12,7 @@ mod exist;
 mod glimpse;
 mod group;
 mod keep;
+mod lend;
 mod migrate;
 mod newer;
 mod on_open;

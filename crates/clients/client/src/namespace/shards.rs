@@ -15,7 +15,7 @@ use super::striped::{Kind, merge};
 use crate::client::{Client, Inner, mdt_of};
 use crate::join::try_join;
 use crate::stat::Stat;
-use crate::xattr::{DMV, LMV, LMV_MIGRATE};
+use crate::xattr::{DMV, INODE_MIGRATE, LMV, LMV_MIGRATE};
 use crate::{Ctx, Error, Lease, Result, limits};
 
 impl Inner {
@@ -332,6 +332,19 @@ impl Client {
         let bad = |error: layout::dir::DirError| Error::local(error.errno(), "setxattr").about(dir);
         asked.check().map_err(bad)?;
         self.setxattr(ctx, dir, LMV_MIGRATE, asked.encode().into(), 0).await
+    }
+
+    /// Moves a file or directory to an MDT, under another FID. Its names lead to the new FID, and
+    /// the old one is gone. A directory moves when its names are on that MDT, or when it has none.
+    ///
+    /// # Errors
+    /// EPERM for a caller that is not root; EBUSY if it is open, or changes; ENOTEMPTY for a
+    /// directory with names elsewhere; EXDEV if bytes of the file are at its MDT; EMLINK if two of
+    /// its names are in one directory that is elsewhere; ENODEV, ENOSPC and EREMOTEIO for an MDT
+    /// that is not there, full or closed; EINVAL for the root and for shards.
+    pub async fn migrate_inode(&self, ctx: &Ctx, fid: Fid, mdt: u32) -> Result<()> {
+        let asked = Asked { index: mdt.cast_signed(), ..Asked::default() };
+        self.setxattr(ctx, fid, INODE_MIGRATE, asked.encode().into(), 0).await
     }
 
     /// Sets or removes that.

@@ -8,7 +8,7 @@
 //!
 //! This MDT waits for an absent MDT for as long as a recovery may take at most. Then it serves
 //! without that MDT, and asks until that MDT is back. Updates that do not fit any more then are
-//! left out and logged.
+//! left out and logged. An MDT that was forgotten is not asked, because it was empty.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -27,8 +27,12 @@ use crate::target::Mdt;
 impl Mdt {
     /// Brings operations of several MDTs to their end, here and elsewhere.
     pub(crate) async fn roll_forward(self: &Rc<Self>) {
-        let peers = self.engine.state.borrow().crossed.peers.clone();
-        let Some(endpoint) = self.osts.clone().filter(|_| !peers.is_empty()) else { return };
+        let mut peers = self.engine.state.borrow().crossed.peers.clone();
+        let Some(endpoint) = self.osts.clone() else { return };
+        peers.retain(|peer| !endpoint.is_off(TargetId::mdt(*peer))); // it was empty
+        if peers.is_empty() {
+            return;
+        }
         let config = &self.engine.config;
         if config.abort_recovery || config.bugs.open_before_peers() {
             return;
@@ -173,7 +177,8 @@ impl Mdt {
             instance: self.exports.instance().0,
             ..Done::default()
         };
-        let peers = self.engine.state.borrow().crossed.peers.clone();
+        let mut peers = self.engine.state.borrow().crossed.peers.clone();
+        peers.retain(|peer| !endpoint.is_off(TargetId::mdt(*peer)));
         for peer in peers {
             let (mdt, endpoint, done) = (self.clone(), endpoint.clone(), done.clone());
             // one that is away has nothing reserved when it returns

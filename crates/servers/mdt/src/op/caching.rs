@@ -21,7 +21,6 @@
 //! is DIRTY already: its client may have kept the bit, and not yet heard of its own open for
 //! writing. That client itself stops to use what it keeps when it begins such a change.
 
-use layout::Striping;
 use ldlm::grants::{Bits, Gifts, HolderId, Want};
 use target::Decided;
 use types::Fid;
@@ -32,9 +31,9 @@ use wire::{Attr, Request, SizeState};
 
 use super::open::{self, cuts, wants_write};
 use super::rows::{Data, Opened};
+use super::unfenced::is_unfenced;
 use super::{Answer, Caller, Op, only_reads};
 use crate::attempt::Attempted;
-use crate::fences::Fences;
 use crate::grants::{Gift, Grants};
 use crate::record::Inode;
 use crate::state::State;
@@ -108,23 +107,6 @@ pub(super) fn take_offer(answer: &mut Answer) -> Disposition {
     let offered = answer.disposition & (Disposition::CACHE | Disposition::WRITES);
     answer.disposition.remove(offered);
     offered
-}
-
-/// What a client that the MDT has given up may still write to a file, as far as that is not known.
-/// Only its OSTs know then what the file has, once they refuse that client.
-pub(crate) fn is_unfenced(fences: &Fences, tx: &Tx<'_>, fid: Fid) -> Decided<bool> {
-    if !fences.is_unsure() {
-        return Ok(false);
-    }
-    let is_written =
-        |inode: &Inode| inode.attr.is_file() && inode.attr.size_state() == SizeState::Dirty;
-    let Some(inode) = tx.before(fid)?.filter(is_written) else { return Ok(false) };
-    let record = tx.layout_record(&inode)?;
-    let osts: Vec<u32> = match Striping::decode(fid, &record) {
-        Ok(Striping::Layout(layout)) => layout.osts().collect(),
-        _ => Vec::new(),
-    };
-    Ok(fences.is_unsure_of(&osts))
 }
 
 /// What a getattr that wants an exact size waits for, if it has to wait. Else its answer says

@@ -306,8 +306,8 @@ pub(crate) fn check(
     }
     let clock = caller.clock;
     // the reply tells of no shard, so the caller keeps nothing of them either
-    let spreads =
-        tx.updates.iter().any(|update| matches!(update, Update::Own(_) | Update::Stripe { .. }));
+    let spreads = tx.departs.is_some()
+        || tx.updates.iter().any(|update| matches!(update, Update::Own(_) | Update::Stripe { .. }));
     let blocks = |fid| match spreads {
         true => grants.blocks_all(fid, clock),
         false => grants.blocks(fid, caller.client, clock),
@@ -385,7 +385,7 @@ fn wants(scope: &Scope, request: &Request, tx: &Tx<'_>) -> Vec<Want> {
             let (from, to) = parents(request);
             ([Some(from), Some(to)], true)
         }
-        _ => ([None; 2], false),
+        _ => ([None; 2], tx.departs.is_some()),
     };
     let want = |fid: Fid| {
         let bits = match (dirs.contains(&Some(fid)), names_go) {

@@ -19,7 +19,7 @@ use wire::attr::{AttrFlags, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
 use super::dirs::{self, DMV};
-use super::{components, moves, swap, why};
+use super::{components, inodes, moves, swap, why};
 use crate::acl::Acl;
 use crate::keys::{self, LMV};
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
@@ -43,6 +43,8 @@ const LOV_DEFAULT: &[u8] = b"lustre.lov.default";
 const LUSTRE_LMV: &[u8] = b"lustre.lmv";
 /// It is set only: moves the names of a directory to the MDTs that are named.
 const LMV_MIGRATE: &[u8] = b"lustre.lmv.migrate";
+/// It is set only: moves an inode to the MDT that is named, under another FID.
+const INODE_MIGRATE: &[u8] = b"lustre.inode.migrate";
 /// It is read only: how many names of a directory have moved, and how many are left.
 const LMV_MOVES: &[u8] = b"lustre.lmv.moves";
 /// A directory's default for new subdirectories.
@@ -199,6 +201,11 @@ pub(crate) fn set(op: &mut Op<'_, '_>) -> Decided<Answer> {
         let dir = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
         op.decides_on(dir.fid());
         return moves::migrate(op, dir, &value);
+    }
+    if name == INODE_MIGRATE {
+        let inode = op.tx.find_here(Fid::from(body.fid))?.ok_or(Errno::ESTALE)?;
+        op.decides_on(inode.fid());
+        return inodes::migrate(op, inode, &value, body.refused);
     }
     let space = space(&name)?;
     if value.len() > XATTR_VALUE_BYTES_MAX {
@@ -412,9 +419,10 @@ pub(crate) fn file_changed(request: &Request) -> Fid {
     request.body::<SetxattrReq>().fid.into()
 }
 
-/// Whether setting the attribute changes where a file's data is.
+/// Whether setting the attribute changes where a file's data is, or whose it is.
 pub(crate) fn moves_data(request: &Request) -> bool {
-    request.buf(1).starts_with(LUSTRE_LOV)
+    let name = request.buf(1);
+    name.starts_with(LUSTRE_LOV) || name == INODE_MIGRATE
 }
 
 pub(crate) fn remove(op: &mut Op<'_, '_>) -> Decided<Answer> {

@@ -2,6 +2,7 @@
 //! middle.
 
 mod full;
+mod inodes;
 mod late;
 mod mends;
 mod migrate;

@@ -2,10 +2,14 @@
 //! neither are the names of files that have objects there. An OST is set inactive, so that these
 //! files return EIO at once. The index is free: another storage may register it. The OST leaves its
 //! pools, because another storage of this index may not suit the pool.
+//!
+//! The index of an MDT stays taken. Files that have moved away keep objects with ids of that MDT,
+//! and a new store would give these ids again. The data target of the MDT goes with it.
 
 use osd::{Table, WriteSet};
 use target::OpError;
-use types::{Errno, FsName, TargetId, TargetKind};
+use types::{Errno, FsName, MDTS_MAX, TargetId, TargetKind};
+use wire::config::active_param;
 
 use super::pool;
 use crate::record;
@@ -20,9 +24,13 @@ pub(crate) async fn forget(mgt: &Mgt, fsname: FsName, target: TargetId) -> Resul
         }
         let mut set = WriteSet::new();
         set.delete(Table::Config, key.clone());
-        if target.kind == TargetKind::Ost {
-            let param = format!("{}.osc.active", target.name(fsname));
+        if matches!(target.kind, TargetKind::Ost | TargetKind::Mdt) {
+            let param = active_param(target, fsname);
             set.put(Table::Config, record::param_key(fsname, &param), "0");
+        }
+        if target.kind == TargetKind::Mdt && target.index < MDTS_MAX {
+            let data = TargetId::dom(target.index).to_u32();
+            set.delete(Table::Config, record::target_key(fsname, data));
         }
         let known = record::fs_config(view, fsname)?;
         if target.is_ost() {

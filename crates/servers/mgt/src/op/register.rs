@@ -4,7 +4,7 @@
 //! nothing, not even the version. Only servers may ask, each for a target at its own address; a
 //! server on the MGS's node may name any address. The errors are:
 //! - EPERM: the caller is not a server, or names an address that it may not.
-//! - EADDRINUSE: another storage has the index.
+//! - EADDRINUSE: another storage has the index, or an MDT of this index was forgotten.
 //! - ESTALE: the instance is lower than the known one, so the storage was restored from an older
 //!   copy, or is served twice.
 //! - EOPNOTSUPP: an MDT of an index that is too high, or its data target.
@@ -17,7 +17,7 @@ use service::Incoming;
 use target::OpError;
 use types::{Errno, FsName, MDTS_MAX, Nid, NidAddr, Role, TargetId, TargetKind};
 use wire::Reply;
-use wire::config::Register;
+use wire::config::{Register, active_param};
 
 use super::answer;
 use crate::limits::{FILE_SYSTEMS_MAX, TARGETS_MAX};
@@ -38,6 +38,12 @@ impl Mgt {
 fn speaks_for(incoming: &Incoming, nid: Nid) -> bool {
     let is_its = incoming.peer() == nid || nid.addr().is_unspecified();
     is_its || incoming.session.role() == Role::Administrator
+}
+
+/// Whether an MDT of this index was forgotten.
+fn is_forgotten(view: &dyn View, fsname: FsName, mdt: TargetId) -> Result<bool, StoreError> {
+    let key = record::param_key(fsname, &active_param(mdt, fsname));
+    Ok(view.get(Table::Config, &key)?.is_some_and(|value| value == b"0"))
 }
 
 /// Whether a file system is new, and as many are known as there may be.
@@ -63,6 +69,10 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     let key = record::target_key(fsname, target.to_u32());
     mgt.change(|view| {
         let known = view.get(Table::Config, &key)?.and_then(|bytes| StoredTarget::decode(&bytes));
+        if mdt.kind == TargetKind::Mdt && is_forgotten(view, fsname, mdt)? {
+            tracing::warn!(target = %target.name(fsname), peer = %incoming.peer(), "refused: an MDT of this index was forgotten, and files may have ids that it gave");
+            return Err(OpError::Refused(Errno::EADDRINUSE));
+        }
         let mut set = WriteSet::new();
         match known {
             Some(known) if known.uuid != wanted.uuid => {

@@ -38,8 +38,9 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
             objects.iter().map(|object| object_record(view, *object)).collect::<Result<Vec<_>, _>>()
         })
         .await?;
+    let mdts = ost.mdts.borrow();
     let shown = |(attr, record): (Option<ObjAttr>, Option<ObjectRecord>)| {
-        let foreign = is_foreign(record.as_ref(), store);
+        let foreign = is_foreign(record.as_ref(), store, &mdts);
         reply_attr(attr.filter(|_| !foreign), record.filter(|_| !foreign))
     };
     let mut reps: Vec<_> = attrs.into_iter().zip(records).map(shown).collect();

@@ -4,7 +4,7 @@ use ldlm::Mode;
 use osd::{Table, View, WriteSet};
 use service::Incoming;
 use types::{Errno, Extent, Fid};
-use wire::body::OstBatchReq;
+use wire::body::{BatchFlags, OstBatchReq};
 use wire::{Reply, encode_body};
 use zerocopy::IntoBytes;
 
@@ -33,25 +33,30 @@ pub(super) async fn remove(
         // In the order of FIDs, so that two destroys do not wait for each other.
         held.push(ost.locks.lock(incoming, *object, Extent::ALL, Mode::Exclusive).await);
     }
-    let store = incoming.request.body::<OstBatchReq>().store;
-    let own = own(ost, objects, store).await?;
+    let own = own(ost, objects, incoming.request.body()).await?;
     for (object, _) in &own {
         ost.objects.destroy(*object).await?;
     }
     Ok((held, forget(ost, &own)))
 }
 
-/// Those of `objects` that are not another store's, with their records.
+/// Those of `objects` that are not another store's, with their records. A sweep leaves those that
+/// were lent, because only an MDT that does not ask may know their file.
 async fn own(
     ost: &Ost,
     objects: &[Fid],
-    store: u64,
+    body: OstBatchReq,
 ) -> Result<Vec<(Fid, Option<ObjectRecord>)>, Errno> {
+    let (store, is_sweep) = (body.store, body.flags.contains(BatchFlags::OIDS));
     let mine = |view: &dyn View| {
+        let mdts = ost.mdts.borrow();
         let mut own = Vec::with_capacity(objects.len());
         for object in objects {
             let record = object_record(view, *object)?;
-            if is_foreign(record.as_ref(), store) {
+            if is_sweep && record.is_some_and(|record| record.lent().is_some()) {
+                continue;
+            }
+            if is_foreign(record.as_ref(), store, &mdts) {
                 tracing::error!(%object, store, "not destroyed: it belongs to another MDT's store");
             } else {
                 own.push((*object, record));

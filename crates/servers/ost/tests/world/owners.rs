@@ -2,7 +2,7 @@
 
 use osd::MetaStore;
 use target::{Data, NewFile};
-use types::Timespec;
+use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS, Timespec};
 use zerocopy::FromBytes;
 
 use super::*;
@@ -73,6 +73,39 @@ fn a_new_file_leaves_the_object_of_another_one_alone() {
     });
     assert_eq!(done, (Err(Errno::EIO), Ok(())));
     assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("its own").1[..], b"data");
+}
+
+/// Its file moves to MDT 1, under another FID.
+#[test]
+fn an_object_that_is_lent_serves_its_file_and_the_one_that_takes_its_place() {
+    let world = told_off();
+    let (remote, mdt) = (world.remote(1), world.mdt());
+    world.attr(&remote, write(0, b"data", PLAIN)).expect("writes");
+    let file = Fid::new(FID_FIRST_NORMAL_SEQ + (1 << FID_SEQUENCES_PER_MDT_BITS), 7);
+    let theirs = |data: &[u8]| {
+        let mut call = write(0, data, PLAIN);
+        let body: OstIoReq = decode_body(&call.bufs[0]);
+        let claim = Claim { store: 78, ..CLAIM };
+        call.bufs[0] = encode_body(&OstIoReq { parent: file.into(), claim, ..body });
+        world.attr(&remote, call).map(drop).map_err(|error| error.errno())
+    };
+    assert_eq!(theirs(b"late"), Err(Errno::EIO));
+    let object = range(OBJECT, OBJECT.ver, 1);
+    let body = OstRaiseReq { parent: PARENT.into(), lent: 2, claim: CLAIM, ..Default::default() };
+    let store = Bytes::copy_from_slice(&78_u64.to_le_bytes());
+    let bufs = vec![encode_body(&body), Bytes::copy_from_slice(object.as_bytes()), store];
+    world.call(&remote, Call::new(Opcode::OstRaise, bufs)).expect("lent");
+    world.power_cut(3);
+    world.start();
+    assert_eq!(theirs(b"next"), Ok(()));
+    world.attr(&remote, write(4, b"more", PLAIN)).expect("its file may use it still");
+    world.call(&mdt, sweep(&[range(Fid { oid: 1, ..OBJECT }, 0, 100)])).expect("swept");
+    assert_eq!(&world.read(&remote, 0, 10, PLAIN).expect("it is there").1[..], b"nextmore");
+    let mut destroy = batch(Opcode::OstDestroy, &[object]);
+    let body = OstBatchReq { count: 1, store: 78, ..OstBatchReq::default() };
+    destroy.bufs[0] = encode_body(&body);
+    world.call(&mdt, destroy).expect("its new MDT destroys it");
+    assert_eq!(world.disk.objects(), vec![]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ const ALL: [ObjectRange; 1] = [ObjectRange { base: BASE, first: OBJECT.ver, coun
 
 /// The objects are used under `version` or later.
 fn raise(version: u32, claim: Claim) -> Call {
-    let body = OstRaiseReq { parent: PARENT.into(), layout_version: version, reserved: 0, claim };
+    let body = OstRaiseReq { parent: PARENT.into(), layout_version: version, lent: 0, claim };
     Call::new(Opcode::OstRaise, vec![encode_body(&body), Bytes::copy_from_slice(ALL.as_bytes())])
 }
 

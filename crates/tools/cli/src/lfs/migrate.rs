@@ -2,6 +2,7 @@
 //! mount's daemon does the work; this command polls its progress. With `-m` it moves the names of
 //! directories to other MDTs. It prints nothing on success without `-v`.
 
+mod inodes;
 mod names;
 
 use std::ffi::OsStr;
@@ -30,7 +31,7 @@ const ASKED_FIRST: Duration = Duration::from_millis(5);
 /// Arguments of `lfs migrate`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "With -m, the names of directories move, and of all directories below them. Inodes stay on their\nMDTs, so files keep their inode numbers. New files are made on the new MDT. Only root may do this.\nThe MDTs go on with directories that were begun if the command ends early; run it again for the\nothers.\n\nExamples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless a program writes f\n  lfs migrate -m 1 project/                 names of project/ and all below to MDT0001\n  lfs migrate -d -m 0,2 -c 2 big/           names of big/ alone over two MDTs"
+    after_help = "With -m, the names of directories move, and of all directories below them. Inodes stay on their\nMDTs without --inodes, so files keep their inode numbers. New files are made on the new MDT. Only\nroot may do this. The MDTs go on with directories that were begun if the command ends early; run it\nagain for the others.\n\nExamples:\n  lfs migrate -c 4 big.dat                  over four OSTs\n  lfs migrate -E 64k -L mdt -E -1 -c 1 f    the first bytes to the MDT\n  lfs migrate -n --copy results/ f          as new files in results/, unless a program writes f\n  lfs migrate -m 1 project/                 names of project/ and all below to MDT0001\n  lfs migrate -d -m 0,2 -c 2 big/           names of big/ alone over two MDTs\n  lfs migrate -m 1 --inodes project/        all of project/, with its inodes, to MDT0001"
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -107,6 +108,9 @@ pub(super) struct Args {
     /// With -m: only the directories that are named, and none below them.
     #[arg(short = 'd', long, requires = "mdts")]
     directory: bool,
+    /// With -m: inodes move, too, and get other numbers. Files that are open stay.
+    #[arg(long, requires = "mdts")]
+    inodes: bool,
     /// Files to move; with -m, directories.
     #[arg(required_unless_present_any = ["files_from", "null"])]
     paths: Vec<PathBuf>,
@@ -125,7 +129,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     if let Some(mdts) = &args.mdts {
         let wrong = |text| Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}"));
         let goal = goal(args, mdts).map_err(wrong)?;
-        return names::run(&paths, &goal, args.directory, args.verbose);
+        return match args.inodes {
+            true => inodes::run(&paths, &goal, args),
+            false => names::run(&paths, &goal, args.directory, args.verbose),
+        };
     }
     let Args { parts, copy, yaml, .. } = args;
     let wish = Wish::of(parts, copy.as_deref(), yaml.as_deref(), COMMAND)?;
@@ -230,6 +237,22 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
     Ok(())
 }
 
+/// Does `work` while all bytes of a file are on OSTs. Then its first ones go to its MDT again. If
+/// the command ends early, they stay on an OST.
+fn by_way_of_osts(
+    path: &Path,
+    args: &Args,
+    progress: &Progress,
+    work: &mut dyn FnMut() -> Result<(), Failed>,
+) -> Result<(), Failed> {
+    let before = Wish::of(&args.parts, Some(path), None, COMMAND)?;
+    let plain = args.parts.count().is_none().then(|| args.parts.with_count(1));
+    let plain = Wish::of(plain.as_ref().unwrap_or(&args.parts), None, None, COMMAND)?;
+    migrate(path, &plain, args, progress)?;
+    let done = work();
+    migrate(path, &before, args, progress).and(done)
+}
+
 fn ask(mount: &mountpoint::Mount, question: &Ask) -> Result<Migration, Failed> {
     match mountpoint::ask(mount, question, COMMAND)? {
         Reply::Migration(state) => Ok(state),
@@ -320,6 +343,7 @@ mod tests {
         assert_eq!(of("migrate -m 1 -c -1 d"), of("migrate -m 1 --mdt-count -1 d"));
         assert!(of("migrate -m 0,1 -c 3 d").is_err() && of("migrate -m 0 -c 999 d").is_err());
         assert!(check("migrate -d -v -m 1 d e").expect("fits").directory);
+        assert!(check("migrate -m 1 --inodes d f").expect("fits").inodes);
         for wrong in [
             "migrate -m 1 -S 1m d",
             "migrate -m 1 -C 2 d",
@@ -328,6 +352,7 @@ mod tests {
             "migrate -m 1 --copy g d",
             "migrate -m -1 d",
             "migrate -d d",
+            "migrate --inodes d",
             "migrate -c 2 -H crush d",
             "migrate -m 1",
         ] {

@@ -20,19 +20,12 @@ pub(super) async fn forget(mgt: &Mgt, name: &str) -> Result<Reply, Failure> {
     }
 }
 
-/// Why the MGS keeps a target that is not an OST.
+/// Why the MGS keeps a target.
 fn why_kept(fsname: FsName, target: TargetId) -> String {
-    let mdt = target.dom_of().unwrap_or(target);
-    match (mdt.kind, mdt.index) {
-        (TargetKind::Mdt, 0) => {
-            "only an OST can be forgotten; this MDT has the root directory".to_owned()
-        }
-        (TargetKind::Mdt, _) => format!(
-            "only an OST can be forgotten, because names on other MDTs may lead to an MDT; serve it, and keep new \
-             directories away: nacre lctl set_param -P mdt.{}.no_create=1",
-            mdt.name(fsname)
-        ),
-        _ => "only an OST can be forgotten".to_owned(),
+    match (target.kind, target.dom_of()) {
+        (TargetKind::Mdt, _) => "it has the root directory".to_owned(),
+        (_, Some(mdt)) => format!("it goes with its MDT: nacre forget {}", mdt.name(fsname)),
+        _ => "only OSTs and MDTs can be forgotten".to_owned(),
     }
 }
 
@@ -45,7 +38,7 @@ mod tests {
         let fsname: FsName = "testfs".parse().expect("a name");
         let why = |target| why_kept(fsname, target);
         assert!(why(TargetId::mdt(0)).ends_with("has the root directory"));
-        assert!(why(TargetId::mdt(10)).ends_with(" mdt.testfs-MDT000a.no_create=1"));
-        assert_eq!(why(TargetId::MGT), "only an OST can be forgotten");
+        assert!(why(TargetId::dom(10)).ends_with("nacre forget testfs-MDT000a"));
+        assert_eq!(why(TargetId::MGT), "only OSTs and MDTs can be forgotten");
     }
 }

@@ -21,6 +21,8 @@ pub(super) enum Call {
     Restripe(Path, &'static [u32]),
     /// The names of a directory move to this MDT.
     Migrate(Path, u32),
+    /// A file, or a directory without names, moves to this MDT. One that has names stays.
+    Move(Path, u32),
     /// The default striping of new directories below a directory.
     SetDefault(Path),
     /// A file without a name is made in a directory, and gets this name.
@@ -37,6 +39,7 @@ impl Call {
             Call::Op(op) => op.clone(),
             Call::Restripe(path, _)
             | Call::Migrate(path, _)
+            | Call::Move(path, _)
             | Call::SetDefault(path)
             | Call::Fsync(path) => Op::Stat { path: path.clone() },
             Call::LinkTmpfile(_, path) => Op::Create {
@@ -77,6 +80,14 @@ impl Call {
                 let begin = async || client.migrate_names(&ctx, dir, &asked).await;
                 until_all_are_there(env, begin).await?;
             }
+            Call::Move(path, mdt) => {
+                let file = find(client, base, path).await?;
+                let begin = async || client.migrate_inode(&ctx, file, *mdt).await;
+                match until_all_are_there(env, begin).await {
+                    Err(error) if error.errno() == Errno::ENOTEMPTY => {}
+                    moved => moved?,
+                }
+            }
             Call::SetDefault(path) => {
                 let dir = find(client, base, path).await?;
                 let asked = Asked { count: 2, ..Asked::default() };
@@ -110,16 +121,15 @@ async fn find(client: &Client, base: Fid, path: &Path) -> client::Result<Fid> {
     Ok(fid)
 }
 
-/// Repeats a call that changes nothing while one of its MDTs is away.
+/// Repeats a call that changes nothing while one of its MDTs is away or recovers.
 async fn until_all_are_there(
     env: &Env,
     call: impl AsyncFn() -> client::Result<()>,
 ) -> client::Result<()> {
+    let later = [Errno::ENODEV, Errno::EREMOTEIO, Errno::EBUSY];
     loop {
         match call().await {
-            Err(error) if [Errno::ENODEV, Errno::EREMOTEIO].contains(&error.errno()) => {
-                env.sleep(AGAIN).await;
-            }
+            Err(error) if later.contains(&error.errno()) => env.sleep(AGAIN).await,
             answer => return answer,
         }
     }

@@ -183,6 +183,20 @@ pub(super) const CASES: &[Case] = &[
         rival: "unlink x1/f",
         mdts: &[1, 2],
     },
+    Case {
+        name: "file with two names that moves",
+        setup: "x1/ y2/ x1/f x1/f=y2/g",
+        op: "move x1/f",
+        rival: "unlink y2/g",
+        mdts: &[0, 1, 2],
+    },
+    Case {
+        name: "directory that moves",
+        setup: "x1/ y2/ x1/d2/",
+        op: "move x1/d2",
+        rival: "mkfifo x1/d2/p",
+        mdts: &[0, 1, 2],
+    },
 ];
 
 impl Case {
@@ -222,6 +236,7 @@ fn call(text: &str) -> Call {
         "spread" => return Call::Restripe(path(), &[0, 1, 2]),
         "merge" => return Call::Restripe(path(), &[]),
         "migrate" => return Call::Migrate(path(), 2),
+        "move" => return Call::Move(path(), 0),
         "default" => return Call::SetDefault(path()),
         "tmpfile" => return Call::LinkTmpfile(path(), path()),
         "fsync" => return Call::Fsync(path()),

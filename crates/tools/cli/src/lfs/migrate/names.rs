@@ -62,8 +62,16 @@ impl Goal {
         is_first && (*count == COUNT_ALL || on.len() == *count as usize)
     }
 
+    /// The MDT, if it is one.
+    pub(super) fn only(&self) -> Option<u32> {
+        match self.asked.mdts[..] {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
     /// `MDT0001`, `MDT0000, MDT0002`, `4 MDTs from MDT0000 on`.
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         let Asked { count, index, mdts, .. } = &self.asked;
         let listed: Vec<String> = mdts.iter().map(|mdt| format!("MDT{mdt:04x}")).collect();
         match (listed.is_empty(), *count) {
@@ -114,6 +122,19 @@ pub(super) fn run(
     first.end()
 }
 
+/// Moves the names of one tree, and prints nothing.
+pub(super) fn settle(
+    path: &Path,
+    goal: &Goal,
+    alone: bool,
+    progress: &Progress,
+    first: &mut First,
+) -> Result<(), Failed> {
+    let mut walk = Walk::new(path, goal, progress, false);
+    walk.is_silent = true;
+    walk.run(alone, first)
+}
+
 /// A directory whose names move.
 struct Moving {
     path: PathBuf,
@@ -133,6 +154,8 @@ struct Walk<'a> {
     goal: &'a Goal,
     progress: &'a Progress,
     verbose: bool,
+    /// Not even that there is nothing to do is printed.
+    is_silent: bool,
     moving: VecDeque<Moving>,
     /// Directories whose names have moved.
     moved: u64,
@@ -143,7 +166,7 @@ struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(top: &'a Path, goal: &'a Goal, progress: &'a Progress, verbose: bool) -> Walk<'a> {
         let (moving, away) = (VecDeque::new(), BTreeSet::new());
-        Walk { top, goal, progress, verbose, moving, moved: 0, away }
+        Walk { top, goal, progress, verbose, is_silent: false, moving, moved: 0, away }
     }
 
     /// Failures of single directories are noted, and the others go on.
@@ -177,7 +200,7 @@ impl<'a> Walk<'a> {
         while let Some(one) = self.moving.pop_front() {
             self.wait(&one, &mount)?;
         }
-        if self.moved == 0 && !self.verbose {
+        if self.moved == 0 && !self.verbose && !self.is_silent {
             out::line(self.there(self.top));
         }
         Ok(())
@@ -334,18 +357,18 @@ fn subdirectories(dir: &Path, device: u64) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-fn io(path: &Path, error: &std::io::Error) -> Failed {
+pub(super) fn io(path: &Path, error: &std::io::Error) -> Failed {
     Failed::io(error, &format!("error: {COMMAND}"), &format!("'{}'", path.display()))
 }
 
 /// Whether no other directory could go there either.
-fn is_of_goal(failed: &Failed) -> bool {
+pub(super) fn is_of_goal(failed: &Failed) -> bool {
     let all = [Errno::ENODEV, Errno::ENOTCONN, Errno::ENOSPC, Errno::EREMOTEIO, Errno::EPERM];
     all.iter().any(|errno| i32::from(failed.status) == errno.raw())
 }
 
 /// Whether there is no such directory any more.
-fn is_gone(failed: &Failed) -> bool {
+pub(super) fn is_gone(failed: &Failed) -> bool {
     let gone = [Errno::ENOENT, Errno::ENOTDIR, Errno::ESTALE];
     gone.iter().any(|errno| i32::from(failed.status) == errno.raw())
 }
@@ -366,7 +389,7 @@ fn refused(dir: &Path, errno: Errno) -> Failed {
     Failed::new(errno.raw(), format!("error: {COMMAND}: {}: {why}", shown(dir)))
 }
 
-fn shown(dir: &Path) -> String {
+pub(super) fn shown(dir: &Path) -> String {
     format!("'{}'", dir.display())
 }
 
@@ -395,6 +418,7 @@ mod tests {
         assert_eq!(goal(&[2], None).asked.mdts, [2]);
         assert_eq!(goal(&[2], Some(1)), goal(&[2], None));
         assert_eq!(goal(&[2], Some(0)), goal(&[2], None));
+        assert_eq!((goal(&[2], None).only(), goal(&[2], Some(3)).only()), (Some(2), None));
         let listed = goal(&[3, 1], Some(2)).asked;
         assert_eq!((listed.count, &listed.mdts[..]), (2, &[3, 1][..]));
         let counted = goal(&[3], Some(4)).asked;
