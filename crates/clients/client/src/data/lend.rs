@@ -22,6 +22,9 @@ use crate::limits::LAYOUTS_TRIED_MAX;
 use crate::xattr::INODE_MIGRATE;
 use crate::{Ctx, Error, Result};
 
+/// The MDT to which objects are lent, and the number of its store.
+type Borrower = (TargetId, u64);
+
 impl Inner {
     /// Moves an inode to the MDT that `value` names. Runs to its end once begun.
     pub(crate) async fn move_inode(
@@ -39,9 +42,15 @@ impl Inner {
         } else {
             let _nothing_is_kept = self.inodes.get(fid).map(|inode| Pause::begin(&inode));
             self.flush_file(fid).await;
-            let lock = self.lock_file(ctx, fid).await?;
-            let done = self.move_locked(ctx, (fid, to), &value, lock.claim).await;
-            lock.unlock().await.and(done)
+            match self.ask_to_move(ctx, fid, (value.clone(), 0)).await {
+                Err(error) if is_of_objects(error.errno()) => {
+                    let to = (to, self.store_of(ctx, to).await?); // nothing is locked meanwhile
+                    let lock = self.lock_file(ctx, fid).await?;
+                    let done = self.move_locked(ctx, (fid, to), &value, lock.claim).await;
+                    lock.unlock().await.and(done)
+                }
+                done => done, // nothing is locked or lent for a caller who may not move it
+            }
         };
         self.striped.forget(fid);
         done
@@ -62,7 +71,7 @@ impl Inner {
     async fn move_locked(
         self: &Rc<Self>,
         ctx: &Ctx,
-        (fid, to): (Fid, TargetId),
+        (fid, to): (Fid, Borrower),
         value: &Bytes,
         claim: Claim,
     ) -> Result<()> {
@@ -83,12 +92,11 @@ impl Inner {
         self: &Rc<Self>,
         ctx: &Ctx,
         fid: Fid,
-        (to, claim): (TargetId, Claim),
+        ((to, store), claim): (Borrower, Claim),
     ) -> Result<u32> {
         let stat = self.stat_exact(ctx, fid, 0).await?;
         let layout = stat.layout.filter(|layout| layout.mdt_object().is_none());
         let Some(layout) = layout else { return Ok(0) };
-        let store = self.store_of(ctx, to).await?;
         let body = OstRaiseReq {
             parent: fid.into(),
             claim,
@@ -120,6 +128,11 @@ impl Inner {
             store => Ok(store),
         }
     }
+}
+
+/// Whether the MDT would move the file but for its objects, or but for what others do with it now.
+fn is_of_objects(errno: Errno) -> bool {
+    [Errno::EXDEV, Errno::EAGAIN, Errno::EBUSY].contains(&errno)
 }
 
 /// The MDT that is named, if it is one.

@@ -6,10 +6,10 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, CallError, Endpoint};
-use types::{Instance, TargetId, Transno};
+use types::{Fid, Instance, TargetId, Transno};
 use wire::Opcode;
 use wire::body::SyncRep;
-use wire::updates::{self, Done, Record};
+use wire::updates::{self, Done, Record, Update};
 
 use super::Delivery;
 use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
@@ -39,6 +39,10 @@ impl Mdt {
         let Some(endpoint) = self.osts.clone() else { return };
         let (mdt, delivery) = (self.clone(), delivery.clone());
         self.env.spawn("mdt_update", async move {
+            // a file that has moved must not come back beside its new inode: both have its objects
+            if departs(&delivery.record) && mdt.commit().await.is_err() {
+                return; // the next run delivers it
+            }
             let (instance, transno) = loop {
                 match bring(&endpoint, other, &delivery.record).await {
                     Ok(executed) => break executed,
@@ -163,11 +167,12 @@ impl Mdt {
             return;
         }
         let here = self.engine.config.index;
-        let (mark, peers) = {
+        let (mark, mut peers) = {
             let crossed = &self.engine.state.borrow().crossed;
             (crossed.own_mark(), crossed.peers.clone())
         };
         let Some(endpoint) = self.osts.as_ref().filter(|_| !peers.is_empty()) else { return };
+        peers.retain(|peer| !endpoint.is_off(TargetId::mdt(*peer))); // it never answers
         let is_behind = |mdt: &u32| {
             let instance = endpoint.remote(TargetId::mdt(*mdt)).instance();
             self.deliveries.told.borrow().get(mdt).is_none_or(|told| *told < (instance, mark))
@@ -184,6 +189,15 @@ impl Mdt {
             }
         }
     }
+}
+
+/// Whether a file with objects leaves its MDT: its inode loses its layout, and all names.
+fn departs(record: &Record) -> bool {
+    let updates = record.part(record.id.mdt).map_or(&[][..], |part| &part.updates);
+    let is_named = |file: Fid| {
+        updates.iter().any(|update| matches!(update, Update::Named(named) if named.fid == file))
+    };
+    updates.iter().any(|update| matches!(update, Update::Own(own) if is_named(own.fid)))
 }
 
 /// Has an MDT execute its part; returns its run, and the place in its history below which it is.

@@ -507,7 +507,12 @@ impl Mdt {
             if self.exports.is_recovering() || !crossed.is_idle() {
                 return;
             }
-            let knows = |mdt: &u32| self.deliveries.has_told(*mdt, crossed.own_mark());
+            let is_off = |mdt: u32| {
+                let endpoint = self.osts.as_ref();
+                endpoint.is_some_and(|endpoint| endpoint.is_off(TargetId::mdt(mdt)))
+            };
+            let mark = crossed.own_mark();
+            let knows = |mdt: &u32| is_off(*mdt) || self.deliveries.has_told(*mdt, mark);
             crossed.peers.iter().copied().filter(knows).collect::<Vec<_>>()
         };
         let mut set = osd::WriteSet::new();

@@ -199,7 +199,7 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
         );
     }
     format!(
-        "{name}: the MGS knows another storage under this name. Is its disk mounted? A further target takes another --index"
+        "{name}: the MGS knows another storage under this name, or has forgotten an MDT of it. Is its disk mounted? A further target takes another --index"
     )
 }
 
