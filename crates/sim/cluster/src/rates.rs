@@ -30,7 +30,7 @@ use crate::{Granted, Scenario};
 const MDTS: u32 = 4;
 /// Files of each phase, and calls of the client in flight.
 const FILES: u32 = 4_096;
-const IN_FLIGHT: usize = 64;
+const IN_FLIGHT: usize = 512;
 /// Directories of their own, in turn on each MDT.
 const DIRS: u32 = 4;
 /// Shortest and longest time of a message: little beside the time of its request.
