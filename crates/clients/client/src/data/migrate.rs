@@ -112,6 +112,7 @@ impl Client {
             let value = value.map_err(|error| Error::local(error.errno(), "migrate").about(fid))?;
             return self.setxattr(ctx, fid, LOV, value.into(), 0).await;
         }
+        let dir = self.dir_beside(ctx, dir, fid).await?;
         self.0.flush_file(fid).await;
         let file = self.open(ctx, fid, flags::O_NOATIME).await?;
         let mode = S_IFREG | 0o600;
@@ -124,6 +125,20 @@ impl Client {
         let done = done.and(closed).and(file.close().await);
         self.0.settle_later(ctx, fid);
         done
+    }
+
+    /// Where a file without a name is made on the MDT of `fid`: in `dir`, or in its shard there.
+    ///
+    /// # Errors
+    /// EXDEV: it has none.
+    async fn dir_beside(&self, ctx: &Ctx, dir: Fid, fid: Fid) -> Result<Fid> {
+        if mdt_of(dir) == mdt_of(fid) {
+            return Ok(dir);
+        }
+        let stripes = self.0.stripes(ctx, dir).await?;
+        let shard = stripes
+            .and_then(|stripes| stripes.places().find(|shard| mdt_of(*shard) == mdt_of(fid)));
+        shard.ok_or_else(|| Error::local(Errno::EXDEV, "migrate").about(fid))
     }
 }
 
