@@ -85,12 +85,20 @@ pub(crate) struct Executor {
     next_timer: Cell<u64>,
     hash: Cell<u64>,
     polls: Cell<u64>,
+    /// Shortest and longest time of a poll.
+    poll_takes: (Span, Span),
     pub(crate) watch: Arc<Watch>,
     node_names: RefCell<Vec<String>>,
 }
 
 impl Executor {
-    pub(crate) fn new(seed: u64, rng: Rng, watch: Arc<Watch>) -> Executor {
+    pub(crate) fn new(
+        seed: u64,
+        rng: Rng,
+        poll_takes: (Span, Span),
+        watch: Arc<Watch>,
+    ) -> Executor {
+        assert!(poll_takes.0 > Span::ZERO, "time passes in a run that never sleeps");
         Executor {
             seed,
             now: Cell::new(Instant(1_000_000_000)),
@@ -104,6 +112,7 @@ impl Executor {
             next_timer: Cell::new(0),
             hash: Cell::new(0xcbf2_9ce4_8422_2325),
             polls: Cell::new(0),
+            poll_takes,
             watch,
             node_names: RefCell::default(),
         }
@@ -303,9 +312,11 @@ impl Executor {
         self.polls.set(self.polls.get() + 1);
         let mut cx = Context::from_waker(&waker);
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(&mut cx)));
-        // a poll takes a little time, so that time passes in a run that never sleeps
-        let cost = self.rng.borrow_mut().range(100, 2_000);
-        self.set_now(self.now() + Span(cost));
+        // a poll takes a little time, so that time passes in a run that never sleeps; the time of
+        // all nodes, as if they shared one core
+        let (least, most) = self.poll_takes;
+        let cost = self.rng.borrow_mut().span(least, most);
+        self.set_now(self.now() + cost);
         match polled {
             Ok(polled) => self.after_poll(id, future, polled),
             Err(panic) => {

@@ -54,6 +54,11 @@ pub struct SimConfig {
     pub delay_max: Span,
     /// Bandwidth of each link.
     pub bytes_per_sec: u64,
+    /// Shortest time of a poll, above zero. No other task of any node runs meanwhile: so many polls
+    /// a second are the limit of the whole world.
+    pub poll_min: Span,
+    /// Longest one.
+    pub poll_max: Span,
     /// Wall clock at the start, seconds since 1970.
     pub wall_start_sec: i64,
     /// An error-level event ends the run.
@@ -70,6 +75,8 @@ impl Default for SimConfig {
             delay_min: Span::micros(20),
             delay_max: Span::micros(200),
             bytes_per_sec: 2_000_000_000,
+            poll_min: Span(100),
+            poll_max: Span(2_000),
             wall_start_sec: 1_700_000_000,
             fail_on_error: true,
             polls_max: 2_000_000_000,
@@ -111,7 +118,8 @@ impl Sim {
     pub fn new(seed: u64, config: SimConfig) -> Sim {
         let mut rng = Rng::new(seed);
         let watch = Watch::new(config.print);
-        let executor = Rc::new(Executor::new(seed, rng.fork(), watch));
+        let poll_takes = (config.poll_min, config.poll_max);
+        let executor = Rc::new(Executor::new(seed, rng.fork(), poll_takes, watch));
         let net = Rc::new(Net::new(executor.clone(), config, rng.fork()));
         let world =
             World { seed, executor, net, rng: RefCell::new(rng), stopped: Cell::new(false) };

@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) devices: [Option<Model>; 2],
     /// Shortest and longest time of a message on its way.
     pub(crate) delay: (Span, Span),
+    /// Shortest and longest time of a poll of any task, of which the world runs one at a time.
+    pub(crate) poll: (Span, Span),
     /// Counts the CPU time of MDTs, each of which has one core; none where requests take no time.
     pub(crate) meter: Option<Rc<Meter>>,
 }
@@ -44,9 +46,9 @@ pub(crate) struct Machine {
 impl Machine {
     /// As a scenario has it in a seed.
     fn drawn(seed: u64, scenario: &Scenario) -> Machine {
-        let SimConfig { delay_min, delay_max, .. } = SimConfig::default();
-        let devices = devices(seed, scenario);
-        Machine { devices, delay: (delay_min, delay_max), meter: None }
+        let SimConfig { delay_min, delay_max, poll_min, poll_max, .. } = SimConfig::default();
+        let (delay, poll) = ((delay_min, delay_max), (poll_min, poll_max));
+        Machine { devices: devices(seed, scenario), delay, poll, meter: None }
     }
 }
 
@@ -78,6 +80,8 @@ impl Cluster {
         let config = SimConfig {
             delay_min: machine.delay.0,
             delay_max: machine.delay.1,
+            poll_min: machine.poll.0,
+            poll_max: machine.poll.1,
             print: scenario.print,
             fail_on_error: !scenario.sick_stores
                 && scenario.hard_faults == 0
