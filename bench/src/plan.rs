@@ -117,7 +117,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "mdt-pauses",
-        about: "longest calls on four MDTs while one is killed, and while a directory is split",
+        about: "longest calls while an MDT is killed, also with clients, or a directory is split",
         quick: false,
         run: pauses::of_mdts,
     },

@@ -219,7 +219,8 @@ fn listing(up: &Up, scale: Scale) -> Result<Row> {
     Ok(beside("mdts/listing", &title, "s", times, LISTING_MOST, "ls -lU DIR"))
 }
 
-fn cold(up: &Up, dir: &Path) -> Result<f64> {
+/// Seconds of `ls -lU` with nothing cached.
+pub(super) fn cold(up: &Up, dir: &Path) -> Result<f64> {
     up.set("ldlm.namespaces.*.lru_size", "clear");
     drop_caches()?;
     let start = Instant::now();
