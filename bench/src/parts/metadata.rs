@@ -25,6 +25,14 @@ pub(super) struct Phase {
     pub(super) requests_per_file: Option<f64>,
 }
 
+impl Phase {
+    /// The idle part of a machine with so many CPUs meanwhile. Stolen time is part of it.
+    pub(super) fn idle(&self, cpus: usize) -> f64 {
+        let busy = self.cpu_s_per_10000 * self.rate / 1e4;
+        1.0 - busy / cpus as f64
+    }
+}
+
 /// mdtest's name of a phase, and the ratio to reach.
 pub(super) type Wanted = (&'static str, Option<f64>);
 
@@ -154,6 +162,18 @@ pub(super) fn text(path: &std::path::Path) -> Result<String> {
 #[cfg(test)]
 mod tests_of_rows {
     use super::*;
+
+    #[test]
+    fn a_phase_knows_how_idle_the_machine_was() {
+        let phase = |rate, cpu_s_per_10000| Phase {
+            phase: "File stat".to_owned(),
+            rate,
+            cpu_s_per_10000,
+            requests_per_file: None,
+        };
+        assert!((phase(5_000.0, 1.0).idle(2) - 0.75).abs() < 1e-9);
+        assert!(phase(20_000.0, 1.0).idle(2).abs() < 1e-9);
+    }
 
     #[test]
     fn turns_of_a_phase_become_one_row() {
