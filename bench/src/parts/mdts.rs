@@ -28,7 +28,7 @@ const STREAM_SECONDS_MAX: u32 = 5;
 /// So slow that four MDTs do not need all CPUs. Files have bytes, because creates alone do not wait
 /// for an MDT's device.
 const DEVICE: &str = "MDT*:flash,write_iops=1000";
-/// What is measured on such MDTs: mdtest's name of the phase, beginnings of the id and of the title.
+/// On such MDTs: mdtest's name of a phase, and the beginnings of its id and of its title.
 const ON_DEVICES: [(&str, &str, &str); 2] = [
     ("File creation", "device", "creation of 32 KiB"),
     ("File removal", "device-removal", "removal of 32 KiB"),
@@ -67,7 +67,7 @@ pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 }
 
 /// Directories of one MDT, of four shards, with children on an MDT each, and for renames.
-fn make_dirs(up: &Up) {
+pub(super) fn make_dirs(up: &Up) {
     let lines = [
         "mkdir -i 0 one",
         "setdirstripe -D -c 1 -i 0 one",

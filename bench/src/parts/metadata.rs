@@ -15,7 +15,7 @@ pub(super) struct Output {
     pub(super) against: Vec<Phase>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Phase {
     pub(super) phase: String,
     pub(super) rate: f64,
