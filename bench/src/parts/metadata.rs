@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::public;
+use super::{figures, public};
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row};
 use crate::scale::Scale;
@@ -32,6 +32,13 @@ impl Phase {
         1.0 - busy / cpus as f64
     }
 }
+
+/// Creates, of those that the library would make without checksums of records.
+const SUMMED_LEAST: f64 = 0.98;
+
+/// Measures the checksums of one create.
+const SUMS: [&str; 9] =
+    ["run", "--quiet", "--release", "-p", "osd-disk", "--example", "checksums", "--", "--create"];
 
 /// mdtest's name of a phase, and the ratio to reach.
 pub(super) type Wanted = (&'static str, Option<f64>);
@@ -122,7 +129,29 @@ pub(crate) fn native(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         "nacre bench mdtest --native NID:/testfs {} --against EXT4 --pairs {pairs}",
         options.join(" ")
     );
-    rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)
+    let mut rows = rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)?;
+    if !scale.is_quick() {
+        let row = checksums(&rows, &command)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The part of native creates that checksums of records leave. A store has no way to leave the sums
+/// out, so their time is measured alone. It counts whole, as if an MDT did nothing meanwhile.
+fn checksums(creates: &[Row], command: &str) -> Result<Row> {
+    let figures = figures::of_cargo(&SUMS, |_| None)?;
+    let us = figures.iter().flat_map(|row| &row.ours).next().context("the sums have a time")?;
+    let rates = creates.iter().flat_map(|row| &row.ours);
+    let command = format!("{command}; cargo {}", SUMS.join(" "));
+    Ok(with_sums(rates, *us, &command))
+}
+
+fn with_sums<'a>(rates: impl Iterator<Item = &'a f64>, us: f64, command: &str) -> Row {
+    let parts: Vec<f64> = rates.map(|rate| 1.0 - us * rate / 1e6).collect();
+    let title = format!("creation, of that without checksums of records ({us:.3} us)");
+    let bound = Some(Bound::AtLeast(SUMMED_LEAST));
+    Row::of("native/checksums", &title, "part", [parts, Vec::new()], bound, command)
 }
 
 /// A row for each phase.
@@ -162,6 +191,15 @@ pub(super) fn text(path: &std::path::Path) -> Result<String> {
 #[cfg(test)]
 mod tests_of_rows {
     use super::*;
+
+    #[test]
+    fn the_time_of_checksums_is_a_part_of_a_create() {
+        // a create in 25 us
+        let row = with_sums([40_000.0].iter(), 0.5, "nacre bench mdtest");
+        assert!((row.ours[0] - 0.98).abs() < 1e-9, "{:?}", row.ours);
+        assert_eq!(with_sums([40_000.0].iter(), 0.4, "").is_reached(), Some(true));
+        assert_eq!(with_sums([40_000.0].iter(), 0.6, "").is_reached(), Some(false));
+    }
 
     #[test]
     fn a_phase_knows_how_idle_the_machine_was() {
