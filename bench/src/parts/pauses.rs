@@ -144,24 +144,24 @@ fn restated(bed: &Bed, turns: u32) -> Result<Row> {
         fs::create_dir(up.at(dir))?;
     }
     let (many, files) = (up.at(&fill(&up, "many", RESTATED)?), [up.at("used").join("file.")]);
-    let mut added = Vec::new();
+    let (mut added, mut held) = (Vec::new(), u64::MAX);
     for _ in 0..turns {
         up.set(FORGET, "clear");
         let without = most(&longest(&files, &STEPS, || die(&up, 0, &[]))?);
         cold(&up, &many)?;
-        let held = most_held(&up.param(HELD));
-        ensure!(held >= RESTATED.parse::<u64>()?, "no mount holds more than {held} grants");
+        held = held.min(most_held(&up.param(HELD)));
         added.push(most(&longest(&files, &STEPS, || die(&up, 0, &[]))?) - without);
     }
     up.stop();
     fs::remove_dir_all(up.data())?;
-    let title = format!("what {RESTATED} grants add to the longest call while an MDT is killed");
+    let title = format!("what {held} grants add to the longest call while an MDT is killed");
     let command = format!(
         "nacre up --separate --mdts 1 --osts 1; nacre bench mdtest --native NID:/testfs -d many -F \
          -C -n {RESTATED} --keep; ls -lU DIR; kill -9 of the MDT; beside the same after lctl \
          set_param {FORGET}=clear"
     );
-    let bound = Some(Bound::AtMost(RESTATED_MS));
+    // with fewer grants it would be another figure
+    let bound = (held >= RESTATED.parse::<u64>()?).then_some(Bound::AtMost(RESTATED_MS));
     Ok(Row::of("mdt-pauses/restated", &title, "ms", [added, Vec::new()], bound, &command))
 }
 
