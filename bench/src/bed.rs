@@ -16,15 +16,17 @@ pub(crate) struct Bed {
     up: Up,
     disk: Disk,
     older: Option<PathBuf>,
+    talk: Option<u64>,
 }
 
 impl Bed {
-    /// `older` is another binary to compare with, where there is one.
-    pub(crate) fn make(scale: Scale, older: Option<PathBuf>) -> Result<Bed> {
+    /// `older` is another binary to compare with, where there is one. `talk` is the number of files
+    /// of part `talk`.
+    pub(crate) fn make(scale: Scale, older: Option<PathBuf>, talk: Option<u64>) -> Result<Bed> {
         let disk = Disk::make(scale.disk_gib)?;
         fs::create_dir_all(disk.dir().join("ext4"))?;
         let up = Up::with(Scratch::new("bench"), Some(disk.dir().join("nacre")), &[]);
-        Ok(Bed { up, disk, older })
+        Ok(Bed { up, disk, older, talk })
     }
 
     pub(crate) fn up(&self) -> &Up {
@@ -34,6 +36,11 @@ impl Bed {
     /// The binary of an older commit.
     pub(crate) fn older(&self) -> Option<&Path> {
         self.older.as_deref()
+    }
+
+    /// Files on four MDTs in part `talk`.
+    pub(crate) fn talk(&self) -> Option<u64> {
+        self.talk
     }
 
     /// A directory on the mount.

@@ -60,6 +60,10 @@ struct Args {
     /// this one. Without it that part is left out.
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
+    /// Files on four MDTs in part `talk`: 131072 are 32,768 for each, and 1048576 are as many as
+    /// the talk had on one. Without it that part is left out.
+    #[arg(long, value_name = "FILES", value_parser = clap::value_parser!(u64).range(4..))]
+    talk: Option<u64>,
     /// Name the parts.
     #[arg(long)]
     list: bool,
@@ -117,16 +121,25 @@ fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
         bail!("no part is called '{unknown}'; --list names them");
     }
     let can_run = |part: &&Part| {
-        let can_run = part.name != plan::BEFORE || args.against.is_some() || has_no_run(args);
-        if !can_run {
-            eprintln!("== {}: left out, because --against names no older binary", part.name);
+        let lacks = lacks(part.name, args).filter(|_| !has_no_run(args));
+        if let Some(why) = lacks {
+            eprintln!("== {}: left out, because {why}", part.name);
         }
-        can_run
+        lacks.is_none()
     };
     let is_wanted = |part: &&Part| {
         if args.only.is_empty() { part.quick || !scale.is_quick() } else { part.is_in(&args.only) }
     };
     Ok(plan::PARTS.iter().filter(is_wanted).filter(can_run).collect())
+}
+
+/// Why a part cannot run with these arguments.
+fn lacks(part: &str, args: &Args) -> Option<&'static str> {
+    match part {
+        plan::BEFORE if args.against.is_none() => Some("--against names no older binary"),
+        plan::TALK if args.talk.is_none() => Some("--talk names no number of files"),
+        _ => None,
+    }
 }
 
 /// Whether nothing is measured.
@@ -155,7 +168,7 @@ fn measure(
         .against
         .as_ref()
         .map(|path| path.canonicalize().with_context(|| format!("--against {}", path.display())));
-    let bed = Bed::make(scale, older.transpose()?)?;
+    let bed = Bed::make(scale, older.transpose()?, args.talk)?;
     let (mut failed, count) = (Vec::new(), open.len());
     for (index, part) in open.into_iter().enumerate() {
         eprintln!("== {} of {count}: {}: {}", index + 1, part.name, part.about);
@@ -181,4 +194,24 @@ fn measure(
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests_of_parts {
+    use super::*;
+
+    #[test]
+    fn parts_that_need_an_option_are_left_out_without_it() {
+        let has = |line: &str, name: &str| {
+            let args = Args::try_parse_from(line.split(' ')).expect("well formed");
+            let parts = wanted(&args, Scale::FULL).expect("known parts");
+            parts.iter().any(|part| part.name == name)
+        };
+        assert!(!has("bench --only talk", plan::TALK) && !has("bench --publish", plan::TALK));
+        assert!(has("bench --only talk --talk 1048576", plan::TALK));
+        assert!(has("bench --list", plan::TALK), "it has a name");
+        assert!(!has("bench --talk 4", plan::BEFORE));
+        assert!(has("bench --against nacre", plan::BEFORE));
+        assert!(Args::try_parse_from(["bench", "--talk", "3"]).is_err(), "one file for each MDT");
+    }
 }

@@ -5,7 +5,8 @@ use anyhow::Result;
 use crate::bed::Bed;
 use crate::parts::{
     before, borders, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours,
-    nodes, pair, pauses, processes, programs, rpc, scheduler, tests, trees, warm, wide, writes,
+    nodes, pair, pauses, processes, programs, rpc, scheduler, talk, tests, trees, warm, wide,
+    writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -27,6 +28,9 @@ impl Part {
 
 /// Needs an older binary. A run without one leaves it out.
 pub(crate) const BEFORE: &str = "before";
+
+/// Needs a number of files. A run without one leaves it out.
+pub(crate) const TALK: &str = "talk";
 
 /// In the order in which they run: what wants an empty file system comes first.
 pub(crate) const PARTS: &[Part] = &[
@@ -117,9 +121,15 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "mdt-pauses",
-        about: "longest calls on four MDTs while one is killed, and while a directory is split",
+        about: "longest calls while an MDT is killed, also with clients, or a directory is split",
         quick: false,
         run: pauses::of_mdts,
+    },
+    Part {
+        name: TALK,
+        about: "mdtest as in the talk of 2018: one MDT and four, with DoM and without (--talk)",
+        quick: false,
+        run: talk::tables,
     },
     Part {
         name: "listing",
@@ -252,5 +262,13 @@ mod tests_of_the_plan {
         }
         let words = ["mdts", "rpc"].map(str::to_owned);
         assert_eq!(of_topics(&words), ["mdts", "nodes", "mdt-pauses", "rpc"]);
+    }
+
+    #[test]
+    fn parts_that_need_an_option_are_in_no_topic() {
+        for name in [BEFORE, TALK] {
+            assert!(find(name).is_some_and(|part| !part.quick), "{name}");
+            assert!(TOPICS.iter().all(|(_, parts)| !parts.contains(&name)), "{name}");
+        }
     }
 }

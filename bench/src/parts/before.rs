@@ -1,6 +1,6 @@
 //! This commit beside an older one, in turns: mdtest and IOR on a file system of each binary, and
 //! `lnet`. `--against` names the older binary. The drivers of mdtest and IOR are those of this
-//! commit.
+//! commit. mdtest also runs with `grants=timed`, which is what the older commit had.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,12 @@ use crate::scale::Scale;
 /// The older commit's share that this one has to reach.
 const LEAST: f64 = 0.97;
 
+/// Seconds in which mdtest makes files with timed grants, at most.
+const TIMED_SECONDS_MAX: u32 = 5;
+
+/// Grants that end by themselves. MDTs of other file systems here have them too meanwhile.
+const GRANTS: &str = "mdt.*.grants";
+
 /// Ends a file system in order.
 const SIGTERM: i32 = 15;
 
@@ -30,12 +36,23 @@ pub(crate) fn older(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mounts = [ours.mount().to_owned(), theirs.mount.clone()];
     let mut rows = mdtest(scale, &mounts, "mdtest-own", &["-u"])?;
     rows.extend(mdtest(scale, &mounts, "mdtest-shared", &[])?);
+    rows.extend(timed(&ours, scale, &mounts)?);
     rows.extend(ior(scale, &mounts, "ior-4", &["-N", "4", "-F"])?);
     rows.extend(ior(scale, &mounts, "ior-1", &["-N", "1"])?);
     drop(theirs);
     ours.stop();
     rows.extend(lnet(binary, scale)?);
     Ok(rows)
+}
+
+/// mdtest while this commit's MDT gives timed grants.
+fn timed(ours: &Up, scale: Scale, mounts: &[PathBuf; 2]) -> Result<Vec<Row>> {
+    let scale = Scale { seconds: scale.seconds.min(TIMED_SECONDS_MAX), ..scale };
+    ours.set(GRANTS, "timed");
+    let own = mdtest(scale, mounts, "mdtest-own-timed", &["-u"]);
+    let shared = mdtest(scale, mounts, "mdtest-shared-timed", &[]);
+    ours.set(GRANTS, "recall");
+    Ok([own?, shared?].concat())
 }
 
 fn mdtest(scale: Scale, mounts: &[PathBuf; 2], name: &str, more: &[&str]) -> Result<Vec<Row>> {

@@ -46,6 +46,11 @@ pub(crate) const PROGRAMS: [(&str, &str); 3] =
 const COMPARED: u32 = 32;
 const WIDEST: u32 = 64;
 
+/// Windows of statahead beside 2011's 32, and the objects and seconds of each way then.
+const WINDOWS: &str = "8,16,64,128";
+const WINDOW_OBJECTS: &str = "32000";
+const WINDOW_SECONDS_MAX: u32 = 5;
+
 /// Ways that `nacre` is compared with, and how much faster it has to be.
 const OLDER: &[(&str, f64)] =
     &[("2x-sync", 1_000.0), ("1x-parallel", 50.0), ("statahead+agl 32", 20.0)];
@@ -62,7 +67,26 @@ pub(crate) fn stripes(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let (output, command) = listed(&[&["--through", "ls,find,du"][..], &stripes].concat())?;
     rows.extend(output.samples.iter().map(|sample| alone(sample, &command)));
     rows.extend(output.slopes.iter().map(|slope| of_slope(slope, &command)));
+    rows.extend(by_window(scale)?);
     Ok(rows)
+}
+
+/// The older ways with statahead, with other windows. Their rows are without a bound.
+fn by_window(scale: Scale) -> Result<Vec<Row>> {
+    let seconds = scale.seconds.min(WINDOW_SECONDS_MAX).to_string();
+    let stripes = COMPARED.to_string();
+    let ways = ["--ways", "statahead,statahead+agl", "--windows", WINDOWS];
+    let files = ["--states", "clean", "--stripes", &stripes, "--objects", WINDOW_OBJECTS];
+    let library = ["--through", LIBRARY, "--seconds", &seconds];
+    let (output, command) = listed(&[&ways[..], &files, &library].concat())?;
+    Ok(output.samples.iter().map(|sample| of_window(sample, &command)).collect())
+}
+
+/// Its title has a word more than others, so that it is no point of a line in a plot.
+fn of_window(sample: &Sample, command: &str) -> Row {
+    let Sample { state, way, stripes, us_per_file, .. } = sample;
+    let case = format!("{state}, {way}, by window, {stripes} stripes");
+    plain(&case, "us a file", *us_per_file, command)
 }
 
 fn listed(options: &[&str]) -> Result<(Output, String)> {
@@ -236,5 +260,12 @@ mod tests_of_rows {
             assert_eq!(lines(&rows, program), [expected]);
         }
         assert!(lines(&rows, Some("find -size")).is_empty());
+    }
+
+    #[test]
+    fn other_windows_have_rows_and_no_lines() {
+        let row = of_window(&sample("clean", "statahead 8", COMPARED, 70.0), "nacre");
+        assert_eq!(row.id, "listing/clean, statahead 8, by window, 32 stripes");
+        assert!(lines(&[&row], None).is_empty() && lines(&[&row], Some("ls -lU")).is_empty());
     }
 }

@@ -1,6 +1,6 @@
 //! Directories over four MDTs beside a directory of one MDT, in one file system: metadata rates
-//! and their cost, a listing, streams, and renames from one MDT to another. Creates at four MDTs on
-//! simulated devices beside those at one.
+//! and their cost, a listing, streams, and renames from one MDT to another. Creates and unlinks at
+//! four MDTs on simulated devices beside those at one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -14,7 +14,6 @@ use super::layouts;
 use super::metadata::{Output, Phase, text};
 use super::public::drop_caches;
 use crate::bed::{Bed, nacre, quoted};
-use crate::machine::CpuTime;
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
 
@@ -29,8 +28,13 @@ const STREAM_SECONDS_MAX: u32 = 5;
 /// So slow that four MDTs do not need all CPUs. Files have bytes, because creates alone do not wait
 /// for an MDT's device.
 const DEVICE: &str = "MDT*:flash,write_iops=1000";
-/// Creates at four such MDTs, of those at one: a directory for each call in flight, and one of four
-/// shards.
+/// On such MDTs: mdtest's name of a phase, and the beginnings of its id and of its title.
+const ON_DEVICES: [(&str, &str, &str); 2] = [
+    ("File creation", "device", "creation of 32 KiB"),
+    ("File removal", "device-removal", "removal of 32 KiB"),
+];
+/// Creates and unlinks at four such MDTs, of those at one: a directory for each call in flight, and
+/// one of four shards.
 const OWN_LEAST: f64 = 3.6;
 const SHARED_LEAST: f64 = 3.2;
 /// Renames per second from one MDT to another, 64 in flight, and files of a turn.
@@ -63,7 +67,7 @@ pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 }
 
 /// Directories of one MDT, of four shards, with children on an MDT each, and for renames.
-fn make_dirs(up: &Up) {
+pub(super) fn make_dirs(up: &Up) {
     let lines = [
         "mkdir -i 0 one",
         "setdirstripe -D -c 1 -i 0 one",
@@ -125,7 +129,8 @@ fn native(
     beside_one(names, &all, &command, most)
 }
 
-/// Creates of files of 32 KiB at MDTs whose devices take few writes, of those at one such MDT.
+/// Creates and unlinks of files of 32 KiB at MDTs whose devices take few writes, of those at one
+/// such MDT.
 fn on_devices(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let up_args = ["--mdts", "4", "--device", DEVICE];
     let data = bed.fresh("mdts-device");
@@ -133,35 +138,52 @@ fn on_devices(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     make_dirs(&up);
     let (address, seconds) = (up.address(), scale.seconds.min(STREAM_SECONDS_MAX).to_string());
     let options =
-        ["--in-flight", "64", "-F", "-C", "-W", &seconds, "-w", "32768", "--at-mdt", "--put"];
+        ["--in-flight", "64", "-F", "-C", "-r", "-W", &seconds, "-w", "32768", "--at-mdt", "--put"];
+    let cpus = std::thread::available_parallelism()?.get();
     let cases: [(&str, &str, &[&str], f64); 2] =
         [("own", "each", &["-u"], OWN_LEAST), ("shared", "shards", &[], SHARED_LEAST)];
     let mut rows = Vec::new();
     for (id, dir, more, least) in cases {
-        let (mut rates, mut idle) = ([Vec::new(), Vec::new()], Vec::new());
+        let mut sides = [Vec::new(), Vec::new()];
         for _ in 0..scale.pairs.min(TURNS_MAX) {
-            for (dir, rates) in [dir, "one"].into_iter().zip(&mut rates) {
+            for (dir, side) in [dir, "one"].into_iter().zip(&mut sides) {
                 let args = ["bench", "mdtest", "--native", &address, "-d", dir, "--json"];
-                let before = CpuTime::now()?;
                 let output: Output = nacre(&[&args[..], &options[..], more].concat())?;
-                idle.push(before.idle_until(CpuTime::now()?));
-                rates.push(output.phases.first().context("files were made")?.rate);
+                side.extend(output.phases);
             }
         }
-        let title = format!("creation of 32 KiB, device, {id} directory");
         let command = format!(
             "nacre up --separate {}; \
              nacre bench mdtest --native NID:/testfs -d {dir} {}, and -d one",
             quoted(&up_args),
             [&options[..], more].concat().join(" ")
         );
-        let (id, bound) = (format!("mdts/device-{id}"), Some(Bound::Ratio(least)));
-        let idle = Spread::of(&idle).map(|idle| idle.median);
-        rows.push(Row { idle, ..Row::of(&id, &title, "files/s", rates, bound, &command) });
+        rows.extend(device_rows((id, least), &sides, cpus, &command));
     }
     up.stop();
     fs::remove_dir_all(up.data())?;
     Ok(rows)
+}
+
+/// A row for each of [`ON_DEVICES`], with the idle part of the machine while it was measured.
+fn device_rows(
+    (id, least): (&str, f64),
+    sides: &[Vec<Phase>; 2],
+    cpus: usize,
+    command: &str,
+) -> Vec<Row> {
+    let row = |(phase, kind, what): &(&str, &str, &str)| {
+        let each = |side: &[Phase], value: &dyn Fn(&Phase) -> f64| -> Vec<f64> {
+            side.iter().filter(|one| one.phase == *phase).map(value).collect()
+        };
+        let rates = sides.each_ref().map(|side| each(side, &|one| one.rate));
+        let idle = sides.each_ref().map(|side| each(side, &|one| one.idle(cpus))).concat();
+        let idle = Spread::of(&idle).map(|idle| idle.median);
+        let (id, title) = (format!("mdts/{kind}-{id}"), format!("{what}, device, {id} directory"));
+        let bound = Some(Bound::Ratio(least));
+        Row { idle, ..Row::of(&id, &title, "files/s", rates, bound, command) }
+    };
+    ON_DEVICES.iter().map(row).collect()
 }
 
 /// Rows of each phase beside the same on one MDT: the rate, and the CPU with its bound.
@@ -219,7 +241,8 @@ fn listing(up: &Up, scale: Scale) -> Result<Row> {
     Ok(beside("mdts/listing", &title, "s", times, LISTING_MOST, "ls -lU DIR"))
 }
 
-fn cold(up: &Up, dir: &Path) -> Result<f64> {
+/// Seconds of `ls -lU` with nothing cached.
+pub(super) fn cold(up: &Up, dir: &Path) -> Result<f64> {
     up.set("ldlm.namespaces.*.lru_size", "clear");
     drop_caches()?;
     let start = Instant::now();
@@ -297,4 +320,28 @@ fn stream(up: &Up, scale: Scale) -> Result<Vec<Row>> {
 
 fn beside(id: &str, title: &str, unit: &str, times: [Vec<f64>; 2], most: f64, how: &str) -> Row {
     Row::of(id, title, unit, times, Some(Bound::RatioAtMost(most)), how)
+}
+
+#[cfg(test)]
+mod tests_of_devices {
+    use super::*;
+
+    #[test]
+    fn creates_and_unlinks_have_rows_and_the_busy_ones_are_void() {
+        let phase = |phase: &str, rate, cpu_s_per_10000| Phase {
+            phase: phase.to_owned(),
+            rate,
+            cpu_s_per_10000,
+            requests_per_file: None,
+        };
+        let side = |creates, unlinks| {
+            vec![phase("File creation", creates, 1.0), phase("File removal", unlinks, 2.0)]
+        };
+        let sides = [side(4_000.0, 9_000.0), side(1_000.0, 8_000.0)];
+        let rows = device_rows(("own", OWN_LEAST), &sides, 2, "nacre bench mdtest");
+        let shown: Vec<_> = rows.iter().map(|row| (&row.id[..], row.is_reached())).collect();
+        let expected = [("mdts/device-own", Some(true)), ("mdts/device-removal-own", None)];
+        assert_eq!(shown, expected);
+        assert_eq!(rows[1].title, "removal of 32 KiB, device, own directory");
+    }
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::public;
+use super::{figures, public};
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row};
 use crate::scale::Scale;
@@ -15,7 +15,7 @@ pub(super) struct Output {
     pub(super) against: Vec<Phase>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 pub(super) struct Phase {
     pub(super) phase: String,
     pub(super) rate: f64,
@@ -24,6 +24,21 @@ pub(super) struct Phase {
     #[serde(default)]
     pub(super) requests_per_file: Option<f64>,
 }
+
+impl Phase {
+    /// The idle part of a machine with so many CPUs meanwhile. Stolen time is part of it.
+    pub(super) fn idle(&self, cpus: usize) -> f64 {
+        let busy = self.cpu_s_per_10000 * self.rate / 1e4;
+        1.0 - busy / cpus as f64
+    }
+}
+
+/// Creates, of those that the library would make without checksums of records.
+const SUMMED_LEAST: f64 = 0.98;
+
+/// Measures the checksums of one create.
+const SUMS: [&str; 9] =
+    ["run", "--quiet", "--release", "-p", "osd-disk", "--example", "checksums", "--", "--create"];
 
 /// mdtest's name of a phase, and the ratio to reach.
 pub(super) type Wanted = (&'static str, Option<f64>);
@@ -114,7 +129,29 @@ pub(crate) fn native(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         "nacre bench mdtest --native NID:/testfs {} --against EXT4 --pairs {pairs}",
         options.join(" ")
     );
-    rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)
+    let mut rows = rows("native", &nacre(&args)?, &[("File creation", Some(0.4))], &command)?;
+    if !scale.is_quick() {
+        let row = checksums(&rows, &command)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The part of native creates that checksums of records leave. A store has no way to leave the sums
+/// out, so their time is measured alone. It counts whole, as if an MDT did nothing meanwhile.
+fn checksums(creates: &[Row], command: &str) -> Result<Row> {
+    let figures = figures::of_cargo(&SUMS, |_| None)?;
+    let us = figures.iter().flat_map(|row| &row.ours).next().context("the sums have a time")?;
+    let rates = creates.iter().flat_map(|row| &row.ours);
+    let command = format!("{command}; cargo {}", SUMS.join(" "));
+    Ok(with_sums(rates, *us, &command))
+}
+
+fn with_sums<'a>(rates: impl Iterator<Item = &'a f64>, us: f64, command: &str) -> Row {
+    let parts: Vec<f64> = rates.map(|rate| 1.0 - us * rate / 1e6).collect();
+    let title = format!("creation, of that without checksums of records ({us:.3} us)");
+    let bound = Some(Bound::AtLeast(SUMMED_LEAST));
+    Row::of("native/checksums", &title, "part", [parts, Vec::new()], bound, command)
 }
 
 /// A row for each phase.
@@ -154,6 +191,27 @@ pub(super) fn text(path: &std::path::Path) -> Result<String> {
 #[cfg(test)]
 mod tests_of_rows {
     use super::*;
+
+    #[test]
+    fn the_time_of_checksums_is_a_part_of_a_create() {
+        // a create in 25 us
+        let row = with_sums([40_000.0].iter(), 0.5, "nacre bench mdtest");
+        assert!((row.ours[0] - 0.98).abs() < 1e-9, "{:?}", row.ours);
+        assert_eq!(with_sums([40_000.0].iter(), 0.4, "").is_reached(), Some(true));
+        assert_eq!(with_sums([40_000.0].iter(), 0.6, "").is_reached(), Some(false));
+    }
+
+    #[test]
+    fn a_phase_knows_how_idle_the_machine_was() {
+        let phase = |rate, cpu_s_per_10000| Phase {
+            phase: "File stat".to_owned(),
+            rate,
+            cpu_s_per_10000,
+            requests_per_file: None,
+        };
+        assert!((phase(5_000.0, 1.0).idle(2) - 0.75).abs() < 1e-9);
+        assert!(phase(20_000.0, 1.0).idle(2).abs() < 1e-9);
+    }
 
     #[test]
     fn turns_of_a_phase_become_one_row() {

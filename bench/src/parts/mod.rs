@@ -21,6 +21,7 @@ pub(crate) mod programs;
 mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
+pub(crate) mod talk;
 pub(crate) mod tests;
 pub(crate) mod trees;
 pub(crate) mod warm;

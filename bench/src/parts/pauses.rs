@@ -1,5 +1,7 @@
 //! Longest calls on four MDTs. One MDT is killed and comes back: calls of a mount in a directory of
-//! that MDT, and in those of the others. A large directory is split: creates of four mounts in it.
+//! that MDT, and in those of the others. The same where two clients died with the MDT. A large
+//! directory is split: creates of four mounts in it. And on one MDT, which is killed while its
+//! client holds many grants.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,8 +11,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use mounted::{Scratch, Up};
+use mounted::{Scratch, Up, daemon_of, kill};
 
+use super::mdts::cold;
 use super::metadata::Output;
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Row};
@@ -19,6 +22,8 @@ use crate::scale::Scale;
 /// Servers may die more often than `up` allows elsewhere.
 const UP: [&str; 4] = ["--mdts", "4", "--crashes-max", "1000"];
 const MDTS: usize = 4;
+/// Ends a client at once.
+const SIGKILL: i32 = 9;
 /// Killed one after another in each turn. The first MDT has the root, which all paths name.
 const VICTIMS: [usize; 3] = [1, 2, 3];
 const TURNS_MAX: u32 = 2;
@@ -31,6 +36,19 @@ const REST: Duration = Duration::from_millis(2);
 /// Milliseconds of the longest call on the other MDTs, and on the one that was killed.
 const OTHERS_MS: f64 = 50.0;
 const OWN_MS: f64 = 2_000.0;
+
+/// The same on the one that was killed if clients of it died in that moment.
+const DEAD_CLIENTS_MS: f64 = 5_000.0;
+/// Own addresses of these clients.
+const DEAD: [u8; 2] = [121, 122];
+
+/// Grants that a client states to an MDT that starts again, and milliseconds that they may add to
+/// the longest call.
+const RESTATED: &str = "100000";
+const RESTATED_MS: f64 = 500.0;
+/// Files of which a mount holds a grant, in lines of all mounts here.
+const HELD: &str = "ldlm.namespaces.*-mdc-*.lock_count";
+const FORGET: &str = "ldlm.namespaces.*-mdc-*.lru_size";
 
 /// Entries of the directory that is split, in a short run and in a full one.
 const ENTRIES: [&str; 2] = ["20000", "1000000"];
@@ -48,10 +66,13 @@ const COMMAND: &str = "nacre up --separate --mdts 4; kill -9 of an MDT; meanwhil
 
 pub(crate) fn of_mdts(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut up = Up::with(Scratch::new("bench-pauses"), Some(bed.fresh("pauses")), &UP);
-    let mut rows = killed(&up, scale.pairs.min(TURNS_MAX))?;
+    let turns = scale.pairs.min(TURNS_MAX);
+    let mut rows = killed(&up, turns)?;
+    rows.push(killed_with_clients(&mut up, turns)?);
     up.stop();
     fs::remove_dir_all(up.data())?;
     rows.push(split(bed, scale)?);
+    rows.push(restated(bed, turns)?);
     Ok(rows)
 }
 
@@ -61,12 +82,8 @@ fn killed(up: &Up, turns: u32) -> Result<Vec<Row>> {
     for _ in 0..turns {
         quiet.extend(longest(&files, &STEPS, || sleep(BEFORE + AFTER))?);
         for victim in VICTIMS {
-            let die = || {
-                sleep(BEFORE);
-                up.kill_server(&format!("MDT{victim:04}"));
-                sleep(AFTER);
-            };
-            for (mdt, pause) in longest(&files, &STEPS, die)?.into_iter().enumerate() {
+            let pauses = longest(&files, &STEPS, || die(up, victim, &[]))?;
+            for (mdt, pause) in pauses.into_iter().enumerate() {
                 let pauses = if mdt == victim { &mut own } else { &mut others };
                 pauses.push(pause);
             }
@@ -86,6 +103,73 @@ fn killed(up: &Up, turns: u32) -> Result<Vec<Row>> {
     ])
 }
 
+/// Kills an MDT, and the daemons of these mounts just before, while the tasks are at work.
+fn die(up: &Up, mdt: usize, mounts: &[PathBuf]) {
+    sleep(BEFORE);
+    mounts.iter().for_each(|mount| kill(daemon_of(mount), SIGKILL));
+    up.kill_server(&format!("MDT{mdt:04}"));
+    sleep(AFTER);
+}
+
+/// The longest call on an MDT that is killed together with clients. Each of them has a file open
+/// there, in a directory that no task uses.
+fn killed_with_clients(up: &mut Up, turns: u32) -> Result<Row> {
+    let mut pauses = Vec::new();
+    for (turn, victim) in (0..turns).zip(VICTIMS) {
+        let mounts = DEAD.map(|last| up.second_mount(last));
+        let (index, theirs) = (victim.to_string(), format!("theirs.{turn}"));
+        let _silent = up.tool(&["lfs", "mkdir", "-i", &index, &theirs]);
+        let open = |(at, mount): (usize, &PathBuf)| {
+            let file = File::create(mount.join(&theirs).join(format!("open.{at}")))?;
+            file.sync_all()?; // after the kill no client makes it again
+            io::Result::Ok(file)
+        };
+        let held = mounts.iter().enumerate().map(open).collect::<io::Result<Vec<File>>>()?;
+        let files = [up.at(&format!("mdt.{victim}")).join("file.")];
+        pauses.extend(longest(&files, &STEPS, || die(up, victim, &mounts))?);
+        drop(held);
+    }
+    let title = "longest call on an MDT that is killed with two clients";
+    let command = format!("{COMMAND}; kill -9 of two mounts in the same moment");
+    let bound = Some(Bound::AtMost(DEAD_CLIENTS_MS));
+    let values = [vec![most(&pauses)], Vec::new()];
+    Ok(Row::of("mdt-pauses/own-dead-clients", title, "ms", values, bound, &command))
+}
+
+/// What grants add to the longest call while an MDT is killed, to which a client states them then.
+fn restated(bed: &Bed, turns: u32) -> Result<Row> {
+    let args = ["--mdts", "1", "--osts", "1", "--crashes-max", "1000"];
+    let mut up = Up::with(Scratch::new("bench-restated"), Some(bed.fresh("restated")), &args);
+    for dir in ["many", "used"] {
+        fs::create_dir(up.at(dir))?;
+    }
+    let (many, files) = (up.at(&fill(&up, "many", RESTATED)?), [up.at("used").join("file.")]);
+    let (mut added, mut held) = (Vec::new(), u64::MAX);
+    for _ in 0..turns {
+        up.set(FORGET, "clear");
+        let without = most(&longest(&files, &STEPS, || die(&up, 0, &[]))?);
+        cold(&up, &many)?;
+        held = held.min(most_held(&up.param(HELD)));
+        added.push(most(&longest(&files, &STEPS, || die(&up, 0, &[]))?) - without);
+    }
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    let title = format!("what {held} grants add to the longest call while an MDT is killed");
+    let command = format!(
+        "nacre up --separate --mdts 1 --osts 1; nacre bench mdtest --native NID:/testfs -d many -F \
+         -C -n {RESTATED} --keep; ls -lU DIR; kill -9 of the MDT; beside the same after lctl \
+         set_param {FORGET}=clear"
+    );
+    // with fewer grants it would be another figure
+    let bound = (held >= RESTATED.parse::<u64>()?).then_some(Bound::AtMost(RESTATED_MS));
+    Ok(Row::of("mdt-pauses/restated", &title, "ms", [added, Vec::new()], bound, &command))
+}
+
+/// The largest of the numbers, one in a line.
+fn most_held(shown: &str) -> u64 {
+    shown.lines().filter_map(|line| line.trim().parse().ok()).max().unwrap_or(0)
+}
+
 /// A directory on each MDT.
 fn make_dirs(up: &Up) -> Vec<PathBuf> {
     let make = |mdt: usize| {
@@ -102,7 +186,7 @@ fn split(bed: &Bed, scale: Scale) -> Result<Row> {
     let mut up = Up::with(Scratch::new("bench-split"), Some(bed.fresh("split")), &UP);
     let _silent = up.tool(&["lfs", "mkdir", "-i", "0", "split"]);
     let _silent = up.tool(&["lfs", "setdirstripe", "-D", "-c", "1", "-i", "0", "split"]);
-    let dir = fill(&up, entries)?;
+    let dir = fill(&up, "split", entries)?;
     let mut mounts = vec![up.mount().to_owned()];
     mounts.extend(MOUNTS.map(|last| up.second_mount(last)));
     let files = |kind: &str| -> Vec<PathBuf> {
@@ -126,16 +210,16 @@ fn split(bed: &Bed, scale: Scale) -> Result<Row> {
     Ok(Row::of("mdt-pauses/split", &title, "ms", values, bound, &command))
 }
 
-/// Makes a directory with this many entries; its path below the mount.
-fn fill(up: &Up, entries: &str) -> Result<String> {
+/// Makes a directory with this many entries in the directory `top`; its path below the mount.
+fn fill(up: &Up, top: &str, entries: &str) -> Result<String> {
     let address = up.address();
     let output: Output = nacre(&[
-        "bench", "mdtest", "--native", &address, "-d", "split", "-F", "-C", "-n", entries,
-        "--keep", "--json",
+        "bench", "mdtest", "--native", &address, "-d", top, "-F", "-C", "-n", entries, "--keep",
+        "--json",
     ])?;
     ensure!(!output.phases.is_empty(), "no files were made");
-    let tree = fs::read_dir(up.at("split"))?.next().context("mdtest has left no tree")??;
-    Ok(format!("split/{}/dir.0", tree.file_name().display()))
+    let tree = fs::read_dir(up.at(top))?.next().context("mdtest has left no tree")??;
+    Ok(format!("{top}/{}/dir.0", tree.file_name().display()))
 }
 
 /// Until all names have moved, or the time is over.
@@ -218,6 +302,12 @@ fn most(values: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests_of_pauses {
     use super::*;
+
+    #[test]
+    fn the_mount_with_the_most_grants_counts() {
+        assert_eq!(most_held("12\n100003\n 7\n\n"), 100_003);
+        assert_eq!(most_held(""), 0);
+    }
 
     #[test]
     fn calls_end_and_leave_nothing() {
