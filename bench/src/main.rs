@@ -26,6 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
+use crate::parts::drivers;
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -117,16 +118,28 @@ fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
         bail!("no part is called '{unknown}'; --list names them");
     }
     let can_run = |part: &&Part| {
-        let can_run = part.name != plan::BEFORE || args.against.is_some() || has_no_run(args);
-        if !can_run {
-            eprintln!("== {}: left out, because --against names no older binary", part.name);
+        let lacks = lacks(part.name, args);
+        if let Some(why) = lacks {
+            eprintln!("== {}: left out, because {why}", part.name);
         }
-        can_run
+        lacks.is_none()
     };
     let is_wanted = |part: &&Part| {
         if args.only.is_empty() { part.quick || !scale.is_quick() } else { part.is_in(&args.only) }
     };
     Ok(plan::PARTS.iter().filter(is_wanted).filter(can_run).collect())
+}
+
+/// Why a part cannot be run.
+fn lacks(part: &str, args: &Args) -> Option<&'static str> {
+    match part {
+        _ if has_no_run(args) => None,
+        plan::BEFORE if args.against.is_none() => Some("--against names no older binary"),
+        plan::DRIVERS if !drivers::are_installed() => {
+            Some("neither fio, nor mpirun with mdtest or ior, is installed")
+        }
+        _ => None,
+    }
 }
 
 /// Whether nothing is measured.
@@ -181,4 +194,21 @@ fn measure(
         }
     }
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests_of_parts {
+    use super::*;
+
+    #[test]
+    fn a_part_that_needs_another_program_is_left_out_without_it() {
+        let lacks = |part: &str, words: &[&str]| {
+            let words = std::iter::once("bench").chain(words.iter().copied());
+            lacks(part, &Args::parse_from(words)).is_some()
+        };
+        assert!(lacks(plan::BEFORE, &[]) && !lacks(plan::BEFORE, &["--against", "older"]));
+        assert!(!lacks(plan::BEFORE, &["--list"]) && !lacks("rpc", &[]));
+        assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
+        assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
+    }
 }
