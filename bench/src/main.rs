@@ -26,6 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
+use crate::parts::drivers;
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -121,7 +122,7 @@ fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
         bail!("no part is called '{unknown}'; --list names them");
     }
     let can_run = |part: &&Part| {
-        let lacks = lacks(part.name, args).filter(|_| !has_no_run(args));
+        let lacks = lacks(part.name, args);
         if let Some(why) = lacks {
             eprintln!("== {}: left out, because {why}", part.name);
         }
@@ -133,11 +134,15 @@ fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
     Ok(plan::PARTS.iter().filter(is_wanted).filter(can_run).collect())
 }
 
-/// Why a part cannot run with these arguments.
+/// Why a part cannot be run.
 fn lacks(part: &str, args: &Args) -> Option<&'static str> {
     match part {
+        _ if has_no_run(args) => None,
         plan::BEFORE if args.against.is_none() => Some("--against names no older binary"),
         plan::TALK if args.talk.is_none() => Some("--talk names no number of files"),
+        plan::DRIVERS if !drivers::are_installed() => {
+            Some("neither fio, nor mpirun with mdtest or ior, is installed")
+        }
         _ => None,
     }
 }
@@ -213,5 +218,17 @@ mod tests_of_parts {
         assert!(!has("bench --talk 4", plan::BEFORE));
         assert!(has("bench --against nacre", plan::BEFORE));
         assert!(Args::try_parse_from(["bench", "--talk", "3"]).is_err(), "one file for each MDT");
+    }
+
+    #[test]
+    fn a_part_that_needs_another_program_is_left_out_without_it() {
+        let lacks = |part: &str, words: &[&str]| {
+            let words = std::iter::once("bench").chain(words.iter().copied());
+            lacks(part, &Args::parse_from(words)).is_some()
+        };
+        assert!(lacks(plan::BEFORE, &[]) && !lacks(plan::BEFORE, &["--against", "older"]));
+        assert!(!lacks(plan::BEFORE, &["--list"]) && !lacks("rpc", &[]));
+        assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
+        assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
     }
 }

@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    before, borders, data, devices, dom, fio, fuse, layouts, listing, mdts, metadata, neighbours,
-    nodes, pair, pauses, processes, programs, rpc, scheduler, talk, tests, trees, warm, wide,
-    writes,
+    before, borders, data, devices, dom, drivers, fio, fuse, layouts, listing, mdts, metadata,
+    neighbours, nodes, pair, pauses, processes, programs, rpc, scheduler, talk, tests, trees, warm,
+    wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -31,6 +31,9 @@ pub(crate) const BEFORE: &str = "before";
 
 /// Needs a number of files. A run without one leaves it out.
 pub(crate) const TALK: &str = "talk";
+
+/// Needs public mdtest, IOR or fio. A machine without them leaves it out.
+pub(crate) const DRIVERS: &str = "drivers";
 
 /// In the order in which they run: what wants an empty file system comes first.
 pub(crate) const PARTS: &[Part] = &[
@@ -172,6 +175,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "4 KiB at random, four jobs, O_DIRECT, beside ext4 (fio where it is installed)",
         quick: true,
         run: fio::random,
+    },
+    Part {
+        name: DRIVERS,
+        about: "our drivers beside public mdtest, IOR and fio, on Nacre and on ext4, in turns",
+        quick: false,
+        run: drivers::beside_public,
     },
     Part {
         name: "fuse",

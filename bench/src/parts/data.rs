@@ -28,11 +28,14 @@ pub(super) struct Run {
 /// More than a task writes in one phase: the deadline ends it.
 pub(super) const BLOCK: &str = "32g";
 
+/// Four tasks, a file each.
+pub(super) const FOUR: (&str, &[&str]) = ("4", &["-F"]);
+
 /// CPU seconds of the machine per GiB that is read.
 const READ_CPU_MOST: f64 = 0.9;
 
 pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    with_cpu(stream(bed, scale, "ior-4", ("4", &["-F"]), [0.40, 0.75])?)
+    with_cpu(stream(bed, scale, "ior-4", FOUR, [0.40, 0.75])?)
 }
 
 pub(crate) fn one(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
@@ -57,6 +60,17 @@ fn stream(
     if public::has("ior") {
         return public::ior(bed, scale, part, (tasks, more), bounds);
     }
+    by_own(bed, scale, part, (tasks, more), bounds)
+}
+
+/// The same with our own driver.
+pub(super) fn by_own(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    (tasks, more): (&str, &[&str]),
+    bounds: [f64; 2],
+) -> Result<Vec<Row>> {
     let seconds = scale.seconds.to_string();
     let mut options = vec!["-N", tasks];
     options.extend(more);

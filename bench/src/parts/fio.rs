@@ -22,13 +22,18 @@ pub(crate) fn random(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         return by_fio(bed, scale);
     }
     eprintln!("fio is not installed: nacre bench ior does the same pattern");
+    by_own(bed, scale)
+}
+
+/// Our own driver. It writes into fresh files, and fio over blocks that are there.
+pub(super) fn by_own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let seconds = scale.seconds.to_string();
     let options =
         ["-N", "4", "-F", "-t", "4k", "-b", "128m", "-z", "-B", "-D", &seconds, "--drop-caches"];
     data::ior(bed, scale, "random", &options, [0.45, 0.50])
 }
 
-fn by_fio(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+pub(super) fn by_fio(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let sides = [bed.ours().join("fio"), bed.limit().join("fio")];
     for dir in &sides {
         std::fs::create_dir_all(dir)?;

@@ -104,6 +104,17 @@ fn through_fuse(
     if public::has("mdtest") {
         return public::mdtest(bed, scale, part, more, phases);
     }
+    by_own(bed, scale, part, more, phases)
+}
+
+/// The same with our own driver.
+pub(super) fn by_own(
+    bed: &Bed,
+    scale: Scale,
+    part: &str,
+    more: &[&str],
+    phases: &[Wanted],
+) -> Result<Vec<Row>> {
     let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
     let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
     options.extend(more);

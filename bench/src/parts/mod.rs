@@ -5,6 +5,7 @@ pub(crate) mod borders;
 pub(crate) mod data;
 pub(crate) mod devices;
 pub(crate) mod dom;
+pub(crate) mod drivers;
 mod figures;
 pub(crate) mod fio;
 pub(crate) mod fuse;

@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::charts::{self, Drawn};
 use super::markdown;
 use crate::machine::Machine;
-use crate::plan::{BEFORE, PARTS};
+use crate::plan::{BEFORE, DRIVERS, PARTS};
 use crate::row::PartResult;
 use crate::store::root;
 
@@ -26,12 +26,16 @@ const RESULTS: &str = "docs/results";
 /// Of the text of documents.
 const LINE_MAX: usize = 100;
 
-/// Writes tables and plots; refuses a run that lacks a part that needs no older binary.
+/// Parts that a run may lack, because they need other programs than the one under test.
+const MAY_LACK: [&str; 2] = [BEFORE, DRIVERS];
+
+/// Writes tables and plots; refuses a run that lacks another part than those of [`MAY_LACK`].
 pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
     let missing: Vec<&str> = PARTS
         .iter()
         .map(|part| part.name)
-        .filter(|name| *name != BEFORE && !results.iter().any(|result| result.part == *name))
+        .filter(|name| !MAY_LACK.contains(name))
+        .filter(|name| !results.iter().any(|result| result.part == *name))
         .collect();
     if !missing.is_empty() {
         bail!("not measured at this commit: {}", missing.join(", "));
