@@ -10,6 +10,10 @@ use mounted::{Up, shell};
 const KILLS_MIN: usize = 3;
 /// Runs of a program at most, should it be faster than the kills.
 const RUNS_MAX: usize = 50;
+/// Pause after the first kill, and by how much each next one is longer. On a busy machine recovery
+/// may take as long as the first pauses, and the program would not go on.
+const PAUSE: Duration = Duration::from_millis(1_200);
+const PAUSE_GROWS: Duration = Duration::from_millis(100);
 
 /// Runs `script` in directories of the mount while servers die, one after the other. Output that is
 /// compared comes through an assignment, which keeps the program's status; `[ ]` loses it.
@@ -32,10 +36,12 @@ fn under_kills(name: &str, script: &str) {
         });
         let victims = ["MDT0000", "OST0000", "MGS", "OST0001", "OST0002", "OST0003"];
         std::thread::sleep(Duration::from_millis(300));
+        let mut pause = PAUSE;
         while !done.load(Ordering::SeqCst) {
             up.kill_server(victims[kills.load(Ordering::SeqCst) % victims.len()]);
             kills.fetch_add(1, Ordering::SeqCst);
-            std::thread::sleep(Duration::from_millis(1_200));
+            std::thread::sleep(pause);
+            pause += PAUSE_GROWS;
         }
         match running.join().expect("the script's thread") {
             Ok(last) => runs = last.unwrap_or(RUNS_MAX),
@@ -54,7 +60,7 @@ fn git_clones_a_repository_and_finds_it_whole() {
     let script = format!(
         "export GIT_CONFIG_GLOBAL=$PWD/gitconfig; \
          git config --global safe.directory '*'; git config --global user.name n; git config --global user.email e; \
-         git clone -q --no-hardlinks 'file://{origin}' clone; \
+         git clone -q --no-hardlinks --single-branch 'file://{origin}' clone; \
          cd clone; git fsck --strict; changed=$(git status --short); [ -z \"$changed\" ]; \
          mine=$(git rev-parse HEAD); origins=$(git -C '{origin}' rev-parse HEAD); \
          [ \"$mine\" = \"$origins\" ]; \
