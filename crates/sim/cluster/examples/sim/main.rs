@@ -51,7 +51,7 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
         return Ok(());
     }
     if args.bugs {
-        return bugs::try_all(args.jobs());
+        return bugs::try_all(args.jobs(), args.record);
     }
     if let Some(rows) = &args.pairs {
         return pairs::run(rows.clone(), args);
