@@ -55,14 +55,15 @@ const STAGES: &[Stage] = &[
         run("cargo", &args, &[("RUSTDOCFLAGS", "-D warnings")])
     }),
     ("tidy", |_| tidy::tidy()),
-    ("test", |_| unit_tests()),
     ("build", |_| {
+        compile_tests()?;
         let sim = ["build", "--quiet", "--profile", "ci", "--workspace", "--example", "sim"];
         run("cargo", &sim, &[])?;
         mounted::build("ci")?;
         mounted::build("release")
     }),
     ("package", |_| package::prove()),
+    ("test", |_| unit_tests()),
     ("sim", |scale| {
         let (drawn, tree) = (scale.drawn.to_string(), tree::hash());
         simulate(&["--suite", "--drawn", &drawn, "--from", &tree])
@@ -73,8 +74,11 @@ const STAGES: &[Stage] = &[
     }),
 ];
 
-/// Stages that run beside the mounted tests, which mostly wait.
+/// Stages that run beside others, in the time of the processors that those leave.
 const BESIDE: &[&str] = &["sim", "bugs"];
+
+/// The others: tests that often wait for clocks and servers. Everything is built before them.
+const WAITING: &[&str] = &["test", "mounted"];
 
 /// Name, time and end of each. Tests that measure time begin after them.
 fn run_beside(stages: &[&Stage], scale: Scale) -> Vec<(&'static str, Duration, Result<()>)> {
@@ -88,11 +92,15 @@ fn run_beside(stages: &[&Stage], scale: Scale) -> Vec<(&'static str, Duration, R
     stages.iter().map(one).collect()
 }
 
+fn compile_tests() -> Result<()> {
+    run("cargo", &["test", "--profile", "ci", "--workspace", "--quiet", "--no-run"], &[])
+}
+
 /// Tests that need no built binary, in one lane: some of them mount.
 fn unit_tests() -> Result<()> {
+    compile_tests()?; // it alone may be asked for
     let mut args = vec!["test", "--profile", "ci", "--workspace", "--exclude", "mounted"];
     args.extend(["--quiet", "--no-fail-fast"]);
-    run("cargo", &["test", "--profile", "ci", "--workspace", "--quiet", "--no-run"], &[])?;
     let home = Home::new()?;
     let lane = home.lane("t", TEST_MAX)?;
     eprintln!("+ cargo {}", args.join(" "));
@@ -128,18 +136,20 @@ pub(crate) fn check(args: &[String]) -> Result<()> {
     let has_mounted = stages.iter().any(|(name, _)| *name == "mounted");
     let (beside, stages): (Vec<&Stage>, Vec<&Stage>) =
         stages.into_iter().partition(|(name, _)| has_mounted && BESIDE.contains(name));
+    let begin = stages.iter().map(|(name, _)| *name).find(|name| WAITING.contains(name));
     let mut failure = None;
     std::thread::scope(|scope| {
         let mut running = None;
         for (name, stage) in stages {
             eprintln!("== {name}");
-            if *name == "mounted" {
+            if Some(*name) == begin {
                 running = Some(scope.spawn(|| run_beside(&beside, scale)));
             }
             let start = Instant::now();
             let outcome = both(stage(scale), parameters.compare()); // also after a failure
             report.times.push((name, start.elapsed()));
             if let Err(error) = outcome {
+                eprintln!("== {name} failed: {error:#}");
                 failure = Some((*name, error));
                 break;
             }
@@ -238,8 +248,9 @@ fn rounded(time: Duration) -> f64 {
 
 const SIM: &str = "target/ci/examples/sim";
 
+/// With the lowest priority: tests that run beside it have limits of time.
 fn simulate(args: &[&str]) -> Result<()> {
-    run(SIM, args, &[])
+    run("nice", &[&["-n", "19", SIM], args].concat(), &[])
 }
 
 fn planted_bugs() -> Result<()> {

@@ -135,9 +135,7 @@ pub(crate) fn mounted(options: &Options) -> Result<()> {
         bail!("no test matches");
     }
     jobs = over_transports(jobs, options.full);
-    let seconds = kept_seconds();
-    let expected = |job: &Job| seconds.get(&job.name()).copied().unwrap_or(f64::MAX);
-    jobs.sort_by(|a, b| expected(b).total_cmp(&expected(a)));
+    sort_longest_first(&mut jobs, &kept_seconds());
     let (alone, together): (Vec<_>, Vec<_>) = jobs.into_iter().partition(Job::measures);
     // one that is built already
     let given = std::env::var("NACRE_BIN").ok();
@@ -220,6 +218,16 @@ fn list() -> Result<Vec<Job>> {
         }
     }
     Ok(jobs)
+}
+
+/// So that no lane begins a long test when the others have ended. A test without a kept time is
+/// taken for one of middle length.
+fn sort_longest_first(jobs: &mut [Job], seconds: &BTreeMap<String, f64>) {
+    let mut kept: Vec<f64> = seconds.values().copied().collect();
+    kept.sort_by(f64::total_cmp);
+    let middle = kept.get(kept.len() / 2).copied().unwrap_or_default();
+    let expected = |job: &Job| seconds.get(&job.name()).copied().unwrap_or(middle);
+    jobs.sort_by(|a, b| expected(b).total_cmp(&expected(a)));
 }
 
 fn over_transports(jobs: Vec<Job>, full: bool) -> Vec<Job> {
@@ -347,6 +355,19 @@ fn keep_seconds(done: &[(String, bool, f64)]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_test_begins_first_and_an_unknown_one_amid_the_others() {
+        let kept = [("f::long", 90.0), ("f::middle", 3.0), ("f::short", 0.5)];
+        let kept = kept.into_iter().map(|(name, seconds)| (name.to_owned(), seconds)).collect();
+        let job = |test: &str| {
+            let (file, test, program) = ("f".to_owned(), test.to_owned(), PathBuf::new());
+            Job { file, test, program, transport: "classic" }
+        };
+        let mut jobs = ["short", "new", "long"].map(job);
+        sort_longest_first(&mut jobs, &kept);
+        assert_eq!(jobs.map(|job| job.test), ["long", "new", "short"]);
+    }
 
     #[test]
     fn help_and_words_that_are_not_understood_run_nothing() {

@@ -6,6 +6,7 @@ mod columns;
 mod commands;
 mod commits;
 mod dependencies;
+mod doctests;
 mod documents;
 mod functions;
 mod links;
@@ -30,6 +31,7 @@ type Rule = fn(&Tree, &mut Vec<String>) -> Result<()>;
 const RULES: &[Rule] = &[
     commands::look,
     commits::look,
+    doctests::look,
     documents::look,
     sizes::look,
     functions::look,

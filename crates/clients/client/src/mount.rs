@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, Directory, Endpoint, Remote};
-use env::Env;
+use env::{Env, LocalFuture};
 use tokio::sync::Semaphore;
 use types::{Errno, Fid, Span, TargetId, TargetKind};
 use wire::body::{FidReq, OstBatchReq};
@@ -33,7 +33,13 @@ impl Client {
     /// EACCES if the MGS's machine refuses this one; ETIMEDOUT after `mount_wait`; ENOENT if the
     /// MGS answers that it knows no such file system, all of that time or for
     /// [`limits::UNKNOWN_WAIT`].
-    pub async fn mount(env: &Env, config: MountConfig) -> Result<Client> {
+    ///
+    /// Boxed here, so that it is compiled here and not in each crate that mounts.
+    pub fn mount(env: &Env, config: MountConfig) -> LocalFuture<'_, Result<Client>> {
+        Box::pin(Client::reached(env, config))
+    }
+
+    async fn reached(env: &Env, config: MountConfig) -> Result<Client> {
         let wait = config.mount_wait;
         let client = Client::prepare(env, config);
         let answered = Cell::new(false);

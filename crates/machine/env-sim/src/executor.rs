@@ -137,6 +137,7 @@ impl Executor {
     }
 
     pub(crate) fn add_node(&self, name: &str) -> usize {
+        self.watch.add_node(name);
         let mut names = self.node_names.borrow_mut();
         names.push(name.to_owned());
         names.len() - 1
@@ -280,8 +281,11 @@ impl Executor {
         while !ready.is_empty() {
             let index = self.rng.borrow_mut().index(ready.len());
             let id = ready.swap_remove(index);
-            let node = self.tasks.borrow().get(&id).map(|entry| entry.node);
             let mut paused = self.paused.borrow_mut();
+            if paused.is_empty() {
+                return Some(id);
+            }
+            let node = self.tasks.borrow().get(&id).map(|entry| entry.node);
             let Some(held) = node.and_then(|node| paused.get_mut(&node)) else { return Some(id) };
             held.push(id);
         }
@@ -307,7 +311,7 @@ impl Executor {
             let future = entry.future.take().expect("a task is polled by one poll at a time");
             (future, Waker::from(entry.waker.clone()), entry.node, entry.name)
         };
-        self.watch.set_node(&self.node_names.borrow()[node]);
+        self.watch.set_node(node);
         self.trace(id ^ (self.now().0 << 16));
         self.polls.set(self.polls.get() + 1);
         let mut cx = Context::from_waker(&waker);

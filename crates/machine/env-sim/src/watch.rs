@@ -2,7 +2,7 @@
 //! can be printed with virtual time and node, to read how a failing seed went.
 
 use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
@@ -13,7 +13,9 @@ use tracing::{Event, Level, Metadata, Subscriber};
 #[derive(Default)]
 pub(crate) struct Watch {
     pub(crate) now: AtomicU64,
-    node: Mutex<String>,
+    /// The node whose task was polled last, by its place in `names`.
+    node: AtomicUsize,
+    names: Mutex<Vec<String>>,
     errors: Mutex<Vec<String>>,
     error_count: AtomicU64,
     print: Option<Level>,
@@ -21,12 +23,16 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(crate) fn new(print: Option<Level>) -> Arc<Watch> {
-        Arc::new(Watch { print, ..Watch::default() })
+        let none_yet = AtomicUsize::new(usize::MAX);
+        Arc::new(Watch { print, node: none_yet, ..Watch::default() })
     }
 
-    pub(crate) fn set_node(&self, name: &str) {
-        let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        name.clone_into(&mut node);
+    pub(crate) fn add_node(&self, name: &str) {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
+    }
+
+    pub(crate) fn set_node(&self, node: usize) {
+        self.node.store(node, Ordering::Relaxed);
     }
 
     pub(crate) fn prints(&self, level: Level) -> bool {
@@ -43,7 +49,9 @@ impl Watch {
 
     fn line(&self, event: &Event<'_>) -> String {
         let now = self.now.load(Ordering::Relaxed);
-        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let node = names.get(self.node.load(Ordering::Relaxed)).cloned().unwrap_or_default();
+        drop(names);
         let mut text = Line(format!(
             "{:>5}.{:06} {:<5} {node} {}:",
             now / 1_000_000_000,

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 
 use endpoint::Call;
-use env::Env;
+use env::{Env, LocalFuture};
 use lst::command::{Answer, Command, NewSession};
 use lst::{Book, BookError, NodeState, limits};
 use tokio::sync::{Notify, mpsc};
@@ -82,8 +82,13 @@ impl Console {
         format!("SESSION: {} FEATURES: 1 TIMEOUT: {secs} FORCE: {force}\n", config.name)
     }
 
-    /// Does what a command says.
-    pub async fn execute(self: &Rc<Self>, command: Command) -> Answer {
+    /// Does what a command says. Boxed here, so that it is compiled here and not in each crate that
+    /// calls it.
+    pub fn execute(self: &Rc<Self>, command: Command) -> LocalFuture<'_, Answer> {
+        Box::pin(self.obey(command))
+    }
+
+    async fn obey(self: &Rc<Self>, command: Command) -> Answer {
         let _working = Working::begin(self);
         if self.over.get() {
             return failed(Errno::ESHUTDOWN, "Session is shutting down");

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use endpoint::Endpoint;
-use env::Env;
+use env::{Env, LocalFuture};
 use osd::MetaStore;
 use service::{Exports, ExportsConfig, Seldom};
 use target::StartError;
@@ -26,7 +26,20 @@ impl Mdt {
     /// Opens what `store` holds (a fresh store gets its root directory), raises the epoch and
     /// starts the background tasks. `osts`: asking side for destroys; `ost_list`: the OSTs that
     /// there are.
-    pub async fn start(
+    ///
+    /// Boxed here: a future is compiled where it is boxed or polled. So an MDT's tasks are compiled
+    /// in this crate, and not in every crate that starts one.
+    pub fn start(
+        env: &Env,
+        config: MdtConfig,
+        store: Rc<dyn MetaStore>,
+        osts: Option<Rc<Endpoint>>,
+        ost_list: Rc<dyn Fn() -> Vec<OstAt>>,
+    ) -> LocalFuture<'_, Result<Rc<Mdt>, StartError>> {
+        Box::pin(Mdt::open(env, config, store, osts, ost_list))
+    }
+
+    async fn open(
         env: &Env,
         config: MdtConfig,
         store: Rc<dyn MetaStore>,

@@ -411,11 +411,11 @@ impl Stage<'_> {
             client.sync().await
         })?;
         let cluster = self.cluster;
-        let clean = || cluster.objects() == 0 && cluster.inodes().len() <= 1;
+        let clean = || cluster.objects() == 0 && cluster.inode_count() <= 1;
         if cluster.sim.run_until(SWEEP_MAX, clean) {
             return Ok(());
         }
-        let (inodes, objects) = (cluster.inodes().len(), cluster.objects());
+        let (inodes, objects) = (cluster.inode_count(), cluster.objects());
         Err(format!("everything was removed, but {inodes} inodes and {objects} objects are left"))
     }
 }

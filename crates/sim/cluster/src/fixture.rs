@@ -332,6 +332,12 @@ impl Cluster {
         self.mdt_index(index)
     }
 
+    /// How many durable inodes all MDTs have.
+    pub(crate) fn inode_count(&self) -> usize {
+        let is_fid = |key: &[u8]| Fid::from_key(key).is_some();
+        self.mdts().map(|mdt| mdt.disk.count_records(Table::Inodes, is_fid)).sum()
+    }
+
     /// Durable inodes of all MDTs.
     pub(crate) fn inodes(&self) -> Vec<Fid> {
         let records = self.mdts().flat_map(|mdt| mdt.disk.records(Table::Inodes));

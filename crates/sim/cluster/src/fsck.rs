@@ -35,9 +35,10 @@ pub(crate) fn after_recoveries(cluster: &Cluster) {
     }
 }
 
-/// Whether no operation of several MDTs is left undone.
+/// Whether no operation of several MDTs is left undone, and no name is left to move.
 pub(crate) fn is_done(cluster: &Cluster) -> bool {
-    images(cluster).is_some_and(|images| fsck::left(&images).is_empty())
+    images(cluster)
+        .is_some_and(|images| fsck::left(&images).is_empty() && !fsck::are_names_moving(&images))
 }
 
 /// Whether names of a directory are still to move to other shards.

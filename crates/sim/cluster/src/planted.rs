@@ -6,6 +6,9 @@ use crate::Scenario;
 /// Seeds tried before a bug counts as not found.
 pub const SEEDS_MAX: u64 = 60;
 
+/// The seed that found each bug when `sim --bugs --record` ran last: a name and a seed a line.
+const FOUND: &str = include_str!("found.txt");
+
 /// A switch and where it should be noticed.
 pub struct Planted {
     /// `mdt.skip_reply_record` and so on.
@@ -25,6 +28,21 @@ impl Planted {
     pub fn control(&self) -> Scenario {
         (self.scenario)()
     }
+
+    /// The seeds to try, up to [`SEEDS_MAX`]: the recorded one first, if there is one, because a
+    /// run of it finds the bug as long as nothing near it has changed.
+    pub fn seeds(&self) -> impl Iterator<Item = u64> {
+        in_order(recorded(self.name))
+    }
+}
+
+fn recorded(name: &str) -> Option<u64> {
+    let mut lines = FOUND.lines().filter_map(|line| line.split_once(' '));
+    lines.find(|(of, _)| *of == name).and_then(|(_, seed)| seed.parse().ok())
+}
+
+fn in_order(first: Option<u64>) -> impl Iterator<Item = u64> {
+    first.into_iter().chain((1..=SEEDS_MAX).filter(move |seed| Some(*seed) != first))
 }
 
 /// The switches of all parts.
@@ -142,6 +160,24 @@ mod tests {
     /// the first: `ost/tests/world/destroys.rs` does. The second takes a cut within one operation:
     /// `mdt/tests/crossed.rs`.
     const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones", "mdt.show_halves"];
+
+    #[test]
+    fn the_recorded_seed_is_tried_first_and_each_seed_once() {
+        assert!(in_order(None).eq(1..=SEEDS_MAX));
+        let order: Vec<u64> = in_order(Some(7)).collect();
+        assert_eq!(order[..3], [7, 1, 2]);
+        assert_eq!(order.len() as u64, SEEDS_MAX);
+    }
+
+    #[test]
+    fn recorded_seeds_are_of_planted_bugs() {
+        for line in FOUND.lines() {
+            let name = line.split(' ').next().expect("a line is not empty");
+            assert!(PLANTED.iter().any(|planted| planted.name == name), "{line}");
+            let seed = recorded(name);
+            assert!(seed.is_some_and(|seed| (1..=SEEDS_MAX).contains(&seed)), "{line}");
+        }
+    }
 
     #[test]
     fn every_switch_of_every_part_has_a_scenario() {

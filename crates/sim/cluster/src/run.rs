@@ -423,7 +423,7 @@ pub(crate) fn sweep(cluster: &Cluster, node: &NodeHandle) -> Result<(), String> 
         remove_below(client, Fid::ROOT).await.map_err(|error| error.to_string())?;
         client.sync().await.map_err(|error| error.to_string())
     })?;
-    let clean = || cluster.objects() == 0 && cluster.inodes().len() <= 1;
+    let clean = || cluster.objects() == 0 && cluster.inode_count() <= 1;
     if !cluster.sim.run_until(SWEEP_MAX, clean) {
         let inodes: Vec<_> = cluster.inodes().iter().map(Fid::to_string).collect();
         let objects: Vec<_> =

@@ -153,8 +153,7 @@ impl Server {
 
     /// Objects that it has, also those of a data target.
     pub(crate) fn objects(&self) -> usize {
-        let beside = self.store.data().map_or(0, |data| data.mem.objects().len());
-        self.disk.objects().len() + beside
+        self.disks().map(MemDisk::object_count).sum()
     }
 
     /// That of an MDT's data target.

@@ -231,6 +231,18 @@ impl MemDisk {
         self.0.objects.borrow().fids()
     }
 
+    /// How many there are, for a test that asks again and again.
+    #[must_use]
+    pub fn object_count(&self) -> usize {
+        self.0.objects.borrow().count()
+    }
+
+    /// How many durable records of a table have a key that `is_counted` accepts.
+    #[must_use]
+    pub fn count_records(&self, table: Table, is_counted: impl Fn(&[u8]) -> bool) -> usize {
+        self.0.records.borrow().count(table, is_counted)
+    }
+
     /// Durable records of a table.
     #[must_use]
     pub fn records(&self, table: Table) -> Vec<(Vec<u8>, Vec<u8>)> {

@@ -73,19 +73,21 @@ impl Client {
     /// EISDIR, EINVAL for what is no regular file; EPERM unless the caller owns it; EACCES where
     /// it may not be read, or nothing made in `dir`; ENODATA where the layout ends before the file;
     /// EBUSY ([`Migration::gives_way`]); ENOSPC. The file is as it was then.
-    pub async fn migrate(
+    ///
+    /// Boxed here, so that it is compiled here and not in each crate that calls it.
+    pub fn migrate(
         &self,
         ctx: &Ctx,
         file: Fid,
         dir: Fid,
         striping: &Asked,
         migration: &Rc<Migration>,
-    ) -> Result<()> {
+    ) -> LocalFuture<'_, Result<()>> {
         let (client, ctx) = (self.clone(), ctx.clone());
         let (striping, migration) = (striping.clone(), migration.clone());
         let migrate =
             async move { client.migrate_whole(&ctx, file, dir, &striping, migration).await };
-        self.0.run("migrate", migrate).await
+        Box::pin(self.0.run("migrate", migrate))
     }
 
     async fn migrate_whole(

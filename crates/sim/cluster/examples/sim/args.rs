@@ -43,6 +43,9 @@ pub(crate) struct Args {
     /// Try every planted bug: some seed must fail with it and pass without it.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug", "suite"])]
     pub(crate) bugs: bool,
+    /// With --bugs: try all seeds from 1 on, and keep those that find a bug, to be tried first.
+    #[arg(long, requires = "bugs")]
+    pub(crate) record: bool,
     /// Print the names of all planted bugs and of all rare branches.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug", "suite", "bugs"])]
     pub(crate) names: bool,

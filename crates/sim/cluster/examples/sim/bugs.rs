@@ -8,6 +8,9 @@ use cluster::{PLANTED, Planted, SEEDS_MAX};
 use crate::attempt::Fault;
 use crate::cores::over_cores;
 
+/// Seeds that found the bugs, below the folder that the simulator was started in.
+const RECORD: &str = "crates/sim/cluster/src/found.txt";
+
 /// What came of a bug.
 enum Verdict {
     Found {
@@ -23,18 +26,23 @@ enum Verdict {
     Broken(String),
 }
 
-pub(crate) fn try_all(jobs: usize) -> Result<(), Fault> {
+/// With `record` all seeds are tried from the first on, and those that find a bug are kept.
+pub(crate) fn try_all(jobs: usize, record: bool) -> Result<(), Fault> {
     let program = std::env::current_exe()
         .map_err(|error| Fault::Harness(format!("the simulator does not find itself: {error}")))?;
-    let mut wrong = Vec::new();
+    let (mut wrong, mut found) = (Vec::new(), String::new());
     over_cores(
         PLANTED,
         jobs,
-        |planted| judge(&program, planted),
+        |planted| match record {
+            true => judge(&program, planted, 1..=SEEDS_MAX),
+            false => judge(&program, planted, planted.seeds()),
+        },
         |planted, verdict| {
             let (name, scenario) = (planted.name, planted.control().name);
             match verdict {
                 Verdict::Found { seed, how } => {
+                    found.push_str(&format!("{name} {seed}\n"));
                     return println!("{name:<32} found by seed {seed} of {scenario}: {how}");
                 }
                 Verdict::NotFound => {
@@ -48,15 +56,23 @@ pub(crate) fn try_all(jobs: usize) -> Result<(), Fault> {
             wrong.push(name);
         },
     );
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(Fault::Promise(format!("no run shows: {}", wrong.join(", ")))),
+    if !wrong.is_empty() {
+        return Err(Fault::Promise(format!("no run shows: {}", wrong.join(", "))));
     }
+    if record {
+        keep(&found).map_err(|error| Fault::Harness(format!("{RECORD}: {error}")))?;
+    }
+    Ok(())
 }
 
-/// The lowest seed that fails counts, so the outcome does not depend on the machine.
-fn judge(program: &Path, planted: &Planted) -> Verdict {
-    for seed in 1..=SEEDS_MAX {
+#[expect(clippy::disallowed_methods, reason = "the record is outside of every simulated world")]
+fn keep(found: &str) -> std::io::Result<()> {
+    std::fs::write(RECORD, found)
+}
+
+/// The first of `seeds` that fails counts, so the outcome does not depend on the machine.
+fn judge(program: &Path, planted: &Planted, seeds: impl Iterator<Item = u64>) -> Verdict {
+    for seed in seeds {
         match run(program, &["--bug", planted.name], seed) {
             Ending::Passed => {}
             Ending::Failed(how) => {

@@ -1,5 +1,7 @@
 //! Runs seeds, tests the planted bugs, or measures rates. `--help` prints the usage.
 
+#[path = "../../../../tools/nacre/src/allocator.rs"]
+mod allocator;
 mod args;
 mod attempt;
 mod bugs;
@@ -18,6 +20,10 @@ use attempt::Fault;
 use clap::Parser;
 use cluster::{MARKS, PLANTED};
 use seeds::{Record, Task};
+
+/// As `nacre` has it: messages, records and tasks are allocated all the time (decision 0004).
+#[global_allocator]
+static ALLOCATOR: allocator::Mimalloc = allocator::Mimalloc;
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -45,7 +51,7 @@ fn dispatch(args: &Args) -> Result<(), Fault> {
         return Ok(());
     }
     if args.bugs {
-        return bugs::try_all(args.jobs());
+        return bugs::try_all(args.jobs(), args.record);
     }
     if let Some(rows) = &args.pairs {
         return pairs::run(rows.clone(), args);

@@ -300,7 +300,7 @@ impl Stage<'_> {
 
     /// No operation of several MDTs is left undone, and no name is left to move.
     fn is_done(&self) -> bool {
-        fsck::is_done(self.cluster) && !fsck::are_names_moving(self.cluster)
+        fsck::is_done(self.cluster)
     }
 
     fn restart(&mut self, mdt: u32) {

@@ -88,6 +88,12 @@ impl Records {
         pairs.map(|((_, key), value)| (key.clone(), value.clone())).collect()
     }
 
+    /// How many keys of a table `is_counted` accepts.
+    pub(super) fn count(&self, table: Table, is_counted: impl Fn(&[u8]) -> bool) -> usize {
+        let pairs = self.pairs.range((table, Vec::new())..).take_while(|((at, _), _)| *at == table);
+        pairs.filter(|((_, key), _)| is_counted(key)).count()
+    }
+
     /// Keys of the records in the ranges of `set`.
     fn keys_in(&self, set: &WriteSet) -> BTreeSet<(Table, Vec<u8>)> {
         let mut keys = BTreeSet::new();

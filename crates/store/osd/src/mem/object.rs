@@ -212,6 +212,10 @@ impl Objects {
         self.slots.iter().filter(|(_, slot)| slot.cached.is_some()).map(|(fid, _)| *fid).collect()
     }
 
+    pub(super) fn count(&self) -> usize {
+        usize::try_from(self.count).expect("all of them are in memory")
+    }
+
     pub(super) fn unsynced(&self) -> usize {
         self.slots.values().filter(|slot| !slot.unsynced.is_empty()).count()
     }

@@ -189,6 +189,34 @@ fn a_trap_springs_after_the_deed_that_it_waits_for_and_once() {
 }
 
 #[test]
+fn what_is_counted_is_what_is_listed() {
+    let (sim, node) = world(1);
+    let disk = MemDisk::default();
+    let (meta, objects) = (MemMeta::open(&node.env(), &disk), MemObjects::open(&node.env(), &disk));
+    let own = disk.clone();
+    sim.block_on(&node, async move {
+        for oid in 1..=3 {
+            let fid = Fid { oid, ..FID };
+            let data = Bytes::from_static(b"bytes");
+            objects.write(fid, 0, data, IoMode::Auto).await.expect("there is room");
+        }
+        objects.destroy(FID).await.expect("it is there");
+        assert_eq!((own.object_count(), own.objects().len()), (2, 2));
+        for key in [b"a", b"b"] {
+            meta.apply(&one(key)).expect("there is room");
+        }
+        assert_eq!(own.count_records(Table::Meta, |_| true), 0, "nothing is durable");
+        meta.commit().await.expect("commits work");
+        assert_eq!(own.records(Table::Meta).len(), 2);
+        assert_eq!(own.count_records(Table::Meta, |_| true), 2);
+        assert_eq!(own.count_records(Table::Meta, |key| key == b"b"), 1);
+    });
+    node.kill_as(true);
+    disk.power_cut(1);
+    assert_eq!(disk.object_count(), disk.objects().len());
+}
+
+#[test]
 fn a_full_disk_takes_what_frees_space_and_more_when_it_has_room_again() {
     let (_sim, node) = world(1);
     let disk = MemDisk::default();
