@@ -295,7 +295,7 @@ impl Recalls {
         held.retain(|held| !held.bits.is_empty());
         {
             let called = &mut self.engine.state.borrow_mut().grants.called;
-            called.restate(session, &held, now)?;
+            called.restate_checked(session, &held, now);
             if is_last {
                 called.restated(session, now);
             }
