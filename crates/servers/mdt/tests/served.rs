@@ -18,7 +18,7 @@ use osd::{MetaStore, Space, StoreError, Table, View, WriteSet};
 use service::{
     Class, ClientRecord, Exports, ExportsConfig, Incoming, Node, NodeConfig, Session, Target, spec,
 };
-use types::{ClientId, Errno, Fid, Instance, NidAddr, Span, TargetId, Transno};
+use types::{ClientId, Errno, Fid, Instance, Instant, NidAddr, Span, TargetId, Transno};
 use wire::attr::S_IFREG;
 use wire::body::{
     AttrRep, BatchFlags, CloseFlags, CloseReq, CreateFlags, CreateReq, FidReq, GrantAck, GrantBits,
@@ -104,18 +104,28 @@ struct Faults {
     /// Commits fail.
     broken: Cell<bool>,
     taken: Cell<bool>,
+    /// Until then it cannot be read.
+    busy_until: Cell<Instant>,
 }
 
 struct Faulty {
+    env: Env,
     store: MemMeta,
     faults: Rc<Faults>,
 }
 
 impl MetaStore for Faulty {
     fn ready(&self) -> LocalFuture<'_, ()> {
+        let busy_until = self.faults.busy_until.get();
+        if self.env.now() < busy_until {
+            return self.env.sleep_until(busy_until);
+        }
         self.store.ready()
     }
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
+        if self.env.now() < self.faults.busy_until.get() {
+            return Err(StoreError::Busy);
+        }
         self.store.running()
     }
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
@@ -216,7 +226,8 @@ impl World {
             (self.mds.env(), self.disk.clone(), self.mdt.clone(), self.bugs);
         let (faults, grants_mode) = (self.faults.clone(), self.grants.get());
         self.mds.env().spawn("mds", async move {
-            let store = Rc::new(Faulty { store: MemMeta::open(&env, &disk), faults });
+            let store = MemMeta::open(&env, &disk);
+            let store = Rc::new(Faulty { env: env.clone(), store, faults });
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), 0);
             config.grants = grants_mode;
             config.bugs = bugs;
@@ -468,8 +479,9 @@ fn the_log_of_objects_survives_a_crash() {
     assert_eq!(world.param("destroys_left"), "0");
 }
 
-#[test]
-fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
+/// A client states after a crash that it holds the root, and a file that is absent, to a store that
+/// cannot be read for a while. Returns what the MDT takes.
+fn taken_after_a_crash(busy: Span) -> Vec<(Fid, GrantBits)> {
     let world = World::new(8);
     world.grants.set(Mode::Recall);
     world.crash();
@@ -483,7 +495,9 @@ fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
     let absent = Fid { oid: fid.oid + 1_000, ..fid };
     let words = [word(Fid::ROOT), word(absent)];
     let remote = world.clients[0].1.remote(MDT);
+    let (faults, env) = (world.faults.clone(), world.clients[0].0.env());
     remote.on_recovery(Rc::new(move || {
+        faults.busy_until.set(env.now() + busy);
         vec![Call::new(Opcode::MdtRestate, grants::encode(&words, GrantsFlags::LAST))]
     }));
     let taken = Rc::new(RefCell::new(Vec::new()));
@@ -495,7 +509,17 @@ fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
     }));
     world.crash();
     world.call(0, creation("b", None)).expect("the recovery is over");
-    assert_eq!(*taken.borrow(), [(Fid::ROOT, GrantBits::UPDATE)]);
+    taken.take()
+}
+
+#[test]
+fn of_what_a_client_states_after_a_crash_only_what_may_be_true_is_taken() {
+    assert_eq!(taken_after_a_crash(Span::ZERO), [(Fid::ROOT, GrantBits::UPDATE)]);
+}
+
+#[test]
+fn grants_that_are_stated_while_a_commit_begins_are_taken() {
+    assert_eq!(taken_after_a_crash(Span::millis(50)), [(Fid::ROOT, GrantBits::UPDATE)]);
 }
 
 #[test]
