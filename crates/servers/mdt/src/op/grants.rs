@@ -50,6 +50,7 @@ pub(crate) fn restate<'a>(
         if !opens.is_empty() {
             take_opens(mdt, incoming, &opens).await?;
         }
+        let _turn = mdt.recalls.stating.lock().await;
         until_readable(mdt).await;
         restated(mdt, incoming)
     })
