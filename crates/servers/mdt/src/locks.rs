@@ -10,6 +10,7 @@
 //! ask again.
 
 mod calls;
+mod places;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,10 +19,11 @@ use std::rc::Rc;
 use env::Env;
 use ldlm::{Conflict, Enqueued, Kind, LockRequest, LockSpace, Mode, Owner, WaitId};
 use tokio::sync::{Notify, oneshot};
-use types::{Errno, Extent, Fid, Instant, Span};
+use types::{Errno, Extent, Fid, Span};
 use wire::body::{LockFlags, LockRep, LockReq, lock as codes};
 
 use crate::limits::{DEAD_CLIENT_CHECK, LOCK_WAIT_MS_MAX};
+use places::{GONE_AT_ONCE, Places};
 
 /// All locks of the target.
 pub(crate) struct Locks {
@@ -37,7 +39,8 @@ pub(crate) struct Locks {
 struct Inner {
     space: LockSpace,
     answers: BTreeMap<WaitId, oneshot::Sender<()>>,
-    abandoned: BTreeMap<WaitId, Instant>, // when the place goes
+    /// Of waits without a request.
+    places: Places,
     turned: Rc<Notify>,
 }
 
@@ -57,11 +60,11 @@ impl Inner {
     }
 }
 
-/// Nothing is known of the waits of a session.
-fn forget<V>(waits: &mut BTreeMap<WaitId, V>, session: u64) {
-    let own: Vec<WaitId> = waits.range(WaitId::all_of(session)).map(|(wait, _)| *wait).collect();
+/// The requests of a session are not answered.
+fn forget(answers: &mut BTreeMap<WaitId, oneshot::Sender<()>>, session: u64) {
+    let own: Vec<WaitId> = answers.range(WaitId::all_of(session)).map(|(wait, _)| *wait).collect();
     for wait in own {
-        waits.remove(&wait);
+        answers.remove(&wait);
     }
 }
 
@@ -165,7 +168,7 @@ impl Locks {
             let granted = Locked::Now(state(codes::GRANTED));
             return if has_room { Ok(granted) } else { Err(Errno::ENOLCK) };
         }
-        inner.abandoned.remove(&request.wait_id());
+        inner.places.take_up(request.wait_id());
         let (outcome, granted) = inner.space.enqueue(request, wanted.has(LockFlags::WAIT));
         inner.wake(granted);
         match outcome {
@@ -211,7 +214,7 @@ impl Locks {
         }
         let granted = if is_waiting {
             inner.answers.remove(&request.wait_id());
-            inner.abandoned.remove(&request.wait_id());
+            inner.places.take_up(request.wait_id());
             inner.space.cancel(request.wait_id())
         } else if inner.space.splits_beyond(&request) {
             return Err(Errno::ENOLCK);
@@ -231,7 +234,7 @@ impl Locks {
     pub(crate) fn end_waits(&self, session: u64) {
         let mut inner = self.inner.borrow_mut();
         forget(&mut inner.answers, session);
-        forget(&mut inner.abandoned, session);
+        inner.places.forget(session);
         let granted = inner.space.end_waits(session);
         inner.wake(granted);
     }
@@ -305,17 +308,36 @@ impl Locks {
     /// The place of a wait goes in a while, unless its client asks again.
     fn keep_place(self: &Rc<Self>, wait: WaitId) {
         let until = self.env.now() + self.place;
-        self.inner.borrow_mut().abandoned.insert(wait, until);
-        let locks = self.clone();
-        self.env.spawn("mdt_lock_place", async move {
-            locks.env.sleep_until(until).await;
-            let mut inner = locks.inner.borrow_mut();
-            if inner.abandoned.get(&wait) == Some(&until) {
-                inner.abandoned.remove(&wait);
-                let granted = inner.space.cancel(wait);
-                inner.wake(granted);
+        let needs_sweeper = self.inner.borrow_mut().places.keep(wait, until);
+        if needs_sweeper {
+            self.env.spawn("mdt_lock_places", self.clone().sweep());
+        }
+    }
+
+    /// Ends waits whose places go, until no place is kept. Each is kept for as long as the others,
+    /// so none goes before one that was kept earlier.
+    async fn sweep(self: Rc<Self>) {
+        loop {
+            let next = self.inner.borrow_mut().places.first_due();
+            let Some(next) = next else { return };
+            self.env.sleep_until(next).await;
+            let mut gone = 0;
+            while gone < GONE_AT_ONCE && self.end_one() {
+                gone += 1;
             }
-        });
+            if gone == GONE_AT_ONCE {
+                env::yield_now().await;
+            }
+        }
+    }
+
+    /// Ends a wait whose place goes now, if there is one.
+    fn end_one(&self) -> bool {
+        let mut inner = self.inner.borrow_mut();
+        let Some(wait) = inner.places.pop(self.env.now()) else { return false };
+        let granted = inner.space.cancel(wait);
+        inner.wake(granted);
+        true
     }
 }
 
@@ -421,6 +443,34 @@ mod tests {
         assert!(took <= Span(Span::secs(3).0 + DEAD_CLIENT_CHECK.0), "{took:?}");
     }
 
+    /// The same of a client that can be called.
+    fn called(session: u64) -> Wanted {
+        Wanted { flags: LockFlags::WAIT | LockFlags::CALL, ..exclusive(session, 1) }
+    }
+
+    #[test]
+    fn a_client_that_asks_again_and_again_costs_one_place_and_one_task() {
+        let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
+        let node = sim.node("mdt", types::Nid::default());
+        let env = node.env();
+        let locks = Locks::new(&env, Span::secs(1));
+        sim.block_on(&node, async move {
+            assert!(matches!(locks.ask(&exclusive(1, 1), false), Ok(Locked::Now(_))));
+            for _ in 0..1_000 {
+                assert!(matches!(locks.ask(&called(2), false), Ok(Locked::Called)));
+                assert!(Rc::strong_count(&locks) <= 2, "a task has a handle of its own");
+                env.sleep(Span::millis(1)).await;
+            }
+            env.sleep(Span::millis(900)).await;
+            assert_eq!(locks.counts(), (1, 1), "it asked less than a second ago");
+            env.sleep(Span::millis(200)).await;
+            assert_eq!((locks.counts(), Rc::strong_count(&locks)), ((1, 0), 1));
+            assert!(matches!(locks.ask(&called(2), false), Ok(Locked::Called)));
+            env.sleep(Span::millis(1_100)).await;
+            assert_eq!(locks.counts(), (1, 0), "another task has ended this wait");
+        });
+    }
+
     #[test]
     fn a_wait_that_is_called_has_its_turn_for_a_while() {
         let sim = env_sim::Sim::new(1, env_sim::SimConfig::default());
@@ -432,10 +482,6 @@ mod tests {
                 Ok(Locked::Now(rep)) => rep.state == codes::GRANTED,
                 Ok(Locked::Called) => false,
                 _ => panic!("it is answered at once"),
-            };
-            let called = |session| Wanted {
-                flags: LockFlags::WAIT | LockFlags::CALL,
-                ..exclusive(session, 1)
             };
             let turns = || -> Vec<u64> {
                 let turns = locks.inner.borrow_mut().space.take_turns();

@@ -25,7 +25,7 @@ use ldlm::grants::{
 };
 use osd::{Table, WriteSet};
 use service::Exports;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Mutex, Notify, oneshot};
 use types::{Fid, Instant, Span};
 use wire::body::{GrantAck, GrantBits, GrantWord};
 use wire::grants::{self, Callback};
@@ -50,6 +50,9 @@ pub(crate) struct Recalls {
     rearm: Notify,
     /// The store says that sessions were evicted whose leases may last.
     is_lapsing: Cell<bool>,
+    /// Vectors are taken in the order in which they came, although the store cannot be read at
+    /// times: after the last one of a client, nothing that it states is taken.
+    pub(crate) stating: Mutex<()>,
     /// Since the start: changes that waited, grants that were called back, sessions that were not
     /// waited for.
     pub(crate) waits: Cell<u64>,
@@ -114,6 +117,7 @@ impl Recalls {
             armed: Cell::new(None),
             rearm: Notify::new(),
             is_lapsing: Cell::new(false),
+            stating: Mutex::new(()),
             waits: Cell::new(0),
             recalled: Cell::new(0),
             expelled: Cell::new(0),
@@ -295,7 +299,7 @@ impl Recalls {
         held.retain(|held| !held.bits.is_empty());
         {
             let called = &mut self.engine.state.borrow_mut().grants.called;
-            called.restate(session, &held, now)?;
+            called.restate_checked(session, &held, now);
             if is_last {
                 called.restated(session, now);
             }

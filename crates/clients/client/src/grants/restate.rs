@@ -26,7 +26,8 @@ use super::kernel::Forgetting;
 use super::recall::word;
 use super::{Grants, Known};
 
-/// The kernel forgets more files than this faster if it forgets all.
+/// Files that a kernel forgets one by one. If it has more of those that it is to forget, it forgets
+/// all files.
 const FORGOTTEN_MAX: usize = 256;
 
 impl Known {
@@ -122,18 +123,17 @@ impl Grants {
         self.kernel_forgets(&refused)
     }
 
+    /// The kernel is asked for each file first: it has none of those that this client has removed,
+    /// and to forget all files takes longer the more it has.
     fn kernel_forgets(&self, files: &[(Fid, Bits)]) -> Option<Forgetting> {
-        if files.len() > FORGOTTEN_MAX {
-            return self.kernel_forgets_all();
+        let mut forgetting = Vec::new();
+        for (fid, bits) in files {
+            let notify = Notify { fid: *fid, bits: *bits, number: Number(0), force: false };
+            forgetting.extend(self.forgets(notify));
+            if forgetting.len() > FORGOTTEN_MAX {
+                return self.kernel_forgets_all();
+            }
         }
-        let notify = |(fid, bits): &(Fid, Bits)| Notify {
-            fid: *fid,
-            bits: *bits,
-            number: Number(0),
-            force: false,
-        };
-        let forgetting: Vec<_> =
-            files.iter().map(notify).filter_map(|notify| self.forgets(notify)).collect();
         (!forgetting.is_empty()).then(|| all(forgetting))
     }
 }
@@ -177,10 +177,16 @@ fn taken(reply: &Reply) -> Vec<Stated> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use env_sim::{Sim, SimConfig};
     use wire::Request;
     use wire::body::stated_opens;
 
+    use super::super::{AllGrants, Kernel};
     use super::*;
+    use crate::config::Bugs;
 
     /// How many grants and handles each call has, and whether it says that it is the last one.
     fn sizes(counts: &[usize], handles: usize) -> Vec<(usize, usize, bool)> {
@@ -204,5 +210,47 @@ mod tests {
         assert_eq!(sizes(&[], 5), [(0, 5, true)]);
         let most = STATED_OPENS_MAX;
         assert_eq!(sizes(&[3], most + 1), [(3, 0, false), (0, most, false), (0, 1, true)]);
+    }
+
+    /// A kernel that has so many files, the first ones.
+    struct Having {
+        files: u32,
+        asked: Cell<usize>,
+        forgot_all: Cell<bool>,
+    }
+
+    impl Kernel for Having {
+        fn forget(&self, fid: Fid, _: bool) -> Option<Forgetting> {
+            self.asked.set(self.asked.get() + 1);
+            let forgetting: Forgetting = Box::pin(std::future::ready(()));
+            (fid.oid <= self.files).then_some(forgetting)
+        }
+
+        fn forget_all(&self) -> Option<Forgetting> {
+            self.forgot_all.set(true);
+            None
+        }
+    }
+
+    /// 10,000 files are given up, and a kernel has so many of them: how many it is asked to forget,
+    /// whether one is waited for, and whether it is to forget all that it has.
+    fn forgets(files: u32) -> (usize, bool, bool) {
+        let sim = Sim::new(1, SimConfig::default());
+        let env = sim.node("client", types::Nid::default()).env();
+        let grants = AllGrants::new(&env, Bugs::default(), &Rc::default());
+        let kernel = Rc::new(Having { files, asked: Cell::new(0), forgot_all: Cell::new(false) });
+        grants.serve(kernel.clone());
+        let given_up: Vec<_> =
+            (1..=10_000).map(|oid| (Fid::new(0x2_0000_0400, oid), Bits::LOOKUP)).collect();
+        let waits = grants.at(0).kernel_forgets(&given_up).is_some();
+        (kernel.asked.get(), waits, kernel.forgot_all.get())
+    }
+
+    #[test]
+    fn a_kernel_keeps_its_files_when_files_are_given_up_that_it_does_not_have() {
+        assert_eq!(forgets(0), (10_000, false, false));
+        assert_eq!(forgets(FORGOTTEN_MAX as u32), (10_000, true, false));
+        let most = FORGOTTEN_MAX + 1;
+        assert_eq!(forgets(most as u32), (most, false, true));
     }
 }

@@ -149,7 +149,7 @@ impl Cache {
     /// Of these, the ones that have not ended by time.
     #[must_use]
     pub fn held(&self, now: Instant) -> usize {
-        let places = self.lists.fids(&self.slab).into_iter().filter_map(|fid| self.find(fid));
+        let places = self.lists.places(&self.slab).into_iter();
         let lasts = |place: &u32| {
             let entry = self.slab.get(*place);
             entry.bits != entry.timed || !entry.lasting(now).is_empty()
@@ -314,8 +314,7 @@ impl Cache {
     pub fn doubt(&mut self) {
         self.be_deaf();
         self.directories.clear();
-        for fid in self.lists.fids(&self.slab) {
-            let place = self.find(fid).expect("it is listed");
+        for place in self.lists.places(&self.slab) {
             let entry = self.slab.get_mut(place);
             entry.stale |= entry.bits;
             let timed = entry.timed - entry.dying;
@@ -396,8 +395,8 @@ impl Cache {
 
     /// Everything that is held is void. What is known of late answers stays.
     fn clear(&mut self) {
-        for fid in self.lists.fids(&self.slab) {
-            self.give_up(fid, Bits::all());
+        for place in self.lists.places(&self.slab) {
+            self.give_up_at(place, Bits::all());
         }
         self.forget_dying();
         self.directories.clear();
@@ -405,8 +404,14 @@ impl Cache {
 
     /// Bits of a file are not held any more, and no answer that is under way brings them back.
     fn give_up(&mut self, fid: Fid, bits: Bits) {
-        let Some(place) = self.find(fid) else { return };
+        if let Some(place) = self.find(fid) {
+            self.give_up_at(place, bits);
+        }
+    }
+
+    fn give_up_at(&mut self, place: u32, bits: Bits) {
         let entry = self.slab.get_mut(place);
+        let fid = entry.fid;
         entry.give_up(bits);
         entry.dead = entry.dead.max(entry.number);
         if bits.contains(Bits::UPDATE) {

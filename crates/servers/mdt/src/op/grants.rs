@@ -50,6 +50,8 @@ pub(crate) fn restate<'a>(
         if !opens.is_empty() {
             take_opens(mdt, incoming, &opens).await?;
         }
+        let _turn = mdt.recalls.stating.lock().await;
+        until_readable(mdt).await;
         restated(mdt, incoming)
     })
 }
@@ -64,6 +66,12 @@ async fn take_opens(mdt: &Mdt, incoming: &Incoming, opens: &[OpenWord]) -> Resul
         false => stated::take(&mdt.engine, (session.client, session.id), opens),
     };
     mdt.persist(take).await
+}
+
+/// Waits for the end of the moment in which a commit begins, where the store cannot be read: its
+/// client would have to give up all grants of the vector.
+async fn until_readable(mdt: &Mdt) {
+    let _unless_it_failed = mdt.persist(|| Ok(mdt.engine.store.meta().running().map(drop)?)).await;
 }
 
 fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
@@ -82,8 +90,8 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
     Ok(reply(incoming, &go_on))
 }
 
-/// What of each may be true, by the records of the files. Nothing while the store cannot be read:
-/// the client has stated what it holds all the same, and holds none of it any more.
+/// What of each may be true, by the records of the files. Nothing if the store cannot be read: the
+/// client has stated what it holds all the same, and holds none of it any more.
 pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Vec<Bits> {
     match engine.store.meta().running() {
         Ok(view) => held.iter().map(|held| credible(engine, &*view, held.fid.into())).collect(),

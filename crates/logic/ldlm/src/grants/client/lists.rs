@@ -1,7 +1,6 @@
 //! The two lists of a client's grants.
 
 use queues::{NIL, Slab};
-use types::Fid;
 
 use super::entry::{Entry, List};
 
@@ -26,17 +25,18 @@ impl Lists {
         self.0.iter().map(|ends| ends.count as usize).sum()
     }
 
-    /// The files in both, probation first.
-    pub(super) fn fids(&self, slab: &Slab<Entry>) -> Vec<Fid> {
-        let mut fids = Vec::with_capacity(self.len());
+    /// The places in both, probation first. Those of entries that stay are the same while others
+    /// go.
+    pub(super) fn places(&self, slab: &Slab<Entry>) -> Vec<u32> {
+        let mut places = Vec::with_capacity(self.len());
         for ends in &self.0 {
             let mut at = ends.first;
             while at != NIL {
-                fids.push(slab.get(at).fid);
+                places.push(at);
                 at = slab.get(at).next;
             }
         }
-        fids
+        places
     }
 
     fn ends(&mut self, list: List) -> Option<&mut Ends> {

@@ -60,9 +60,8 @@ impl Cache {
 
     /// Gives back everything that the kernel does not keep (`lru_size=clear`).
     pub fn shed_all(&mut self, now: Instant) -> Vec<Stated> {
-        let fids = self.lists.fids(&self.slab);
-        let places = fids.into_iter().filter_map(|fid| self.find(fid)).collect::<Vec<_>>();
-        let free = places.into_iter().filter(|place| !self.is_in_use(*place, now));
+        let places = self.lists.places(&self.slab).into_iter();
+        let free = places.filter(|place| !self.is_in_use(*place, now));
         free.collect::<Vec<_>>().into_iter().filter_map(|place| self.shed_one(place)).collect()
     }
 
@@ -83,7 +82,7 @@ impl Cache {
         let entry = self.slab.get(place);
         let stated =
             Stated { fid: entry.fid, bits: entry.bits - entry.timed, number: entry.number };
-        self.give_up(stated.fid, Bits::all());
+        self.give_up_at(place, Bits::all());
         (!stated.bits.is_empty()).then_some(stated)
     }
 }

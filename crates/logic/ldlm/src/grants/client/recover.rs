@@ -5,8 +5,6 @@
 //! ```
 //! Grants that the MDT does not take are given up before anything is answered again.
 
-use std::collections::BTreeMap;
-
 use types::{Fid, Instant, Transno};
 
 use super::Cache;
@@ -25,8 +23,7 @@ impl Cache {
             self.clear();
         }
         self.forget_dying();
-        for fid in self.lists.fids(&self.slab) {
-            let place = self.find(fid).expect("it is listed");
+        for place in self.lists.places(&self.slab) {
             self.slab.get_mut(place).dying = Bits::empty();
         }
     }
@@ -36,28 +33,28 @@ impl Cache {
     /// these values; the kernel is to forget them.
     pub fn give_up_after(&mut self, durable: Transno, bits: Bits) -> Vec<(Fid, Bits)> {
         let mut unsure = Vec::new();
-        for fid in self.lists.fids(&self.slab) {
-            let place = self.find(fid).expect("it is listed");
+        for place in self.lists.places(&self.slab) {
             let entry = self.slab.get(place);
             let lost = entry.from(Transno(durable.0 + 1)) - entry.timed;
             if !lost.is_empty() {
-                unsure.push((fid, lost));
+                unsure.push((entry.fid, lost));
             }
             let given_up = (lost | bits | entry.timed) & entry.bits;
             if !given_up.is_empty() {
-                self.give_up(fid, given_up);
+                self.give_up_at(place, given_up);
             }
         }
         unsure
     }
 
-    /// The MDT has taken `held` of the vector `stated`; the rest is given up. Returns the files and
-    /// bits of it; the kernel is to forget them.
+    /// The MDT has taken `held` of the vector `stated`, in its order; the rest is given up. Returns
+    /// the files and bits of it; the kernel is to forget them.
     pub fn refused(&mut self, stated: &[Stated], held: &[Stated]) -> Vec<(Fid, Bits)> {
-        let held: BTreeMap<Fid, Bits> = held.iter().map(|held| (held.fid, held.bits)).collect();
+        let mut answers = held.iter().peekable();
         let mut given_up = Vec::new();
         for stated in stated {
-            let refused = stated.bits - held.get(&stated.fid).copied().unwrap_or_default();
+            let held = answers.next_if(|held| held.fid == stated.fid);
+            let refused = stated.bits - held.map_or(Bits::empty(), |held| held.bits);
             if !refused.is_empty() {
                 self.give_up(stated.fid, refused);
                 given_up.push((stated.fid, refused));
@@ -66,15 +63,18 @@ impl Cache {
         given_up
     }
 
-    /// All that is held, in vectors.
+    /// All that is held, in vectors. FIDs rise over all of them. So the MDT, which looks up the
+    /// record of each file, finds the next one close by.
     #[must_use]
     pub fn restate(&self) -> Vec<Vec<Stated>> {
-        let places = self.lists.fids(&self.slab).into_iter().filter_map(|fid| self.find(fid));
+        let places = self.lists.places(&self.slab).into_iter();
         let state = |place| {
             let entry = self.slab.get(place);
             Stated { fid: entry.fid, bits: entry.bits - entry.timed, number: entry.number }
         };
-        let stated: Vec<_> = places.map(state).filter(|stated| !stated.bits.is_empty()).collect();
+        let stated = places.map(state).filter(|stated| !stated.bits.is_empty());
+        let mut stated: Vec<_> = stated.collect();
+        stated.sort_unstable_by_key(|stated| stated.fid);
         stated.chunks(VECTOR_MAX).map(<[Stated]>::to_vec).collect()
     }
 
@@ -93,10 +93,9 @@ impl Cache {
             return Vec::new();
         }
         let mut lost = Vec::new();
-        for fid in self.lists.fids(&self.slab) {
-            let place = self.find(fid).expect("it is listed");
+        for place in self.lists.places(&self.slab) {
             let entry = self.slab.get_mut(place);
-            let unknown = entry.from(lost_from);
+            let (fid, unknown) = (entry.fid, entry.from(lost_from));
             if unknown.is_empty() {
                 continue;
             }

@@ -3,7 +3,7 @@ use types::{Fid, Instant, Span, Transno};
 use super::{Belief, Cache, CacheConfig, Name, Question};
 use crate::grants::{
     Ack, Bits, CLIENT_GRANT_BYTES_MAX, ChangeId, DISTRUSTED, Given, Head, Kind, NOTIFY_STUCK,
-    Number, Recall, Told, Want,
+    Number, Recall, Stated, Told, VECTOR_MAX, Want,
 };
 
 const X: Fid = Fid::ROOT;
@@ -408,6 +408,40 @@ fn a_restarted_mdt_is_told_what_is_held_while_the_lease_lasts() {
     assert_eq!(cache.belief(X, Bits::UPDATE, at(31)), Belief::No);
     cache.restarted(Number(300), at(10_000));
     assert!(cache.restate().is_empty(), "the lease was over");
+}
+
+/// A client that holds these files, which it heard of in this order.
+fn holding(files: impl Iterator<Item = u32>) -> Cache {
+    let mut cache = cache();
+    for (number, of) in (1..).zip(files) {
+        hear(&mut cache, told(file(of), Bits::LOOKUP | Bits::PERM, number, 1), 0);
+    }
+    cache
+}
+
+#[test]
+fn grants_are_stated_in_the_order_of_records_whatever_was_used_last() {
+    let count = 3 * VECTOR_MAX as u32;
+    let mut cache = holding((0..count).map(|of| of * 7 % count));
+    assert!(matches!(cache.belief(file(1), Bits::PERM, at(1)), Belief::Until(_)));
+    let vectors = cache.restate();
+    assert_eq!(vectors.iter().map(Vec::len).collect::<Vec<_>>(), [VECTOR_MAX; 3]);
+    let keys: Vec<_> = vectors.concat().iter().map(|stated| stated.fid.to_key()).collect();
+    assert!(keys.is_sorted_by(|a, b| a < b));
+}
+
+#[test]
+fn what_an_mdt_does_not_say_that_it_has_taken_is_given_up() {
+    let mut cache = holding(0..5);
+    cache.restarted(Number(100), at(1));
+    let stated = cache.restate().concat();
+    let held: Vec<_> = [0, 2, 3].map(|of| Stated { bits: Bits::PERM, ..stated[of] }).to_vec();
+    let all = Bits::LOOKUP | Bits::PERM;
+    let given_up = [(0, Bits::LOOKUP), (1, all), (2, Bits::LOOKUP), (3, Bits::LOOKUP), (4, all)];
+    assert_eq!(cache.refused(&stated, &held), given_up.map(|(of, bits)| (file(of), bits)));
+    let bits = [0, 1, 2, 3, 4].map(|of| cache.bits_of(file(of)));
+    let [none, perm] = [Bits::empty(), Bits::PERM];
+    assert_eq!(bits, [perm, none, perm, perm, none]);
 }
 
 #[test]

@@ -72,16 +72,21 @@ impl Mdt {
         now: Instant,
     ) -> Result<(), PeerMisbehaved> {
         self.check_stated(session, stated)?;
-        let Some((at, holder)) = self.holder_mut(session) else { return Ok(()) };
+        self.restate_checked(session, stated, now);
+        Ok(())
+    }
+
+    /// The same of a part of a vector that [`Mdt::check_stated`] has just looked at.
+    pub fn restate_checked(&mut self, session: HolderId, stated: &[Stated], now: Instant) {
+        let Some((at, holder)) = self.holder_mut(session) else { return };
         if !holder.is_unstated || holder.is_fencing {
-            return Ok(()); // late, or its lease was over: the floor in the reply says so
+            return; // late, or its lease was over: the floor in the reply says so
         }
         if self.has_lapsed(at, now) {
             self.expel(at, now);
-            return Ok(());
+            return;
         }
         stated.iter().for_each(|grant| self.take_stated(at, grant));
-        Ok(())
     }
 
     /// Whether a correct client may send this vector.
@@ -97,12 +102,12 @@ impl Mdt {
         // those that were kept for replayed opens are counted too, and had no bound
         let room = SESSION_GRANTS_MAX.saturating_sub(holder.listed.count) as usize;
         let is_fresh = |stated: &&Stated| self.store.find(stated.fid, at).is_none();
-        let fresh = stated.iter().filter(is_fresh).count();
+        let has_room = stated.len() <= room || stated.iter().filter(is_fresh).count() <= room;
         let last = self.numbers.last().0;
         let first = Number(last >> super::super::EPOCH_SHIFT << super::super::EPOCH_SHIFT);
         let is_old = |stated: &Stated| stated.number < first && !stated.bits.is_empty();
-        let is_bounded = stated.len() <= VECTOR_MAX && fresh <= room;
-        if !is_bounded || !stated.iter().all(is_old) || has_doubles(stated) {
+        let is_bounded = stated.len() <= VECTOR_MAX;
+        if !is_bounded || !has_room || !stated.iter().all(is_old) || has_doubles(stated) {
             return Err(PeerMisbehaved);
         }
         Ok(())
@@ -153,8 +158,11 @@ impl Mdt {
     }
 }
 
-/// Whether a vector names a file twice.
+/// Whether a vector names a file twice. Clients state their grants by rising FIDs.
 fn has_doubles(stated: &[Stated]) -> bool {
+    if stated.is_sorted_by(|one, next| one.fid < next.fid) {
+        return false;
+    }
     let mut fids: Vec<_> = stated.iter().map(|stated| stated.fid).collect();
     fids.sort_unstable();
     fids.windows(2).any(|pair| pair[0] == pair[1])

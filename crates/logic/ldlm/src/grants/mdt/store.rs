@@ -76,6 +76,9 @@ impl Default for Listed {
 pub(super) struct Store {
     slab: Slab<Grant>,
     index: Index,
+    /// How often [`Store::find`] was called.
+    #[cfg(test)]
+    pub(super) searches: std::cell::Cell<usize>,
 }
 
 impl Store {
@@ -92,6 +95,8 @@ impl Store {
     }
 
     pub(super) fn find(&self, fid: Fid, holder: u32) -> Option<u32> {
+        #[cfg(test)]
+        self.searches.set(self.searches.get() + 1);
         self.index.find_where(&self.slab, key(fid), |place| self.slab.get(place).holder == holder)
     }
 

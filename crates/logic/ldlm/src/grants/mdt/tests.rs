@@ -583,6 +583,28 @@ fn time_to_restate(files: usize, tables: usize) -> std::time::Duration {
     (0..tables).map(one).sum()
 }
 
+#[test]
+fn a_stated_grant_is_searched_for_once() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
+    let vector: Vec<_> = (0..100).map(|of| stated(file(of), Bits::LOOKUP)).collect();
+    mdt.restate(B, &vector, at(1)).expect("a good vector");
+    assert_eq!((mdt.count(), mdt.store.searches.get()), (100, 100));
+}
+
+#[test]
+fn a_vector_that_names_a_file_twice_is_no_clients_in_whatever_order() {
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    mdt.expect(B, Span::ZERO, at(0));
+    let good: [&[u32]; 4] = [&[0, 1, 2], &[2, 0, 1], &[7], &[]];
+    let bad: [&[u32]; 3] = [&[0, 1, 1], &[1, 0, 1], &[2, 2, 1]];
+    let vector = |files: &[u32]| -> Vec<Stated> {
+        files.iter().map(|of| stated(file(*of), Bits::LOOKUP)).collect()
+    };
+    assert!(good.iter().all(|files| mdt.check_stated(B, &vector(files)).is_ok()));
+    assert!(bad.iter().all(|files| mdt.check_stated(B, &vector(files)).is_err()));
+}
+
 /// Caches of the processor hold a small table, so a grant may take longer in a large one. Work that
 /// grows with the square of the grants would take 16 times as long.
 #[test]
