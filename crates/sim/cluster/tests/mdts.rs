@@ -1,7 +1,7 @@
 //! Names over several MDTs, as two clients see them: remote names, striped directories, and a
 //! restart of one MDT.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -11,6 +11,7 @@ use env::LocalFuture;
 use env_sim::NodeHandle;
 use layout::dir::{Asked, UNLIMITED};
 use types::{Errno, Fid, Span};
+use wire::Opcode;
 
 /// Clients of a cluster of three MDTs on which nothing else happens.
 struct World {
@@ -311,6 +312,24 @@ fn names_of_a_striped_directory_are_spread_and_found() {
     assert_eq!(world.list(0, dir), [""; 0]);
     assert_eq!(world.rmdir(1, Fid::ROOT, "wide"), Ok(()));
     assert_eq!(world.find(0, Fid::ROOT, "wide").err(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn calls_that_wait_for_the_shards_of_a_directory_ask_for_them_once() {
+    let world = World::new();
+    let dir = world.striped(0, "wide");
+    let names: Vec<String> = (0..8).map(|number| format!("file.{number}")).collect();
+    world.make_all(dir, names.iter().cloned());
+    let ((node, client), found) = (&world.clients[1], Rc::new(Cell::new(0)));
+    for name in names {
+        let (own, found) = (client.clone(), found.clone());
+        node.env().spawn("look", async move {
+            own.lookup(&me(), dir, name.as_bytes()).await.expect("it is there");
+            found.set(found.get() + 1);
+        });
+    }
+    assert!(world.cluster.sim.run_until(Span::secs(10), || found.get() == 8));
+    assert_eq!(client.requests().get(&Opcode::MdtGetxattr), Some(&1));
 }
 
 #[test]
