@@ -526,6 +526,25 @@ fn names_of_shards_that_were_forgotten_are_synced_with_their_directory() {
 }
 
 #[test]
+fn a_sync_of_a_striped_directory_waits_for_no_object_of_a_removed_file() {
+    let world = World::new();
+    let dir = world.striped(0, "wide");
+    let names: Vec<String> = (0..12).map(|number| format!("file.{number}")).collect();
+    world.make_all(dir, names.iter().cloned());
+    world.cluster.sim.run_for(Span::secs(2)); // the files have objects
+    world.cluster.cut_mdts_off_from_osts();
+    names.iter().for_each(|name| world.unlink(1, dir, name));
+    world.cluster.sim.run_for(Span::secs(1)); // handles at rest are closed
+    let begun = world.cluster.sim.now();
+    world.run(1, async move |client| {
+        let heard = client.listen(dir);
+        client.fsync_dir(&me(), dir, &heard).await
+    });
+    let took = world.cluster.sim.now() - begun;
+    assert!(took < Span::secs(1), "{took:?}");
+}
+
+#[test]
 fn a_fid_of_an_mdt_that_does_not_exist_is_stale() {
     let world = World::new();
     let per_mdt = 1 << types::FID_SEQUENCES_PER_MDT_BITS;
