@@ -168,7 +168,8 @@ bodies! {
         /// The same for the name by which it was found or made.
         name_lease_ms: u32,
         /// Bit i: stripe i (of the first 64) has an object: where its OST has none, it is lost.
-        /// Bits not set say nothing. Those from 64 on follow the layout record in buffer 1.
+        /// Bits not set say nothing. Those from 64 on follow the layout record in buffer 1. In the
+        /// reply to an open of a directory: the seal of its handle, 32 bits ([`OpenWord::seal`]).
         stripes: u64,
         /// Names all that this reply grants: it rises.
         grant: u64,

@@ -18,6 +18,7 @@ pub mod fsck;
 #[doc(hidden)]
 pub mod fuzz;
 mod grants;
+mod handle_seal;
 mod hash;
 mod ids;
 mod keys;

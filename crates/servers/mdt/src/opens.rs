@@ -31,6 +31,9 @@ pub(crate) struct OpenFile {
     pub(crate) write: bool,
     /// It runs as a program.
     pub(crate) runs: bool,
+    /// Of a directory: its client may list it whatever the mode is now, because this store is known
+    /// to have given the handle.
+    pub(crate) lists: bool,
 }
 
 impl OpenFile {
@@ -192,10 +195,11 @@ impl Opens {
         handle >> 32 != 0 && handle >> 32 < self.base >> 32 && is_free
     }
 
-    /// Whether this client has the file open.
-    pub(crate) fn is_open_by(&self, fid: Fid, client: ClientId) -> bool {
-        let handles = (fid, 0)..=(fid, u64::MAX);
-        self.own.get(&client).is_some_and(|own| own.range(handles).next().is_some())
+    /// Whether this client has the directory open, by a handle that was given to it.
+    pub(crate) fn may_go_on_listing(&self, dir: Fid, client: ClientId) -> bool {
+        let Some(own) = self.own.get(&client) else { return false };
+        let lists = |handle: &u64| self.get(*handle).is_some_and(|open| open.lists);
+        own.range((dir, 0)..=(dir, u64::MAX)).any(|(_, handle)| lists(handle))
     }
 
     /// Whether `handle` is the only one of its file.
@@ -272,7 +276,8 @@ impl Opens {
             );
             let of = before.session;
             let (write, runs) = (before.write, before.runs); // its file counts it as that
-            *before = OpenFile { write, runs, ..open };
+            let lists = before.lists || open.lists;
+            *before = OpenFile { write, runs, lists, ..open };
             self.count(of, |held| held - 1);
             self.count(open.session, |held| held + 1);
             return;
@@ -425,7 +430,8 @@ mod tests {
 
     fn file(client: u128) -> OpenFile {
         let (client, session) = (ClientId(client), 1);
-        OpenFile { fid: Fid::ROOT, client, session, read: true, write: false, runs: false }
+        let (write, runs, lists) = (false, false, true);
+        OpenFile { fid: Fid::ROOT, client, session, read: true, write, runs, lists }
     }
 
     fn open(opens: &mut Opens, client: u128, write: bool) -> (u64, u64) {
@@ -542,7 +548,7 @@ mod tests {
         for (handle, open) in &opens.handles {
             own.entry(open.client).or_default().insert((open.fid, *handle));
             assert!(opens.of_session(open.client, open.session).contains(handle));
-            assert!(opens.is_open_by(open.fid, open.client));
+            assert!(opens.may_go_on_listing(open.fid, open.client));
         }
         assert_eq!(opens.own, own);
         let mut cuts: Sets<Cutter, Fid> = Sets::new();

@@ -248,6 +248,11 @@ impl Cluster {
         }
     }
 
+    /// Cuts every MDT off from every OST.
+    pub fn cut_mdts_off_from_osts(&self) {
+        self.mdts().for_each(|mdt| self.cut_off(&mdt.node, TargetKind::Ost));
+    }
+
     /// Starts a policy for the data of every OST, and sets its tunables.
     pub fn schedule_data(
         &self,

@@ -138,6 +138,26 @@ fn a_file_keeps_its_bytes_on_its_way_over_the_mdts() {
     world.cluster.sim.run_for(Span::secs(30)); // its objects are destroyed
 }
 
+/// No sweep destroys what is lent. So nothing is lent of a file that may be lost with its client.
+#[test]
+fn no_object_stays_behind_when_the_mover_and_the_mdt_die() {
+    for after_us in [500, 1_000, 2_000, 3_000, 4_000, 6_000, 10_000] {
+        let world = World::new();
+        let _it_never_ends = world.migrate(1);
+        world.cluster.sim.run_for(Span::micros(after_us));
+        world.clients[0].0.kill();
+        world.cluster.restart_mdt(0);
+        world.cluster.sim.run_for(Span::secs(120)); // its session is over
+        let dir = world.dir;
+        let removed = world.begin(1, async move |client| client.unlink(&me(), dir, b"f").await);
+        let removed = world.end(&removed);
+        let was_lost = matches!(removed, Err(Errno::ENOENT | Errno::ESTALE));
+        assert!(removed.is_ok() || was_lost, "{removed:?}");
+        world.cluster.sim.run_for(Span::secs(60)); // its objects are destroyed
+        assert_eq!(world.cluster.objects(), 0, "{after_us} us");
+    }
+}
+
 #[test]
 fn an_open_file_moves_when_it_is_closed() {
     let world = World::new();

@@ -1,7 +1,7 @@
 //! Names over several MDTs, as two clients see them: remote names, striped directories, and a
 //! restart of one MDT.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -11,6 +11,7 @@ use env::LocalFuture;
 use env_sim::NodeHandle;
 use layout::dir::{Asked, UNLIMITED};
 use types::{Errno, Fid, Span};
+use wire::Opcode;
 
 /// Clients of a cluster of three MDTs on which nothing else happens.
 struct World {
@@ -314,6 +315,24 @@ fn names_of_a_striped_directory_are_spread_and_found() {
 }
 
 #[test]
+fn calls_that_wait_for_the_shards_of_a_directory_ask_for_them_once() {
+    let world = World::new();
+    let dir = world.striped(0, "wide");
+    let names: Vec<String> = (0..8).map(|number| format!("file.{number}")).collect();
+    world.make_all(dir, names.iter().cloned());
+    let ((node, client), found) = (&world.clients[1], Rc::new(Cell::new(0)));
+    for name in names {
+        let (own, found) = (client.clone(), found.clone());
+        node.env().spawn("look", async move {
+            own.lookup(&me(), dir, name.as_bytes()).await.expect("it is there");
+            found.set(found.get() + 1);
+        });
+    }
+    assert!(world.cluster.sim.run_until(Span::secs(10), || found.get() == 8));
+    assert_eq!(client.requests().get(&Opcode::MdtGetxattr), Some(&1));
+}
+
+#[test]
 fn a_listing_of_shards_shows_each_lasting_name_once_whatever_changes() {
     let world = World::new();
     let dir = world.striped(0, "wide");
@@ -504,6 +523,25 @@ fn names_of_shards_that_were_forgotten_are_synced_with_their_directory() {
     for name in &names {
         assert!(world.find(1, dir, name).is_ok(), "{name}");
     }
+}
+
+#[test]
+fn a_sync_of_a_striped_directory_waits_for_no_object_of_a_removed_file() {
+    let world = World::new();
+    let dir = world.striped(0, "wide");
+    let names: Vec<String> = (0..12).map(|number| format!("file.{number}")).collect();
+    world.make_all(dir, names.iter().cloned());
+    world.cluster.sim.run_for(Span::secs(2)); // the files have objects
+    world.cluster.cut_mdts_off_from_osts();
+    names.iter().for_each(|name| world.unlink(1, dir, name));
+    world.cluster.sim.run_for(Span::secs(1)); // handles at rest are closed
+    let begun = world.cluster.sim.now();
+    world.run(1, async move |client| {
+        let heard = client.listen(dir);
+        client.fsync_dir(&me(), dir, &heard).await
+    });
+    let took = world.cluster.sim.now() - begun;
+    assert!(took < Span::secs(1), "{took:?}");
 }
 
 #[test]

@@ -56,8 +56,9 @@ bodies! {
         handle: u64,
         /// O_* flags of the open.
         open_flags: u32,
-        /// Zero.
-        reserved: u32,
+        /// Of a directory, the seal that the reply to the open had
+        /// ([`AttrRep::stripes`](super::AttrRep)); zero: it had none.
+        seal: u32,
     }
 }
 

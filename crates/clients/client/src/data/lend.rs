@@ -2,11 +2,15 @@
 //! files of the new MDT. So the file that takes its place may use them, under its new FID.
 //!
 //! ```text
-//! lock EX - the objects are lent, under this layout - MDT: the file moves, if it has it - unlock
+//! lock EX - the file and its layout are durable - the objects are lent, under this layout
+//!         - MDT: the file moves, if it has that layout - unlock
 //! ```
 //! All that any client has written is on the objects before. If the client dies in between, the
 //! objects stay lent, which changes nothing for the file. The next try lends them again, perhaps to
 //! another MDT.
+//!
+//! No sweep of ids destroys a lent object, because the MDT that sweeps may not know its file. So
+//! only objects of a file that no crash takes away are lent. They are destroyed with the file.
 
 use std::rc::Rc;
 
@@ -17,7 +21,7 @@ use wire::Opcode;
 use wire::body::{Claim, FidReq, OstRaiseReq, SetxattrReq};
 
 use super::keep::Pause;
-use crate::client::Inner;
+use crate::client::{Inner, mdt_of};
 use crate::limits::LAYOUTS_TRIED_MAX;
 use crate::xattr::INODE_MIGRATE;
 use crate::{Ctx, Error, Result};
@@ -97,6 +101,7 @@ impl Inner {
         let stat = self.stat_exact(ctx, fid, 0).await?;
         let layout = stat.layout.filter(|layout| layout.mdt_object().is_none());
         let Some(layout) = layout else { return Ok(0) };
+        self.sync_mdt(ctx, mdt_of(fid), fid).await?;
         let body = OstRaiseReq {
             parent: fid.into(),
             claim,

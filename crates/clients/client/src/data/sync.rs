@@ -84,7 +84,7 @@ impl Client {
 }
 
 impl Inner {
-    /// A zero FID means everything.
+    /// A zero FID means everything, and the room of removed files.
     pub(crate) async fn sync_mdt(
         self: &Rc<Self>,
         ctx: &Ctx,
@@ -118,7 +118,8 @@ impl Inner {
     }
 
     /// A file is durable, and its names at whatever MDT they are. MDTs where this client has met a
-    /// name are asked at once, and others when the file's MDT has named them.
+    /// name are asked at once, and others when the file's MDT has named them. All of them are asked
+    /// for the file: a sync of everything also waits for objects of removed files.
     async fn sync_names(self: &Rc<Self>, ctx: &Ctx, fid: Fid) -> Result<()> {
         let mut known = self.elsewhere.mdts_of(fid);
         if let Some(stripes) = self.striped.shards(fid) {
@@ -128,13 +129,13 @@ impl Inner {
         let mut syncs: Vec<LocalFuture<'_, Result<BTreeSet<u32>>>> =
             vec![Box::pin(self.sync_with_names(ctx, mdt_of(fid), fid))];
         for mdt in &known {
-            syncs.push(Box::pin(self.sync_with_names(ctx, TargetId::mdt(*mdt), Fid::ZERO)));
+            syncs.push(Box::pin(self.sync_with_names(ctx, TargetId::mdt(*mdt), fid)));
         }
         let told = try_join(syncs, limits::BATCH_RPCS_MAX).await?;
         let is_new = |mdt: &u32| *mdt != fid.mdt_index() && !known.contains(mdt);
         let news: BTreeSet<u32> = told.into_iter().flatten().filter(is_new).collect();
         let syncs = news.into_iter().map(|mdt| -> LocalFuture<'_, Result<()>> {
-            Box::pin(self.sync_mdt(ctx, TargetId::mdt(mdt), Fid::ZERO))
+            Box::pin(self.sync_mdt(ctx, TargetId::mdt(mdt), fid))
         });
         try_join(syncs.collect(), limits::BATCH_RPCS_MAX).await.map(drop)
     }

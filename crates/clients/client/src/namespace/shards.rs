@@ -140,12 +140,23 @@ impl Inner {
         matches!(self.kind(dir), Kind::Striped(_))
     }
 
-    /// The shards of a directory, if it has some.
+    /// The shards of a directory, if it has some. Calls that wait for them share one question.
     pub(crate) async fn stripes(
         self: &Rc<Self>,
         ctx: &Ctx,
         dir: Fid,
     ) -> Result<Option<Rc<Stripes>>> {
+        match self.kind(dir) {
+            Kind::Plain => Ok(None),
+            Kind::Striped(Some(stripes)) => Ok(Some(stripes)),
+            Kind::Striped(None) | Kind::Unknown => {
+                let question = self.striped.question(dir);
+                question.answer(Box::pin(self.ask_stripes(ctx, dir))).await
+            }
+        }
+    }
+
+    async fn ask_stripes(self: &Rc<Self>, ctx: &Ctx, dir: Fid) -> Result<Option<Rc<Stripes>>> {
         match self.kind(dir) {
             Kind::Plain => return Ok(None),
             Kind::Striped(Some(stripes)) => return Ok(Some(stripes)),

@@ -11,9 +11,12 @@ use std::rc::Rc;
 
 use layout::dir::Stripes;
 use queues::FixedMap;
+use tokio::sync::OnceCell;
 use types::{Fid, Instant};
 use wire::Attr;
 use wire::attr::AttrFlags;
+
+use crate::Result;
 
 /// Directories and shards that are remembered, about 100 bytes each. Of more of them only those
 /// stay of whose directories the kernel still has attributes.
@@ -40,10 +43,15 @@ struct Dir {
     told_until: Instant,
 }
 
+/// The shards of a directory as its MDT answers, for all calls that wait for them.
+type Answer = OnceCell<Result<Option<Rc<Stripes>>>>;
+
 #[derive(Default)]
 struct Known {
     dirs: FixedMap<Fid, Dir>,
     masters: FixedMap<Fid, Fid>,
+    /// Directories whose shards are being asked for.
+    asked: FixedMap<Fid, Rc<Answer>>,
 }
 
 /// See the head of the file.
@@ -54,13 +62,18 @@ impl Striped {
     /// Attributes of a directory came from its MDT.
     pub(crate) fn note(&self, attr: &Attr, now: Instant) {
         let mut known = self.0.borrow_mut();
-        if !known.dirs.contains_key(&attr.fid()) {
+        let known = &mut *known;
+        let is_new = !known.dirs.contains_key(&attr.fid());
+        if is_new {
             known.make_room(now);
         }
         let dir = known.dirs.entry(attr.fid()).or_default();
         dir.is_striped = attr.flags.contains(AttrFlags::STRIPED);
         if attr.version > dir.version || !dir.is_striped {
             dir.stripes = None; // they may be other ones now
+            if !is_new {
+                known.asked.remove(&attr.fid());
+            }
         }
         dir.version = dir.version.max(attr.version);
     }
@@ -97,17 +110,55 @@ impl Striped {
         stripes
     }
 
-    /// The shards of a directory have changed. Those that are known still lead to it.
+    /// The shards of a directory have changed. Those that are known still lead to it. An answer
+    /// that is under way may be older, so later calls do not wait for it.
     pub(crate) fn forget(&self, dir: Fid) {
-        if let Some(dir) = self.0.borrow_mut().dirs.get_mut(&dir) {
+        let mut known = self.0.borrow_mut();
+        known.asked.remove(&dir);
+        if let Some(dir) = known.dirs.get_mut(&dir) {
             dir.stripes = None;
         }
+    }
+
+    /// A call begins to wait for the shards of a directory.
+    pub(crate) fn question(&self, dir: Fid) -> Question<'_> {
+        let answer = self.0.borrow_mut().asked.entry(dir).or_default().clone();
+        Question { striped: self, dir, answer }
     }
 
     /// The kernel has attributes of the directory until then.
     pub(crate) fn told(&self, dir: Fid, until: Instant) {
         if let Some(dir) = self.0.borrow_mut().dirs.get_mut(&dir) {
             dir.told_until = dir.told_until.max(until);
+        }
+    }
+}
+
+/// A call that waits for the shards of a directory.
+pub(crate) struct Question<'a> {
+    striped: &'a Striped,
+    dir: Fid,
+    answer: Rc<Answer>,
+}
+
+impl Question<'_> {
+    /// The answer. One of the calls that wait for it asks. If that one is given up, another asks.
+    pub(crate) async fn answer(
+        &self,
+        ask: impl Future<Output = Result<Option<Rc<Stripes>>>>,
+    ) -> Result<Option<Rc<Stripes>>> {
+        self.answer.get_or_init(|| ask).await.clone()
+    }
+}
+
+impl Drop for Question<'_> {
+    fn drop(&mut self) {
+        let mut known = self.striped.0.borrow_mut();
+        let asked = known.asked.get(&self.dir);
+        let is_current = asked.is_some_and(|asked| Rc::ptr_eq(asked, &self.answer));
+        let is_last = Rc::strong_count(&self.answer) == 2; // the other one is in the table
+        if is_current && (is_last || self.answer.initialized()) {
+            known.asked.remove(&self.dir);
         }
     }
 }
@@ -162,6 +213,9 @@ pub(crate) mod cookie {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
     use types::Timespec;
 
     fn stripes(first: u32, count: u32) -> Stripes {
@@ -212,6 +266,37 @@ mod tests {
         assert_eq!(striped.kind(dir), Kind::Striped(Some(known.clone())));
         assert_eq!((striped.master(known.shards[2]), striped.master(dir)), (dir, dir));
         assert_eq!(striped.kind(known.shards[2]), Kind::Plain);
+    }
+
+    #[test]
+    fn calls_share_a_question_until_the_shards_change_or_the_asking_one_is_given_up() {
+        let (striped, dir) = (Striped::default(), Fid::new(0x2_0000_0400, 1));
+        let (mut cx, asked) = (Context::from_waker(Waker::noop()), Cell::new(0));
+        let ask = async |is_answered: bool| -> Result<Option<Rc<Stripes>>> {
+            asked.set(asked.get() + 1);
+            if !is_answered {
+                std::future::pending::<()>().await;
+            }
+            Ok(None)
+        };
+        let [one, other] = [striped.question(dir), striped.question(dir)];
+        let mut first = Box::pin(one.answer(ask(false)));
+        let mut second = pin!(other.answer(ask(true)));
+        assert!(first.as_mut().poll(&mut cx).is_pending());
+        assert!(second.as_mut().poll(&mut cx).is_pending());
+        assert_eq!(asked.get(), 1);
+        striped.forget(dir);
+        {
+            let later = striped.question(dir);
+            let mut third = pin!(later.answer(ask(true)));
+            assert_eq!(third.as_mut().poll(&mut cx), Poll::Ready(Ok(None)));
+        }
+        assert_eq!(asked.get(), 2);
+        drop(first);
+        assert_eq!(second.as_mut().poll(&mut cx), Poll::Ready(Ok(None)));
+        assert_eq!(asked.get(), 3);
+        drop(striped.question(dir));
+        assert!(striped.0.borrow().asked.is_empty());
     }
 
     #[test]

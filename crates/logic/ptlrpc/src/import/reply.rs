@@ -44,8 +44,9 @@ fn unplaced(request: &Request, reply: &Reply) -> Option<OpenWord> {
         return None;
     }
     let OpenReq { fid, open_flags, restates, .. } = request.body();
-    let handle = reply.body::<AttrRep>().handle;
-    let word = OpenWord { fid, handle, open_flags, reserved: 0 };
+    let AttrRep { attr, handle, stripes, .. } = reply.body();
+    let seal = if attr.is_dir() { u32::try_from(stripes).unwrap_or(0) } else { 0 };
+    let word = OpenWord { fid, handle, open_flags, seal };
     (restates != 0 && handle != 0).then_some(word)
 }
 

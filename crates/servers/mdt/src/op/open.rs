@@ -7,6 +7,11 @@
 //! An open for reading changes no record. So it has no place in history and no stored reply, where
 //! its client states the handle after a restart ([`super::stated`]). For an older client the
 //! transaction is only the place in history, so that it keeps the open for replay.
+//!
+//! A handle of a directory lets its client list it, whatever the mode is later. So it has a seal
+//! ([`crate::handle_seal`]), which the answer has in the place of a file's stripes. The replay of a
+//! durable open asks for no permission. With another seal it is refused. Without one, as an older
+//! MDT answered, the handle lists nothing that the mode does not allow.
 
 use layout::StripeSet;
 use target::Decided;
@@ -16,8 +21,9 @@ use wire::body::{Disposition, OpenReq};
 use wire::{Opcode, Request, SizeState};
 
 use crate::effect::Effect;
+use crate::handle_seal::seal;
 use crate::op::rows::Opened;
-use crate::op::{Answer, Caller, Op};
+use crate::op::{Answer, AttrAnswer, Caller, Op};
 use crate::opens::OpenFile;
 use crate::perm::{R, W, X, is_root};
 use crate::record::{INODE_HAS_LAYOUT, Inode};
@@ -78,11 +84,17 @@ pub(super) fn open_file(
         read: wants_read(flags),
         write,
         runs: flags & FMODE_EXEC != 0 && inode.attr.file_type() == S_IFREG,
+        lists: lists(flags),
     }
 }
 
 fn wants_read(flags: u32) -> bool {
     flags & O_ACCMODE == 0 || flags & O_ACCMODE == O_RDWR
+}
+
+/// Whether an open of a directory with these flags is asked for leave to read it.
+fn lists(flags: u32) -> bool {
+    wants_read(flags) && flags & FMODE_EXEC == 0
 }
 
 pub(crate) struct Opening {
@@ -161,7 +173,39 @@ impl Op<'_, '_> {
         let cached = Disposition::CACHE.when(self.may_be_cached(&inode));
         let cut = Disposition::TRUNCATE.when(truncated == Truncated::Objects);
         let kept = Disposition::WRITES.when(self.may_keep_writes(&inode));
-        self.full_answer(&inode, handle, made | cut | cached | kept)
+        let answer = self.full_answer(&inode, handle, made | cut | cached | kept)?;
+        self.sealed(answer, &inode, (handle, how.flags))
+    }
+
+    /// The answer to an open, with the seal of its handle if it is of a directory.
+    fn sealed(
+        &self,
+        answer: Answer,
+        inode: &Inode,
+        (handle, flags): (u64, u32),
+    ) -> Decided<Answer> {
+        let may_list = inode.attr.is_dir() && self.may_list(inode, (handle, flags))?;
+        match answer {
+            Answer::Attr(answer) if may_list => {
+                let seal = seal(self.state.hash_key, handle, (inode.fid(), self.client));
+                let stripes = StripeSet::from_parts(seal.into(), &[]);
+                Ok(Answer::Attr(AttrAnswer { stripes, ..answer }))
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    /// Whether a handle is one by which its client may list a directory. A replay that was asked
+    /// for no permission has a seal that says so, or none.
+    fn may_list(&self, inode: &Inode, (handle, flags): (u64, u32)) -> Decided<bool> {
+        let unasked = self.replay.filter(|_| self.committed && inode.attr.is_dir());
+        let Some(first) = unasked.filter(|_| lists(flags)) else { return Ok(lists(flags)) };
+        let seal = seal(self.state.hash_key, handle, (inode.fid(), self.client));
+        match first.stripes {
+            0 => Ok(false),
+            stated if stated == u64::from(seal) => Ok(true),
+            _ => Err(Errno::EPROTO.into()),
+        }
     }
 
     fn check_open(&mut self, inode: &Inode, flags: u32) -> Decided<()> {
@@ -244,7 +288,9 @@ impl Op<'_, '_> {
         if handle == 0 || forgotten || closed {
             return Ok(handle);
         }
-        let file = open_file(inode, flags, write, (self.client, self.session));
+        let lists = self.may_list(inode, (handle, flags))?;
+        let file =
+            OpenFile { lists, ..open_file(inode, flags, write, (self.client, self.session)) };
         let epoch = write.then(|| self.state.opens.draw_epoch());
         self.tx.effects.push(Effect::Opened { handle, file, epoch, prior });
         if self.replay.is_some() && write && self.keeps_writes() {

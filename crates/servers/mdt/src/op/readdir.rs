@@ -20,8 +20,8 @@ use crate::tx::Entry;
 pub(crate) fn readdir(op: &mut Op<'_, '_>) -> Decided<Answer> {
     let body: ReaddirReq = op.request.body();
     let dir = op.tx.dir(Fid::from(body.fid))?;
-    // Whoever opened the directory while it was allowed to goes on reading it.
-    if !op.may(&dir, R)? && !op.state.opens.is_open_by(dir.fid(), op.client) {
+    // A client that opened the directory while it was allowed to goes on reading it.
+    if !op.may(&dir, R)? && !op.state.opens.may_go_on_listing(dir.fid(), op.client) {
         return Err(Errno::EACCES.into());
     }
     let with_attr = !body.flags.contains(ReaddirFlags::BARE) && op.may(&dir, X)?;

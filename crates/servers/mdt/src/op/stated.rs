@@ -6,7 +6,10 @@
 //!
 //! Permissions are not asked for, because the mode may have changed since the open. Of a handle
 //! that its client cannot have had, or has closed, nothing is taken. The same holds where the file
-//! is gone. The client need not hear of that: its next request with the handle is refused.
+//! is gone, or if the seal of a directory's handle is not this store's ([`crate::handle_seal`]). A
+//! handle without a seal is from an older client or an older MDT. It keeps its directory, which its
+//! client lists only if the mode allows that. The client need not hear of all this: its next
+//! request with the handle is refused.
 
 use osd::{StoreError, Table, View};
 use target::Decided;
@@ -15,6 +18,8 @@ use wire::body::OpenWord;
 
 use super::open::{open_file, wants_write};
 use crate::engine::Engine;
+use crate::handle_seal::seal;
+use crate::opens::OpenFile;
 use crate::record::Inode;
 use crate::state::State;
 
@@ -31,12 +36,20 @@ pub(crate) fn take(
     for open in stated.iter().filter(|open| !wants_write(open.open_flags)) {
         let Some(inode) = inode_of(&*view, open.fid.into())? else { continue };
         let mut state = engine.state.borrow_mut();
-        if may_be_open(&state, (client, session), open) {
+        let is_sound = !inode.attr.is_dir() || is_sealed(&state, client, open);
+        if is_sound && may_be_open(&state, (client, session), open) {
             let file = open_file(&inode, open.open_flags, false, (client, session));
-            state.opens.open(open.handle, file, None, None);
+            let lists = file.lists && open.seal != 0;
+            state.opens.open(open.handle, OpenFile { lists, ..file }, None, None);
         }
     }
     Ok(())
+}
+
+/// Whether the seal of a directory's handle is right, or missing.
+fn is_sealed(state: &State, client: ClientId, open: &OpenWord) -> bool {
+    let right = || seal(state.hash_key, open.handle, (open.fid.into(), client));
+    open.seal == 0 || open.seal == right()
 }
 
 /// Whether an earlier run can have given this handle, its client has not closed it, and there is

@@ -1,6 +1,7 @@
 //! sync: every change that was answered before is durable when this is answered. A sync of the
 //! whole file system also waits, for a bounded time, until the room of removed files can be used
-//! again. The answer to a sync of a file lists the other MDTs that have names of it.
+//! again. A client that syncs a file asks all MDTs that have names of it for the file, so none of
+//! them waits for that. The answer of the file's MDT lists the others.
 
 use std::rc::Rc;
 

@@ -193,7 +193,8 @@ fn a_replay_opens_no_more_than_a_session_may() {
     world.rig.crash();
     let file = world.file;
     let client = ClientId(1);
-    let other = OpenFile { fid: file, client, session: 1, read: true, write: false, runs: false };
+    let (session, read, write, runs, lists) = (1, true, false, false, true);
+    let other = OpenFile { fid: file, client, session, read, write, runs, lists };
     for number in 0..OPENS_OF_SESSION_MAX as u64 {
         let handle = (1 << 32) | (1 << 20) | number;
         world.rig.engine.state.borrow_mut().opens.open(handle, other, None, None);

@@ -1,12 +1,15 @@
 //! Opens for reading that are no changes, and their handles after a restart.
 
 use osd::Table;
-use types::{ClientId, Fid};
-use wire::Opcode;
-use wire::attr::S_IFREG;
-use wire::body::{AttrRep, CloseFlags, CloseReq, OpenReq, OpenWord, UnlinkReq};
+use types::{ClientId, Creds, Errno, Fid};
+use wire::attr::{S_IFDIR, S_IFREG};
+use wire::body::{
+    AttrRep, CloseFlags, CloseReq, OpenReq, OpenWord, ReaddirReq, SetattrFlags, SetattrReq,
+    UnlinkReq,
+};
+use wire::{Attr, Opcode, Reply, Request, encode_body};
 
-use super::rig::Rig;
+use super::rig::{Done, Rig};
 use crate::op::stated;
 
 const MAKER: u128 = 1;
@@ -25,8 +28,9 @@ fn with_a_file() -> (Rig, Fid) {
 fn open(rig: &mut Rig, fid: Fid, open_flags: u32) -> (OpenWord, u64) {
     let body = OpenReq { fid: fid.into(), open_flags, restates: 1, ..OpenReq::default() };
     let reply = rig.call(Opcode::MdtOpen, &body, &[]).expect("root may");
-    let handle = reply.body::<AttrRep>().handle;
-    (OpenWord { fid: fid.into(), handle, open_flags, reserved: 0 }, reply.header.transno)
+    let AttrRep { attr, handle, stripes, .. } = reply.body();
+    let seal = if attr.is_dir() { u32::try_from(stripes).expect("a seal") } else { 0 };
+    (OpenWord { fid: fid.into(), handle, open_flags, seal }, reply.header.transno)
 }
 
 fn close(rig: &mut Rig, open: &OpenWord, flags: CloseFlags, atime: i64) {
@@ -131,4 +135,83 @@ fn the_replay_of_a_close_brings_the_access_time_back_without_its_handle() {
     rig.recovered();
     assert_eq!(count(&rig), 0);
     assert_eq!(rig.getattr(fid).expect("it has a name").0.attr.atime().sec, 9_000);
+}
+
+fn user() -> Creds {
+    Creds { uid: 1_000, gid: 1_000, ..Creds::root() }
+}
+
+/// A reader has opened a directory that it may not list any more. The MDT has restarted since.
+fn with_an_open_directory() -> (Rig, OpenWord) {
+    let mut rig = Rig::new();
+    rig.client = MAKER;
+    let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o755, None).expect("room").attr.fid();
+    (rig.client, rig.creds) = (READER, user());
+    let (word, _) = open(&mut rig, dir, 0);
+    (rig.client, rig.creds) = (MAKER, Creds::root());
+    let attr = Attr { mode: 0o700, ..Attr::default() }.with_fid(dir);
+    let chmod = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    rig.call(Opcode::MdtSetattr, &chmod, &[]).expect("root may");
+    (rig.client, rig.creds) = (READER, user());
+    assert_eq!(refusal(&mut rig, &word), None, "it is open");
+    rig.commit();
+    rig.crash();
+    (rig, word)
+}
+
+/// Why the directory of this handle is not listed.
+fn refusal(rig: &mut Rig, open: &OpenWord) -> Option<Errno> {
+    let body = ReaddirReq { fid: open.fid, ..ReaddirReq::default() };
+    rig.call(Opcode::MdtReaddir, &body, &[]).err()
+}
+
+#[test]
+fn a_directory_is_listed_after_a_restart_by_a_handle_that_was_given_alone() {
+    let seals: [(fn(u32) -> u32, usize, Option<Errno>); 3] = [
+        (|right| right, 1, None),
+        (|_| 0, 1, Some(Errno::EACCES)), // of an older MDT
+        (|right| right ^ 4, 0, Some(Errno::EACCES)),
+    ];
+    for (seal, handles, refused) in seals {
+        let (mut rig, word) = with_an_open_directory();
+        state(&rig, READER, &[OpenWord { seal: seal(word.seal), ..word }]);
+        rig.recovered();
+        assert_eq!((count(&rig), refusal(&mut rig, &word)), (handles, refused));
+    }
+}
+
+#[test]
+fn the_replay_of_an_open_that_never_was_lists_no_directory() {
+    let replay = |stripes: fn(u32) -> u64| {
+        let (mut rig, word) = with_an_open_directory();
+        let body = OpenReq { fid: word.fid, ..OpenReq::default() };
+        let request = Request::new(Opcode::MdtOpen, vec![encode_body(&body)]);
+        let attr = Attr::default().with_fid(word.fid.into());
+        let stripes = stripes(word.seal);
+        let told = AttrRep { attr, handle: word.handle, stripes, ..AttrRep::default() };
+        let mut reply = Reply::ok(&request.header, vec![encode_body(&told)]);
+        reply.header.transno = rig.engine.state.borrow().boot_committed.0;
+        rig.history = vec![Done { client: READER, request, reply, creds: user() }];
+        let answer = rig.replay(|_| true).remove(0).1;
+        rig.recovered();
+        let seal = answer.map(|reply| reply.body::<AttrRep>().stripes);
+        (seal, count(&rig), refusal(&mut rig, &word))
+    };
+    assert_eq!(replay(|_| 0), (Ok(0), 1, Some(Errno::EACCES)));
+    assert_eq!(replay(|seal| u64::from(seal ^ 4)), (Err(Errno::EPROTO), 0, Some(Errno::EACCES)));
+    let (seal, handles, refused) = replay(u64::from);
+    assert!(seal.is_ok_and(|seal| seal != 0));
+    assert_eq!((handles, refused), (1, None));
+}
+
+#[test]
+fn an_open_that_asks_for_no_leave_to_read_lists_no_directory() {
+    let mut rig = Rig::new();
+    rig.client = MAKER;
+    let dir = rig.create(Fid::ROOT, "d", S_IFDIR | 0o711, None).expect("room").attr.fid();
+    (rig.client, rig.creds) = (READER, user());
+    for flags in [3, 0o40] {
+        let (word, _) = open(&mut rig, dir, flags);
+        assert_eq!((word.seal, refusal(&mut rig, &word)), (0, Some(Errno::EACCES)), "{flags:o}");
+    }
 }
