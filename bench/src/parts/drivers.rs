@@ -16,9 +16,6 @@ const CALLS_PER_MIB: f64 = 256.0;
 
 const COMMAND: &str = "cargo xtask bench --only drivers";
 
-const PHASES: [metadata::Wanted; 4] =
-    [("File creation", None), ("File stat", None), ("File read", None), ("File removal", None)];
-
 /// A part of a run for one turn. Its rows have values of the mount and of ext4.
 type Driver = fn(&Bed, Scale) -> Result<Vec<Row>>;
 
@@ -104,19 +101,19 @@ fn values(rows: &[Row], title: &str) -> [Vec<f64>; 2] {
 }
 
 fn own_mdtest(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    metadata::by_own(bed, scale, "mdtest-own", &["-u"], &PHASES)
+    metadata::by_own(bed, scale, &metadata::OWN)
 }
 
 fn public_mdtest(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    public::mdtest(bed, scale, "mdtest-own", &["-u"], &PHASES)
+    public::mdtest(bed, scale, &metadata::OWN)
 }
 
 fn own_ior(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    data::by_own(bed, scale, "ior-4", data::FOUR, [0.0; 2])
+    data::by_own(bed, scale, &data::FOUR)
 }
 
 fn public_ior(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    public::ior(bed, scale, "ior-4", data::FOUR, [0.0; 2])
+    public::ior(bed, scale, &data::FOUR)
 }
 
 fn own_random(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {

@@ -22,6 +22,7 @@ pub(crate) mod programs;
 mod public;
 pub(crate) mod rpc;
 pub(crate) mod scheduler;
+mod setting;
 pub(crate) mod talk;
 pub(crate) mod tests;
 pub(crate) mod trees;
