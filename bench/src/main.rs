@@ -89,12 +89,13 @@ fn main() -> Result<()> {
     ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
     let machine = Machine::look()?;
     let store = Store::open(&machine.commit, scale.name)?;
-    measure(&args, scale, &parts, &machine, &store)?;
+    let measured = measure(&args, scale, &parts, &machine, &store);
     let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
     let results = store.all(&names)?;
     println!("{}", report::markdown::whole(&machine, &results));
     let dir = report::write(store.dir(), &machine, &results)?;
-    println!("written: {}", dir.display());
+    println!("written: {}\n\n{}", dir.display(), report::summary::of(&results));
+    measured?; // what did not fail is shown
     if args.publish {
         ensure!(args.only.is_empty(), "--publish wants the whole run, not some parts");
         publish(&machine, &results)?;
