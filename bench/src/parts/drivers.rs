@@ -8,8 +8,10 @@ use crate::bed::Bed;
 use crate::row::Row;
 use crate::scale::Scale;
 
-/// Turns of both drivers, each with a run on the mount and one on ext4.
+/// Turns of both drivers, each with a run on the mount and one on ext4, and seconds of a phase at
+/// most.
 const TURNS: u32 = 3;
+const SECONDS_MAX: u32 = 3;
 
 /// Calls of 4 KiB, which are those of the random pattern.
 const CALLS_PER_MIB: f64 = 256.0;
@@ -61,7 +63,7 @@ pub(crate) fn beside_public(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 }
 
 fn in_turns(bed: &Bed, scale: Scale, subject: &Subject) -> Result<Vec<Row>> {
-    let scale = Scale { pairs: 1, ..scale };
+    let scale = Scale { pairs: 1, seconds: scale.seconds.min(SECONDS_MAX), ..scale };
     let (mut own, mut public): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         own.extend((subject.own)(bed, scale)?);

@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use mounted::{Scratch, Up, daemon_of, kill};
 
-use super::mdts::cold;
-use super::metadata::Output;
-use crate::bed::{Bed, nacre};
+use super::mdts::{cold, fill};
+use crate::bed::Bed;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
@@ -208,18 +207,6 @@ fn split(bed: &Bed, scale: Scale) -> Result<Row> {
     );
     let bound = Some(Bound::AtMost(SPLIT_MS));
     Ok(Row::of("mdt-pauses/split", &title, "ms", values, bound, &command))
-}
-
-/// Makes a directory with this many entries in the directory `top`; its path below the mount.
-fn fill(up: &Up, top: &str, entries: &str) -> Result<String> {
-    let address = up.address();
-    let output: Output = nacre(&[
-        "bench", "mdtest", "--native", &address, "-d", top, "-F", "-C", "-n", entries, "--keep",
-        "--json",
-    ])?;
-    ensure!(!output.phases.is_empty(), "no files were made");
-    let tree = fs::read_dir(up.at(top))?.next().context("mdtest has left no tree")??;
-    Ok(format!("{top}/{}/dir.0", tree.file_name().display()))
 }
 
 /// Until all names have moved, or the time is over.
