@@ -26,7 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
-use crate::parts::drivers;
+use crate::parts::{drivers, instructions};
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -144,6 +144,7 @@ fn lacks(part: &str, args: &Args) -> Option<&'static str> {
         plan::DRIVERS if !drivers::are_installed() => {
             Some("neither fio, nor mpirun with mdtest or ior, is installed")
         }
+        plan::INSTRUCTIONS if !instructions::can_be_counted() => Some("valgrind is not installed"),
         _ => None,
     }
 }
@@ -231,5 +232,6 @@ mod tests_of_parts {
         assert!(!lacks(plan::BEFORE, &["--list"]) && !lacks("rpc", &[]));
         assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
         assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
+        assert_eq!(lacks(plan::INSTRUCTIONS, &[]), !instructions::can_be_counted());
     }
 }

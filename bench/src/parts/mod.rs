@@ -9,6 +9,7 @@ pub(crate) mod drivers;
 mod figures;
 pub(crate) mod fio;
 pub(crate) mod fuse;
+pub(crate) mod instructions;
 pub(crate) mod layouts;
 pub(crate) mod listing;
 pub(crate) mod mdts;
