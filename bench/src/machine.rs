@@ -134,6 +134,21 @@ pub(crate) fn status_kib(pid: u32, name: &str) -> Result<u64> {
     Ok(kib(field(&text, name)))
 }
 
+/// CPU time that a process has used, in seconds.
+pub(crate) fn process_cpu(pid: u32) -> Result<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    used(&stat).with_context(|| format!("/proc/{pid}/stat has its CPU time"))
+}
+
+/// From `PID (NAME) STATE ...`, in which user and system time are the 12th and 13th words behind
+/// the name.
+fn used(stat: &str) -> Option<f64> {
+    let (_, behind) = stat.rsplit_once(')')?;
+    let mut words = behind.split_whitespace().skip(11);
+    let mut ticks = || words.next()?.parse::<f64>().ok();
+    Some((ticks()? + ticks()?) / TICKS_PER_SECOND)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,5 +177,13 @@ mod tests {
     #[test]
     fn own_memory_is_above_nothing() {
         assert!(status_kib(std::process::id(), "RssAnon").expect("proc is mounted") > 0);
+    }
+
+    #[test]
+    fn a_process_has_user_and_system_time() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194560 1033 0 0 0 250 50 0 0 20 0 5 0 100";
+        assert_eq!(used(stat), Some(3.0));
+        assert_eq!(used("7 (a) S 1"), None);
+        assert!(process_cpu(std::process::id()).expect("proc is mounted") >= 0.0);
     }
 }

@@ -26,7 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
-use crate::parts::drivers;
+use crate::parts::{drivers, instructions};
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -89,12 +89,13 @@ fn main() -> Result<()> {
     ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
     let machine = Machine::look()?;
     let store = Store::open(&machine.commit, scale.name)?;
-    measure(&args, scale, &parts, &machine, &store)?;
+    let measured = measure(&args, scale, &parts, &machine, &store);
     let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
     let results = store.all(&names)?;
     println!("{}", report::markdown::whole(&machine, &results));
     let dir = report::write(store.dir(), &machine, &results)?;
-    println!("written: {}", dir.display());
+    println!("written: {}\n\n{}", dir.display(), report::summary::of(&results));
+    measured?; // what did not fail is shown
     if args.publish {
         ensure!(args.only.is_empty(), "--publish wants the whole run, not some parts");
         publish(&machine, &results)?;
@@ -143,6 +144,7 @@ fn lacks(part: &str, args: &Args) -> Option<&'static str> {
         plan::DRIVERS if !drivers::are_installed() => {
             Some("neither fio, nor mpirun with mdtest or ior, is installed")
         }
+        plan::INSTRUCTIONS if !instructions::can_be_counted() => Some("valgrind is not installed"),
         _ => None,
     }
 }
@@ -230,5 +232,6 @@ mod tests_of_parts {
         assert!(!lacks(plan::BEFORE, &["--list"]) && !lacks("rpc", &[]));
         assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
         assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
+        assert_eq!(lacks(plan::INSTRUCTIONS, &[]), !instructions::can_be_counted());
     }
 }

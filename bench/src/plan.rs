@@ -4,9 +4,9 @@ use anyhow::Result;
 
 use crate::bed::Bed;
 use crate::parts::{
-    before, borders, data, devices, dom, drivers, fio, fuse, layouts, listing, mdts, metadata,
-    neighbours, nodes, pair, pauses, processes, programs, rpc, scheduler, talk, tests, trees, warm,
-    wide, writes,
+    before, borders, data, devices, dom, drivers, fio, fuse, instructions, layouts, listing, mdts,
+    metadata, neighbours, nodes, pair, pauses, processes, programs, rpc, scheduler, talk, tests,
+    trees, warm, wide, writes,
 };
 use crate::row::Row;
 use crate::scale::Scale;
@@ -34,6 +34,9 @@ pub(crate) const TALK: &str = "talk";
 
 /// Needs public mdtest, IOR or fio. A machine without them leaves it out.
 pub(crate) const DRIVERS: &str = "drivers";
+
+/// Needs valgrind. A machine without it leaves it out.
+pub(crate) const INSTRUCTIONS: &str = "instructions";
 
 /// In the order in which they run: what wants an empty file system comes first.
 pub(crate) const PARTS: &[Part] = &[
@@ -199,6 +202,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "policies alone: pairs per second, 10,000,000 queued",
         quick: false,
         run: scheduler::speed,
+    },
+    Part {
+        name: INSTRUCTIONS,
+        about: "instructions of a create and its close, at the client and at its servers",
+        quick: false,
+        run: instructions::of_creates,
     },
     Part {
         name: "servers",

@@ -90,10 +90,8 @@ fn titled(name: &str, rows: Vec<Row>) -> Vec<Row> {
 
 /// Both binaries, each with a client and a server of its own.
 fn lnet(older: &Path, scale: Scale) -> Result<Vec<Row>> {
-    // nine cases, as in part `rpc`
-    let seconds = if scale.is_quick() { "0.5".to_owned() } else { (scale.seconds / 2).to_string() };
     let options = ["--inflight", "64", "--sides", "rpc", "--pairs", "1", "--json"];
-    let args = [&["bench", "lnet", "--seconds", &seconds][..], &options].concat();
+    let args = [&["bench", "lnet", "--seconds", rpc::seconds(scale)][..], &options].concat();
     let mut turns: [Vec<rpc::Output>; 2] = Default::default();
     for _ in 0..scale.pairs {
         for (turns, binary) in turns.iter_mut().zip([&*nacre_bin(), older]) {

@@ -23,7 +23,7 @@ use crate::scale::Scale;
 /// Tasks, each with a file of its own.
 const TASKS: usize = 4;
 /// Seconds of a phase at most: a run has 90 phases.
-const SECONDS_MAX: u32 = 2;
+const SECONDS_MAX: u32 = 1;
 const CALL_BYTES: usize = 4 << 10;
 
 /// Names and bytes of the files' sizes.

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::metadata::text;
 use super::public;
+use super::setting::Setting;
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
@@ -28,18 +29,24 @@ pub(super) struct Run {
 /// More than a task writes in one phase: the deadline ends it.
 pub(super) const BLOCK: &str = "32g";
 
+/// Bounds are those of write and read.
+pub(super) type Streams = Setting<[f64; 2]>;
+
 /// Four tasks, a file each.
-pub(super) const FOUR: (&str, &[&str]) = ("4", &["-F"]);
+pub(super) const FOUR: Streams =
+    Setting { part: "ior-4", tasks: "4", options: &["-F"], bounds: [0.40, 0.75] };
+
+const ONE: Streams = Setting { part: "ior-1", tasks: "1", options: &[], bounds: [0.30, 0.75] };
 
 /// CPU seconds of the machine per GiB that is read.
 const READ_CPU_MOST: f64 = 0.9;
 
 pub(crate) fn four(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    with_cpu(stream(bed, scale, "ior-4", FOUR, [0.40, 0.75])?)
+    with_cpu(stream(bed, scale, &FOUR)?)
 }
 
 pub(crate) fn one(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    with_cpu(stream(bed, scale, "ior-1", ("1", &[]), [0.30, 0.75])?)
+    with_cpu(stream(bed, scale, &ONE)?)
 }
 
 /// Adds a row for the CPU of reads.
@@ -50,32 +57,20 @@ fn with_cpu(mut rows: Vec<Row>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn stream(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    (tasks, more): (&str, &[&str]),
-    bounds: [f64; 2],
-) -> Result<Vec<Row>> {
+fn stream(bed: &Bed, scale: Scale, setting: &Streams) -> Result<Vec<Row>> {
     if public::has("ior") {
-        return public::ior(bed, scale, part, (tasks, more), bounds);
+        return public::ior(bed, scale, setting);
     }
-    by_own(bed, scale, part, (tasks, more), bounds)
+    by_own(bed, scale, setting)
 }
 
 /// The same with our own driver.
-pub(super) fn by_own(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    (tasks, more): (&str, &[&str]),
-    bounds: [f64; 2],
-) -> Result<Vec<Row>> {
+pub(super) fn by_own(bed: &Bed, scale: Scale, setting: &Streams) -> Result<Vec<Row>> {
     let seconds = scale.seconds.to_string();
-    let mut options = vec!["-N", tasks];
-    options.extend(more);
+    let mut options = vec!["-N", setting.tasks];
+    options.extend(setting.options);
     options.extend(["-t", "1m", "-b", BLOCK, "-D", &seconds, "-e", "--drop-caches"]);
-    ior(bed, scale, part, &options, bounds)
+    ior(bed, scale, setting.part, &options, setting.bounds)
 }
 
 /// Both phases of one setting. The bounds are those of write and read.

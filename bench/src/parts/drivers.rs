@@ -8,16 +8,15 @@ use crate::bed::Bed;
 use crate::row::Row;
 use crate::scale::Scale;
 
-/// Turns of both drivers, each with a run on the mount and one on ext4.
+/// Turns of both drivers, each with a run on the mount and one on ext4, and seconds of a phase at
+/// most.
 const TURNS: u32 = 3;
+const SECONDS_MAX: u32 = 3;
 
 /// Calls of 4 KiB, which are those of the random pattern.
 const CALLS_PER_MIB: f64 = 256.0;
 
 const COMMAND: &str = "cargo xtask bench --only drivers";
-
-const PHASES: [metadata::Wanted; 4] =
-    [("File creation", None), ("File stat", None), ("File read", None), ("File removal", None)];
 
 /// A part of a run for one turn. Its rows have values of the mount and of ext4.
 type Driver = fn(&Bed, Scale) -> Result<Vec<Row>>;
@@ -64,7 +63,7 @@ pub(crate) fn beside_public(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 }
 
 fn in_turns(bed: &Bed, scale: Scale, subject: &Subject) -> Result<Vec<Row>> {
-    let scale = Scale { pairs: 1, ..scale };
+    let scale = Scale { pairs: 1, seconds: scale.seconds.min(SECONDS_MAX), ..scale };
     let (mut own, mut public): (Vec<Row>, Vec<Row>) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
         own.extend((subject.own)(bed, scale)?);
@@ -104,19 +103,19 @@ fn values(rows: &[Row], title: &str) -> [Vec<f64>; 2] {
 }
 
 fn own_mdtest(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    metadata::by_own(bed, scale, "mdtest-own", &["-u"], &PHASES)
+    metadata::by_own(bed, scale, &metadata::OWN)
 }
 
 fn public_mdtest(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    public::mdtest(bed, scale, "mdtest-own", &["-u"], &PHASES)
+    public::mdtest(bed, scale, &metadata::OWN)
 }
 
 fn own_ior(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    data::by_own(bed, scale, "ior-4", data::FOUR, [0.0; 2])
+    data::by_own(bed, scale, &data::FOUR)
 }
 
 fn public_ior(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    public::ior(bed, scale, "ior-4", data::FOUR, [0.0; 2])
+    public::ior(bed, scale, &data::FOUR)
 }
 
 fn own_random(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {

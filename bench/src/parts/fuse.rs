@@ -7,6 +7,9 @@ use crate::bed::{Bed, nacre_lines};
 use crate::row::{Bound, Cpu, Row};
 use crate::scale::Scale;
 
+/// Seconds of a phase at most: there are two calls, each by one process and by four.
+const SECONDS_MAX: u32 = 3;
+
 /// One line of `nacre bench fusedev --json`.
 #[derive(Deserialize)]
 struct Line {
@@ -23,7 +26,7 @@ struct Side {
 }
 
 pub(crate) fn null(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let (seconds, pairs) = ((scale.seconds / 2).max(1).to_string(), scale.pairs.to_string());
+    let (seconds, pairs) = (scale.seconds.min(SECONDS_MAX).to_string(), scale.pairs.to_string());
     let args =
         ["bench", "fusedev", "--calls", "fstat,read4k", "--seconds", &seconds, "--pairs", &pairs];
     let command = format!("nacre {}", args.join(" "));

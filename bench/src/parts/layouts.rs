@@ -5,13 +5,13 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use mounted::{Scratch, Up};
 
 use super::data::{BLOCK, between};
 use super::figures::example;
+use super::instructions::{self, VALGRIND};
 use super::metadata::text;
-use super::public::is_installed;
 use crate::bed::Bed;
 use crate::machine::output;
 use crate::row::{Bound, Row};
@@ -55,7 +55,7 @@ pub(super) fn streams(scale: Scale, part: &str, dirs: &[PathBuf; 2]) -> Result<V
 
 /// Only where valgrind is installed.
 fn mapping() -> Result<Option<Row>> {
-    if !is_installed("valgrind") {
+    if !instructions::can_be_counted() {
         eprintln!("valgrind is not installed: instructions are not counted");
         return Ok(None);
     }
@@ -64,7 +64,7 @@ fn mapping() -> Result<Option<Row>> {
     let (map, out) = (example("layout", "map")?, text(&profile)?);
     let out = format!("--callgrind-out-file={out}");
     let printed =
-        output("valgrind", &["--tool=callgrind", "--toggle-collect=main", &out, &text(&map)?])?;
+        output(VALGRIND, &["--tool=callgrind", "--toggle-collect=main", &out, &text(&map)?])?;
     let values = vec![each(&fs::read_to_string(&profile)?, &printed)?];
     let (title, command) = (
         "a piece of an extent in ten components of 200 stripes",
@@ -77,11 +77,9 @@ fn mapping() -> Result<Option<Row>> {
 
 /// Instructions a piece, from callgrind's file and from the example's line `N pieces`.
 fn each(profile: &str, printed: &str) -> Result<f64> {
-    let total = profile.lines().find_map(|line| line.strip_prefix("totals: "));
-    let total: f64 = total.context("callgrind writes a total")?.trim().parse()?;
+    let total = instructions::total(profile)?; // nothing: the function main was not found
     let pieces = printed.lines().find_map(|line| line.strip_suffix(" pieces"));
     let pieces: f64 = pieces.context("the example prints its pieces")?.trim().parse()?;
-    ensure!(total > 0.0, "callgrind has not found the function main");
     Ok(total / pieces)
 }
 

@@ -46,23 +46,28 @@ pub(crate) const PROGRAMS: [(&str, &str); 3] =
 const COMPARED: u32 = 32;
 const WIDEST: u32 = 64;
 
+/// Stripes of the library's files, and seconds of each older way there and on a mount. There are
+/// four such ways with two states each, and three programs.
+const STRIPES: &str = "0,1,8,32,64,160";
+const SECONDS_MAX: u32 = 5;
+const MOUNT_SECONDS_MAX: u32 = 2;
+
 /// Windows of statahead beside 2011's 32, and the objects and seconds of each way then.
 const WINDOWS: &str = "8,16,64,128";
 const WINDOW_OBJECTS: &str = "32000";
-const WINDOW_SECONDS_MAX: u32 = 5;
 
 /// Ways that `nacre` is compared with, and how much faster it has to be.
 const OLDER: &[(&str, f64)] =
     &[("2x-sync", 1_000.0), ("1x-parallel", 50.0), ("statahead+agl 32", 20.0)];
 
-/// The native library at all stripe counts, and programs on mounts at some.
+/// The native library at many stripe counts, and programs on mounts at some.
 pub(crate) fn stripes(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let files = if scale.is_quick() { "50000" } else { "400000" };
-    let seconds = scale.seconds.to_string();
-    let library = ["--through", LIBRARY, "--files", files, "--seconds", &seconds];
-    let (output, command) = listed(&library)?;
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
+    let library = ["--through", LIBRARY, "--stripes", STRIPES, "--files", files];
+    let (output, command) = listed(&[&library[..], &["--seconds", &seconds]].concat())?;
     let mut rows = rows(&output, &command)?;
-    let seconds = (scale.seconds / 2).max(1).to_string();
+    let seconds = scale.seconds.min(MOUNT_SECONDS_MAX).to_string();
     let stripes = ["--stripes", "1,32,64", "--files", "50000", "--seconds", &seconds];
     let (output, command) = listed(&[&["--through", "ls,find,du"][..], &stripes].concat())?;
     rows.extend(output.samples.iter().map(|sample| alone(sample, &command)));
@@ -73,7 +78,7 @@ pub(crate) fn stripes(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 
 /// The older ways with statahead, with other windows. Their rows are without a bound.
 fn by_window(scale: Scale) -> Result<Vec<Row>> {
-    let seconds = scale.seconds.min(WINDOW_SECONDS_MAX).to_string();
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
     let stripes = COMPARED.to_string();
     let ways = ["--ways", "statahead,statahead+agl", "--windows", WINDOWS];
     let files = ["--states", "clean", "--stripes", &stripes, "--objects", WINDOW_OBJECTS];

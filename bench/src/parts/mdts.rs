@@ -21,6 +21,9 @@ use crate::scale::Scale;
 const CPU_MOST: f64 = 1.15;
 /// The same of stats and reads by the native library.
 const NATIVE_CPU_MOST: f64 = 1.05;
+/// Turns of mdtest on a mount, and seconds in which it makes files.
+const RATE_TURNS_MAX: u32 = 5;
+const RATE_SECONDS_MAX: u32 = 5;
 /// Turns of the native library, and seconds in which it makes files.
 const TURNS_MAX: u32 = 3;
 const NATIVE_SECONDS_MAX: u32 = 3;
@@ -87,7 +90,8 @@ pub(super) fn make_dirs(up: &Up) {
 
 /// mdtest below `dir`, in turns with the same on one MDT.
 fn rates(up: &Up, scale: Scale, what: &str, dir: &str, more: &[&str]) -> Result<Vec<Row>> {
-    let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
+    let seconds = scale.seconds.min(RATE_SECONDS_MAX).to_string();
+    let pairs = scale.pairs.min(RATE_TURNS_MAX).to_string();
     let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
     options.extend(more);
     let (ours, limit) = (text(&up.at(dir))?, text(&up.at("one"))?);
@@ -226,11 +230,8 @@ fn beside_one(
 /// `ls -lU` after dropped caches.
 fn listing(up: &Up, scale: Scale) -> Result<Row> {
     let files = FILES[usize::from(!scale.is_quick())];
-    let dirs = ["shards/listed", "one/listed"].map(|dir| up.at(dir));
-    for dir in &dirs {
-        fs::create_dir(dir)?;
-        (0..files).try_for_each(|number| File::create(dir.join(format!("f{number}"))).map(drop))?;
-    }
+    let filled = |top: &str| anyhow::Ok(up.at(&fill(up, top, &files.to_string())?));
+    let dirs = [filled("shards")?, filled("one")?];
     let mut times = [Vec::new(), Vec::new()];
     for _ in 0..scale.pairs {
         for (dir, times) in dirs.iter().zip(&mut times) {
@@ -239,6 +240,18 @@ fn listing(up: &Up, scale: Scale) -> Result<Row> {
     }
     let title = format!("ls -lU of {files} files in four shards, cold");
     Ok(beside("mdts/listing", &title, "s", times, LISTING_MOST, "ls -lU DIR"))
+}
+
+/// Makes a directory with this many entries in the empty directory `top`; its path below the mount.
+pub(super) fn fill(up: &Up, top: &str, entries: &str) -> Result<String> {
+    let address = up.address();
+    let output: Output = nacre(&[
+        "bench", "mdtest", "--native", &address, "-d", top, "-F", "-C", "-n", entries, "--keep",
+        "--json",
+    ])?;
+    ensure!(!output.phases.is_empty(), "no files were made");
+    let tree = fs::read_dir(up.at(top))?.next().context("mdtest has left no tree")??;
+    Ok(format!("{top}/{}/dir.0", tree.file_name().display()))
 }
 
 /// Seconds of `ls -lU` with nothing cached.

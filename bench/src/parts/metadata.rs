@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::setting::Setting;
 use super::{figures, public};
 use crate::bed::{Bed, nacre};
 use crate::row::{Bound, Cpu, Row};
@@ -43,42 +44,65 @@ const SUMS: [&str; 9] =
 /// mdtest's name of a phase, and the ratio to reach.
 pub(super) type Wanted = (&'static str, Option<f64>);
 
+/// Bounds are those of the phases.
+pub(super) type Files = Setting<&'static [Wanted]>;
+
 /// Title of a row, files per second that it reaches without a comparison, and CPU seconds of the
 /// machine per 10,000 files at most.
 type Alone = (&'static str, f64, Option<f64>);
 
-pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let phases: [Wanted; 4] = [
+/// Processes of mdtest.
+const TASKS: &str = "4";
+
+/// A directory for each process.
+pub(super) const OWN: Files = Setting {
+    part: "mdtest-own",
+    tasks: TASKS,
+    options: &["-u"],
+    bounds: &[
         ("File creation", Some(0.10)),
         ("File stat", Some(0.015)),
         ("File read", Some(0.02)),
         ("File removal", Some(0.08)),
-    ];
+    ],
+};
+
+const SHARED: Files = Setting {
+    part: "mdtest-shared",
+    tasks: TASKS,
+    options: &[],
+    bounds: &[
+        ("File creation", Some(0.08)),
+        ("File stat", None),
+        ("File read", None),
+        ("File removal", Some(0.05)),
+    ],
+};
+
+const SMALL_FILES: Files = Setting {
+    part: "mdtest-32k",
+    tasks: TASKS,
+    options: &["-u", "-w", "32768", "-e", "32768"],
+    bounds: &[("File creation", Some(0.07)), ("File read", None), ("File removal", None)],
+};
+
+pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let alone = [
         ("creation", 16_000.0, Some(1.1)),
         ("stat", 60_000.0, None),
         ("removal", 20_000.0, Some(0.8)),
     ];
-    Ok(with_alone(through_fuse(bed, scale, "mdtest-own", &["-u"], &phases)?, &alone))
+    Ok(with_alone(through_fuse(bed, scale, &OWN)?, &alone))
 }
 
 pub(crate) fn shared(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let phases: [Wanted; 4] = [
-        ("File creation", Some(0.08)),
-        ("File stat", None),
-        ("File read", None),
-        ("File removal", Some(0.05)),
-    ];
     let alone = [("creation", 8_500.0, None), ("removal", 10_000.0, None)];
-    Ok(with_alone(through_fuse(bed, scale, "mdtest-shared", &[], &phases)?, &alone))
+    Ok(with_alone(through_fuse(bed, scale, &SHARED)?, &alone))
 }
 
 pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let phases: [Wanted; 3] =
-        [("File creation", Some(0.07)), ("File read", None), ("File removal", None)];
-    let args = ["-u", "-w", "32768", "-e", "32768"];
     let alone = [("creation", 6_500.0, Some(2.8))];
-    Ok(with_alone(through_fuse(bed, scale, "mdtest-32k", &args, &phases)?, &alone))
+    Ok(with_alone(through_fuse(bed, scale, &SMALL_FILES)?, &alone))
 }
 
 /// Adds rows for rates and CPU that have bounds without a comparison.
@@ -94,30 +118,18 @@ fn with_alone(mut rows: Vec<Row>, wanted: &[Alone]) -> Vec<Row> {
     rows
 }
 
-fn through_fuse(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    more: &[&str],
-    phases: &[Wanted],
-) -> Result<Vec<Row>> {
+fn through_fuse(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row>> {
     if public::has("mdtest") {
-        return public::mdtest(bed, scale, part, more, phases);
+        return public::mdtest(bed, scale, setting);
     }
-    by_own(bed, scale, part, more, phases)
+    by_own(bed, scale, setting)
 }
 
 /// The same with our own driver.
-pub(super) fn by_own(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    more: &[&str],
-    phases: &[Wanted],
-) -> Result<Vec<Row>> {
+pub(super) fn by_own(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row>> {
     let (seconds, pairs) = (scale.seconds.to_string(), scale.pairs.to_string());
-    let mut options = vec!["-N", "4", "-F", "-W", &seconds, "--drop-caches"];
-    options.extend(more);
+    let mut options = vec!["-N", setting.tasks, "-F", "-W", &seconds, "--drop-caches"];
+    options.extend(setting.options);
     let (ours, limit) = (text(bed.ours())?, bed.limit());
     let mut args = vec!["bench", "mdtest", "-d", &ours];
     args.extend(&options);
@@ -125,7 +137,7 @@ pub(super) fn by_own(
     args.extend(["--against", &limit, "--pairs", &pairs, "--json"]);
     let command =
         format!("nacre bench mdtest -d MOUNT {} --against EXT4 --pairs {pairs}", options.join(" "));
-    rows(part, &nacre(&args)?, phases, &command)
+    rows(setting.part, &nacre(&args)?, setting.bounds, &command)
 }
 
 /// Create and close, 64 in flight, beside ext4's creates by one process.

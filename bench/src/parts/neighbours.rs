@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use mounted::load::Load;
-use mounted::{Scratch, Up};
+use mounted::{Scratch, Up, daemon_of};
 use serde_json::Value;
 
 use super::figures::example;
 use crate::bed::Bed;
-use crate::machine::status_kib;
+use crate::machine::{process_cpu, status_kib};
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
@@ -33,6 +33,8 @@ const REST_MIB: f64 = 64.0;
 /// Turns of a siege, which take long.
 const SIEGES: u32 = 3;
 const SERVERS: [&str; 3] = ["OST0000", "MDT0000", "MGS"];
+/// The process that works for the others, whose CPU is measured beside that of the servers.
+const CLIENT: &str = "client";
 
 /// One OST, and clients that work through a mount of their own.
 struct Field {
@@ -48,6 +50,8 @@ struct Window {
     slowest_ms: f64,
     df_ms: f64,
     memory_mib: Vec<f64>,
+    /// Percent of a core that each server uses, and then the client.
+    cpu: Vec<f64>,
 }
 
 impl Field {
@@ -82,6 +86,7 @@ impl Field {
         load.see_progress();
         let _before = load.slowest();
         let (before, start) = (load.done(), Instant::now());
+        let cpu_before = self.cpu()?;
         let over = AtomicBool::new(false);
         let mut seen = Window::default();
         std::thread::scope(|scope| {
@@ -91,10 +96,19 @@ impl Field {
             seen.df_ms = df.join().expect("no panic")?.as_secs_f64() * 1e3;
             anyhow::Ok(())
         })?;
-        seen.rate = (load.done() - before) as f64 / start.elapsed().as_secs_f64();
+        let seconds = start.elapsed().as_secs_f64();
+        seen.rate = (load.done() - before) as f64 / seconds;
+        let used = self.cpu()?.into_iter().zip(cpu_before).map(|(after, before)| after - before);
+        seen.cpu = used.map(|used| used / seconds * 100.0).collect();
         seen.slowest_ms = load.slowest().as_secs_f64() * 1e3;
         load.finish();
         Ok(seen)
+    }
+
+    /// CPU seconds of each server, and of the client.
+    fn cpu(&self) -> Result<Vec<f64>> {
+        let servers = SERVERS.iter().map(|server| self.up.server(server));
+        servers.chain([daemon_of(&self.mount)]).map(process_cpu).collect()
     }
 
     /// The most anonymous memory of each server until then.
@@ -180,13 +194,15 @@ pub(crate) fn siege(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let all: Vec<&str> = all.iter().map(String::as_str).collect();
     let short = Duration::from_secs(scale.seconds.into());
     let span = if scale.is_quick() { short } else { SIEGE };
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut beside, mut attackers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..scale.pairs.min(SIEGES) {
         alone.push(field.window(span)?);
         let attack = field.bad("attack", 2 * SETTLE + span, &all)?;
         std::thread::sleep(SETTLE);
         beside.push(field.window(span)?);
-        eprintln!("siege: {}", attack.end()?);
+        let attack = attack.end()?;
+        eprintln!("siege: {attack}");
+        attackers.push(attack["cpu_share"].as_f64().context("it knows its share")? * 100.0);
     }
     let mut rows = vec![rate("siege", &alone, &beside, 0.9)];
     for (index, server) in SERVERS.iter().enumerate() {
@@ -197,7 +213,22 @@ pub(crate) fn siege(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     }
     let slowest = beside.iter().map(|window| window.slowest_ms).collect();
     rows.push(value("siege/slowest", "slowest call of others under siege", "ms", slowest, None));
+    rows.extend(work(&alone, &beside));
+    let title = "CPU of the attackers";
+    rows.push(value("siege/cpu-attackers", title, "% of a core", attackers, None));
     Ok(rows)
+}
+
+/// Rows without bounds that say which process works for a siege.
+fn work(alone: &[Window], beside: &[Window]) -> Vec<Row> {
+    let row = |(index, process): (usize, &str)| {
+        let each = |windows: &[Window]| windows.iter().map(|window| window.cpu[index]).collect();
+        let (id, title) =
+            (format!("siege/cpu-{process}"), format!("CPU of {process}, under siege and without"));
+        let beside = value(&id, &title, "% of a core", each(beside), None);
+        Row { limit: each(alone), ..beside }
+    };
+    SERVERS.into_iter().chain([CLIENT]).enumerate().map(row).collect()
 }
 
 fn rate(part: &str, alone: &[Window], beside: &[Window], least: f64) -> Row {

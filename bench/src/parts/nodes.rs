@@ -18,6 +18,9 @@ use crate::scale::Scale;
 /// What one process reaches of two processes.
 const LEAST: f64 = 0.9;
 
+/// Seconds of a phase at most: a turn starts and ends all servers twice.
+const SECONDS_MAX: u32 = 5;
+
 /// Pings under way to each node.
 const ECHOES: &str = "64";
 
@@ -27,7 +30,7 @@ const SIGTERM: i32 = 15;
 const COMMAND: &str = "cargo xtask bench --only nodes";
 
 pub(crate) fn executors(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let dir = bed.fresh("nodes");
+    let (dir, seconds) = (bed.fresh("nodes"), scale.seconds.min(SECONDS_MAX).to_string());
     fs::create_dir_all(&dir)?;
     let mut nodes = Nodes::format(&dir);
     nodes.start(Shape::TwoProcesses, &[]);
@@ -37,8 +40,8 @@ pub(crate) fn executors(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     for _ in 0..scale.pairs {
         for (side, shape) in [Shape::OneProcess, Shape::TwoProcesses].into_iter().enumerate() {
             nodes.start(shape, &[]);
-            echoes[side].push(echo(scale)?);
-            creates[side].push(create(&nodes, scale)?);
+            echoes[side].push(echo(&seconds)?);
+            creates[side].push(create(&nodes, &seconds)?);
             nodes.stop();
         }
     }
@@ -75,17 +78,17 @@ fn spread(nodes: &mut Nodes, mount: &Path) -> Result<()> {
 }
 
 /// Files per second of one native client, in a directory for each create under way.
-fn create(nodes: &Nodes, scale: Scale) -> Result<f64> {
-    let (address, seconds) = (nodes.address(), scale.seconds.to_string());
+fn create(nodes: &Nodes, seconds: &str) -> Result<f64> {
+    let address = nodes.address();
     let mut args = vec!["bench", "mdtest", "--native", &address];
-    args.extend(["--in-flight", "64", "-u", "-F", "-C", "-W", &seconds, "--json"]);
+    args.extend(["--in-flight", "64", "-u", "-F", "-C", "-W", seconds, "--json"]);
     let output: Output = nacre(&args)?;
     let phase = output.phases.iter().find(|phase| phase.phase == "File creation");
     Ok(phase.context("no creates were measured")?.rate)
 }
 
 /// Pings per second of one client to both nodes.
-fn echo(scale: Scale) -> Result<f64> {
+fn echo(seconds: &str) -> Result<f64> {
     let client = Node::start()?;
     let session = std::process::id().to_string();
     let lst = |line: &str| -> Result<String> {
@@ -103,7 +106,7 @@ fn echo(scale: Scale) -> Result<f64> {
         "add_test --concurrency {ECHOES} --distribute 1:2 --from client --to servers ping"
     ))?;
     lst("run")?;
-    let shown = lst(&format!("stat --rpc --delay {} --count 1 client", scale.seconds))?;
+    let shown = lst(&format!("stat --rpc --delay {seconds} --count 1 client"))?;
     lst("stop")?;
     lst("end_session")?;
     drop(client);

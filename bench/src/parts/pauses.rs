@@ -1,7 +1,7 @@
 //! Longest calls on four MDTs. One MDT is killed and comes back: calls of a mount in a directory of
-//! that MDT, and in those of the others. The same where two clients died with the MDT. A large
-//! directory is split: creates of four mounts in it. And on one MDT, which is killed while its
-//! client holds many grants.
+//! that MDT, and in those of the others. The same where two clients died before the MDT, and where
+//! they died with it. A large directory is split: creates of four mounts in it. And on one MDT,
+//! which is killed while its client holds many grants.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,12 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use mounted::{Scratch, Up, daemon_of, kill};
 
-use super::mdts::cold;
-use super::metadata::Output;
-use crate::bed::{Bed, nacre};
+use super::mdts::{cold, fill};
+use crate::bed::Bed;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
@@ -37,9 +36,33 @@ const REST: Duration = Duration::from_millis(2);
 const OTHERS_MS: f64 = 50.0;
 const OWN_MS: f64 = 2_000.0;
 
-/// The same on the one that was killed if clients of it died in that moment.
-const DEAD_CLIENTS_MS: f64 = 5_000.0;
-/// Own addresses of these clients.
+/// Deaths of two clients and of their MDT.
+struct Deaths {
+    id: &'static str,
+    title: &'static str,
+    /// Between the clients and the MDT.
+    ahead: Duration,
+    /// Of the longest call on the MDT.
+    most_ms: Option<f64>,
+}
+
+/// The records of an MDT say which clients are silent. It waits for these only briefly when it
+/// starts again. They do not say which clients die with it.
+const DEATHS: [Deaths; 2] = [
+    Deaths {
+        id: "mdt-pauses/own-silent-clients",
+        title: "longest call on an MDT that is killed 2 s after two clients",
+        ahead: Duration::from_secs(2),
+        most_ms: Some(5_000.0),
+    },
+    Deaths {
+        id: "mdt-pauses/own-dead-clients",
+        title: "the same, killed in the same moment as the clients, whose window is 12 s: no bound",
+        ahead: Duration::ZERO,
+        most_ms: None,
+    },
+];
+/// Own addresses of the clients.
 const DEAD: [u8; 2] = [121, 122];
 
 /// Grants that a client states to an MDT that starts again, and milliseconds that they may add to
@@ -68,7 +91,9 @@ pub(crate) fn of_mdts(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut up = Up::with(Scratch::new("bench-pauses"), Some(bed.fresh("pauses")), &UP);
     let turns = scale.pairs.min(TURNS_MAX);
     let mut rows = killed(&up, turns)?;
-    rows.push(killed_with_clients(&mut up, turns)?);
+    for deaths in &DEATHS {
+        rows.push(killed_after_clients(&mut up, turns, deaths)?);
+    }
     up.stop();
     fs::remove_dir_all(up.data())?;
     rows.push(split(bed, scale)?);
@@ -82,7 +107,7 @@ fn killed(up: &Up, turns: u32) -> Result<Vec<Row>> {
     for _ in 0..turns {
         quiet.extend(longest(&files, &STEPS, || sleep(BEFORE + AFTER))?);
         for victim in VICTIMS {
-            let pauses = longest(&files, &STEPS, || die(up, victim, &[]))?;
+            let pauses = longest(&files, &STEPS, || die(up, victim))?;
             for (mdt, pause) in pauses.into_iter().enumerate() {
                 let pauses = if mdt == victim { &mut own } else { &mut others };
                 pauses.push(pause);
@@ -103,21 +128,27 @@ fn killed(up: &Up, turns: u32) -> Result<Vec<Row>> {
     ])
 }
 
-/// Kills an MDT, and the daemons of these mounts just before, while the tasks are at work.
-fn die(up: &Up, mdt: usize, mounts: &[PathBuf]) {
+/// Kills an MDT while the tasks are at work.
+fn die(up: &Up, mdt: usize) {
+    die_after(up, mdt, || {});
+}
+
+/// Does something first, and then kills an MDT.
+fn die_after(up: &Up, mdt: usize, first: impl FnOnce()) {
     sleep(BEFORE);
-    mounts.iter().for_each(|mount| kill(daemon_of(mount), SIGKILL));
+    first();
     up.kill_server(&format!("MDT{mdt:04}"));
     sleep(AFTER);
 }
 
-/// The longest call on an MDT that is killed together with clients. Each of them has a file open
-/// there, in a directory that no task uses.
-fn killed_with_clients(up: &mut Up, turns: u32) -> Result<Row> {
+/// The longest call on an MDT whose clients have died. Each of them has a file open there, in a
+/// directory that no task uses.
+fn killed_after_clients(up: &mut Up, turns: u32, deaths: &Deaths) -> Result<Row> {
     let mut pauses = Vec::new();
     for (turn, victim) in (0..turns).zip(VICTIMS) {
         let mounts = DEAD.map(|last| up.second_mount(last));
-        let (index, theirs) = (victim.to_string(), format!("theirs.{turn}"));
+        let ahead = deaths.ahead.as_millis();
+        let (index, theirs) = (victim.to_string(), format!("theirs.{ahead}.{turn}"));
         let _silent = up.tool(&["lfs", "mkdir", "-i", &index, &theirs]);
         let open = |(at, mount): (usize, &PathBuf)| {
             let file = File::create(mount.join(&theirs).join(format!("open.{at}")))?;
@@ -126,14 +157,17 @@ fn killed_with_clients(up: &mut Up, turns: u32) -> Result<Row> {
         };
         let held = mounts.iter().enumerate().map(open).collect::<io::Result<Vec<File>>>()?;
         let files = [up.at(&format!("mdt.{victim}")).join("file.")];
-        pauses.extend(longest(&files, &STEPS, || die(up, victim, &mounts))?);
+        let clients = || {
+            mounts.iter().for_each(|mount| kill(daemon_of(mount), SIGKILL));
+            sleep(deaths.ahead);
+        };
+        pauses.extend(longest(&files, &STEPS, || die_after(up, victim, clients))?);
         drop(held);
     }
-    let title = "longest call on an MDT that is killed with two clients";
-    let command = format!("{COMMAND}; kill -9 of two mounts in the same moment");
-    let bound = Some(Bound::AtMost(DEAD_CLIENTS_MS));
+    let command = format!("{COMMAND}; kill -9 of two mounts {:?} before", deaths.ahead);
+    let bound = deaths.most_ms.map(Bound::AtMost);
     let values = [vec![most(&pauses)], Vec::new()];
-    Ok(Row::of("mdt-pauses/own-dead-clients", title, "ms", values, bound, &command))
+    Ok(Row::of(deaths.id, deaths.title, "ms", values, bound, &command))
 }
 
 /// What grants add to the longest call while an MDT is killed, to which a client states them then.
@@ -147,10 +181,10 @@ fn restated(bed: &Bed, turns: u32) -> Result<Row> {
     let (mut added, mut held) = (Vec::new(), u64::MAX);
     for _ in 0..turns {
         up.set(FORGET, "clear");
-        let without = most(&longest(&files, &STEPS, || die(&up, 0, &[]))?);
+        let without = most(&longest(&files, &STEPS, || die(&up, 0))?);
         cold(&up, &many)?;
         held = held.min(most_held(&up.param(HELD)));
-        added.push(most(&longest(&files, &STEPS, || die(&up, 0, &[]))?) - without);
+        added.push(most(&longest(&files, &STEPS, || die(&up, 0))?) - without);
     }
     up.stop();
     fs::remove_dir_all(up.data())?;
@@ -208,18 +242,6 @@ fn split(bed: &Bed, scale: Scale) -> Result<Row> {
     );
     let bound = Some(Bound::AtMost(SPLIT_MS));
     Ok(Row::of("mdt-pauses/split", &title, "ms", values, bound, &command))
-}
-
-/// Makes a directory with this many entries in the directory `top`; its path below the mount.
-fn fill(up: &Up, top: &str, entries: &str) -> Result<String> {
-    let address = up.address();
-    let output: Output = nacre(&[
-        "bench", "mdtest", "--native", &address, "-d", top, "-F", "-C", "-n", entries, "--keep",
-        "--json",
-    ])?;
-    ensure!(!output.phases.is_empty(), "no files were made");
-    let tree = fs::read_dir(up.at(top))?.next().context("mdtest has left no tree")??;
-    Ok(format!("{top}/{}/dir.0", tree.file_name().display()))
 }
 
 /// Until all names have moved, or the time is over.

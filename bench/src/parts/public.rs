@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use mounted::Scratch;
 
-use super::metadata::{Wanted, text};
+use super::data::Streams;
+use super::metadata::{Files, Wanted, text};
 use crate::bed::Bed;
 use crate::machine::{CpuTime, output};
 use crate::row::{Bound, Cpu, Row, Spread};
@@ -29,9 +30,6 @@ pub(super) fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
 }
 
-/// Processes of mdtest.
-const TASKS: &str = "4";
-
 /// Values of one phase.
 #[derive(Default)]
 struct Values {
@@ -42,18 +40,13 @@ struct Values {
 }
 
 /// The phases in mdtest's order, each by four new processes and with nothing cached.
-pub(super) fn mdtest(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    more: &[&str],
-    phases: &[Wanted],
-) -> Result<Vec<Row>> {
+pub(super) fn mdtest(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row>> {
+    let Files { part, tasks, bounds: phases, .. } = *setting;
     let scratch = Scratch::new("bench-mdtest");
     let count = text(&scratch.path().join("count"))?;
     let seconds = scale.seconds.to_string();
     let mut options = vec!["-F", "-n", FILES_MAX, "-W", &seconds];
-    options.extend(more);
+    options.extend(setting.options);
     let mut values: Vec<Values> = phases.iter().map(|_| Values::default()).collect();
     for _ in 0..scale.pairs {
         for (side, dir) in sides(bed, "mdtest").iter().enumerate() {
@@ -63,17 +56,17 @@ pub(super) fn mdtest(
                 drop_caches()?;
                 let mut args = vec![flag(name)?, "-x", &count, "-d", &dir_text];
                 args.extend(&options);
-                let (report, busy) = run("mdtest", TASKS, &args)?;
+                let (report, busy) = run("mdtest", tasks, &args)?;
                 values.rates[side].push(rate(&report, name)?);
                 if side == 0 {
-                    values.costs.push(busy / (files(&count)? / 1e4));
+                    values.costs.push(busy / (files(&count, tasks)? / 1e4));
                 }
             }
             fs::remove_dir_all(dir)?;
         }
     }
     let command =
-        format!("mpirun -np {TASKS} mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
+        format!("mpirun -np {tasks} mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
     let row = |((name, bound), values): (&Wanted, Values)| {
         let word = name.strip_prefix("File ").unwrap_or(name);
         shown(part, word, ["files/s", "s per 10,000"], values, *bound, &command)
@@ -82,13 +75,8 @@ pub(super) fn mdtest(
 }
 
 /// Writes for a phase, and reads with nothing cached as much as was written.
-pub(super) fn ior(
-    bed: &Bed,
-    scale: Scale,
-    part: &str,
-    (tasks, more): (&str, &[&str]),
-    bounds: [f64; 2],
-) -> Result<Vec<Row>> {
+pub(super) fn ior(bed: &Bed, scale: Scale, setting: &Streams) -> Result<Vec<Row>> {
+    let Streams { part, tasks, bounds, .. } = *setting;
     let scratch = Scratch::new("bench-ior");
     let count = scratch.path().join("count");
     // IOR refuses to wear out what no deadline stops, so that the read names the count alone.
@@ -96,7 +84,7 @@ pub(super) fn ior(
     let wall = format!("stoneWallingWearOut=1,{counted}");
     let seconds = scale.seconds.to_string();
     let mut options = vec!["-a", "POSIX", "-t", "1m", "-b", super::data::BLOCK, "-e", "-k"];
-    options.extend(more);
+    options.extend(setting.options);
     let mut values = [Values::default(), Values::default()];
     for _ in 0..scale.pairs {
         for (side, dir) in sides(bed, "ior").iter().enumerate() {
@@ -181,10 +169,10 @@ fn run(driver: &str, tasks: &str, args: &[&str]) -> Result<(String, f64)> {
 }
 
 /// Files of all tasks, by mdtest's own count of a task.
-fn files(count: &str) -> Result<f64> {
+fn files(count: &str, tasks: &str) -> Result<f64> {
     let text = fs::read_to_string(count)?;
     let each: f64 = text.trim().parse().with_context(|| format!("mdtest counts '{text}'"))?;
-    Ok(each * TASKS.parse::<f64>()?)
+    Ok(each * tasks.parse::<f64>()?)
 }
 
 /// What allows root to run more tasks than there are cores, by what `mpirun` says of itself.

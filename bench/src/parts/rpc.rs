@@ -28,16 +28,19 @@ pub(super) struct Side {
 }
 
 pub(crate) fn lnet(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    // nine cases: half of a phase each keeps the part below ten minutes
-    let seconds = if scale.is_quick() { "0.5".to_owned() } else { (scale.seconds / 2).to_string() };
     let pairs = scale.pairs.to_string();
-    let options = ["--inflight", "64", "--sides", "bare,rpc", "--seconds", &seconds];
+    let options = ["--inflight", "64", "--sides", "bare,rpc", "--seconds", seconds(scale)];
     let mut args = vec!["bench", "lnet"];
     args.extend(options);
     args.extend(["--pairs", &pairs, "--json"]);
     let output: Output = nacre(&args)?;
     let command = format!("nacre bench lnet {} --pairs {pairs}", options.join(" "));
     output.cases.into_iter().map(|case| row(case, &command)).collect()
+}
+
+/// Seconds of a case, of which there are nine with two sides each.
+pub(super) fn seconds(scale: Scale) -> &'static str {
+    if scale.is_quick() { "0.5" } else { "3" }
 }
 
 fn row(case: Case, command: &str) -> Result<Row> {

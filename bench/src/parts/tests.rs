@@ -7,17 +7,20 @@ use crate::bed::Bed;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
+/// Files of tests, each with a part of the names of those that are run.
+const NAMES: [[&str; 3]; 5] = [
+    ["--test", "fairness", "crrn_gives_every_client_its_share"],
+    ["--test", "nrs", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
+    ["--test", "nrs", "a_class_gets_its_rate_over_four_partitions"],
+    ["--test", "kill", "kills_lose_nothing"],
+    ["--test", "kill", "kills_of_all_kinds_in_turn_lose_nothing"],
+];
+
 pub(crate) fn servers(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
     let tests = ["test", "--quiet", "--release", "-p", "mounted"];
     let alone = ["--", "--test-threads=1"];
-    let names = [
-        ["--test", "fairness", "crrn_gives_every_client_its_share"],
-        ["--test", "nrs", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
-        ["--test", "nrs", "a_class_gets_its_rate_over_four_partitions"],
-        ["--test", "kill", "kills_lose_nothing"],
-    ];
     let mut rows = Vec::new();
-    for name in names {
+    for name in NAMES {
         rows.extend(figures::of_cargo(&[&tests[..], &name, &alone].concat(), bound)?);
     }
     Ok(rows)
@@ -33,5 +36,23 @@ fn bound(id: &str) -> Option<Bound> {
         "swaps-slowest" => Some(Bound::AtMost(100.0)),
         "pause" => Some(Bound::AtMost(5.0)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests_of_names {
+    use super::NAMES;
+
+    /// The chart of pauses shows these four. Without one of them a run cannot be published.
+    #[test]
+    fn all_kinds_of_kills_are_run() {
+        let source = include_str!("../../../tests/mounted/tests/kill.rs");
+        for kind in ["kill-mdt", "kill-ost", "kill-mgs", "kill-all-kinds"] {
+            let call = format!("survive_kills(\"{kind}\"");
+            let (before, _) = source.split_once(&call).expect("it is killed");
+            let (_, test) = before.rsplit_once("fn ").expect("by a test");
+            let is_run = |[_, file, name]: &[&str; 3]| *file == "kill" && test.contains(*name);
+            assert!(NAMES.iter().any(is_run), "{kind}");
+        }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
 
 /// How long the parts took together: `--quick` is to end within 10 minutes, and a whole run within
 /// two hours.
-fn took(results: &[PartResult]) -> String {
+pub(super) fn took(results: &[PartResult]) -> String {
     let seconds: f64 = results.iter().map(|result| result.seconds).sum();
     format!("Time of all parts: {} s.", number(seconds.round()))
 }

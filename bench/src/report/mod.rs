@@ -5,6 +5,7 @@ pub(crate) mod csv;
 pub(crate) mod markdown;
 mod plot;
 pub(crate) mod publish;
+pub(crate) mod summary;
 
 use std::fs;
 use std::path::{Path, PathBuf};
