@@ -3,6 +3,10 @@
 
 use siphasher::sip::SipHasher13;
 
+/// The key of seals of records is made of the hashes of these. A file may have such a name, but its
+/// cookie shows none of them.
+pub(crate) const RECORD_SEALS: [&[u8]; 2] = [b"seal of records, 1", b"seal of records, 2"];
+
 /// Key of the hash, drawn when the MDT is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HashKey(pub(crate) u64, pub(crate) u64);
@@ -15,7 +19,11 @@ impl HashKey {
 
     /// 47 bits of a name, never zero: every cookie is then above the two that "." and ".." take.
     pub(crate) fn name(self, name: &[u8]) -> u64 {
-        (self.hash(name) >> 17).max(1)
+        let hash = match RECORD_SEALS.contains(&name) {
+            true => self.hash(&[name, b"/"].concat()), // no name has a slash
+            false => self.hash(name),
+        };
+        (hash >> 17).max(1)
     }
 }
 
@@ -30,6 +38,13 @@ mod tests {
         let input: Vec<u8> = (0..16).collect();
         assert_eq!(key.hash(&[]), 0xabac_0158_050f_c4dc);
         assert_eq!(key.hash(&input[..1]), 0xc9f4_9bf3_7d57_ca93);
+    }
+
+    #[test]
+    fn no_name_shows_a_key_of_seals() {
+        let key = HashKey(1, 2);
+        assert!(RECORD_SEALS.iter().all(|label| key.name(label) != key.hash(label) >> 17));
+        assert_eq!(key.name(b"seal of records, 3"), key.hash(b"seal of records, 3") >> 17);
     }
 
     #[test]

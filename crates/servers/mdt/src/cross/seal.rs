@@ -12,12 +12,12 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 use wire::updates::{self, RECORD_MAGIC, Record};
 
-use crate::hash::HashKey;
+use crate::hash::{HashKey, RECORD_SEALS};
 
 const SEAL_BYTES: usize = 16;
 
 fn seal(key: HashKey, record: &[u8]) -> [u8; SEAL_BYTES] {
-    let (one, other) = (key.hash(b"seal of records, 1"), key.hash(b"seal of records, 2"));
+    let [one, other] = RECORD_SEALS.map(|label| key.hash(label));
     let mut hasher = SipHasher24::new_with_keys(one, other);
     hasher.write(record);
     hasher.finish128().as_bytes()
