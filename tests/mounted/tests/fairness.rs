@@ -231,16 +231,16 @@ fn crrn_gives_every_client_its_share() {
         let default_spread = variation(&default_unequal.mib);
         let (fifo_spread, crrn_spread) =
             (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
-        print(&format!("5 to 14 {kind}rs, fifo"), &fifo_unequal, fifo_spread);
-        print(&format!("5 to 14 {kind}rs, crrn"), &crrn_unequal, crrn_spread);
-        print(&format!("5 to 14 {kind}rs, crrn by eights"), &default_unequal, default_spread);
+        print(&format!("5 to 14 {kind}ers, fifo"), &fifo_unequal, fifo_spread);
+        print(&format!("5 to 14 {kind}ers, crrn"), &crrn_unequal, crrn_spread);
+        print(&format!("5 to 14 {kind}ers, crrn by eights"), &default_unequal, default_spread);
         print(
-            &format!("1 and nine times 11 {kind}rs, fifo"),
+            &format!("1 and nine times 11 {kind}ers, fifo"),
             &fifo_lone,
             variation(&fifo_lone.mib[1..]),
         );
         print(
-            &format!("1 and nine times 11 {kind}rs, crrn"),
+            &format!("1 and nine times 11 {kind}ers, crrn"),
             &crrn_lone,
             variation(&crrn_lone.mib[1..]),
         );
