@@ -1,6 +1,7 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here per rule.
 
 mod asserts;
+mod bounds;
 mod circles;
 mod columns;
 mod commands;
@@ -35,6 +36,7 @@ const RULES: &[Rule] = &[
     functions::look,
     circles::look,
     asserts::look,
+    bounds::look,
     words::look,
     prose::look,
     sentences::look,

@@ -8,6 +8,9 @@ use cluster::{PLANTED, Planted, SEEDS_MAX};
 use crate::attempt::Fault;
 use crate::cores::over_cores;
 
+/// Characters of a message: a line of a terminal or two.
+const CHARS_MAX: usize = 160;
+
 /// What came of a bug.
 enum Verdict {
     Found {
@@ -96,9 +99,7 @@ fn run(program: &Path, what: &[&str], seed: u64) -> Ending {
     }
 }
 
-/// A line of a terminal or two.
 fn shorten(text: &str) -> String {
-    const CHARS_MAX: usize = 160;
     match text.char_indices().nth(CHARS_MAX) {
         None => text.to_owned(),
         Some((end, _)) => format!("{} ...", &text[..end]),
