@@ -2,6 +2,7 @@
 
 mod asserts;
 mod bounds;
+mod cells;
 mod circles;
 mod columns;
 mod commands;
@@ -42,6 +43,7 @@ const RULES: &[Rule] = &[
     sentences::look,
     references::look,
     columns::look,
+    cells::look,
     links::look,
     paths::look,
     parameters::look,
