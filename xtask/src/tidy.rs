@@ -10,6 +10,7 @@ mod commits;
 mod dependencies;
 mod documents;
 mod functions;
+mod imperative;
 mod links;
 mod monitoring;
 mod parameters;
@@ -32,6 +33,7 @@ type Rule = fn(&Tree, &mut Vec<String>) -> Result<()>;
 const RULES: &[Rule] = &[
     commands::look,
     commits::look,
+    imperative::look,
     documents::look,
     sizes::look,
     functions::look,
