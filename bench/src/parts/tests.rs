@@ -7,17 +7,19 @@ use crate::bed::Bed;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
+/// The mounted tests' target, each with a part of the names of those that are run.
+const NAMES: [[&str; 3]; 4] = [
+    ["--test", "all", "crrn_gives_every_client_its_share"],
+    ["--test", "all", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
+    ["--test", "all", "a_class_gets_its_rate_over_four_partitions"],
+    ["--test", "all", "kills_lose_nothing"],
+];
+
 pub(crate) fn servers(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
     let tests = ["test", "--quiet", "--release", "-p", "mounted"];
     let alone = ["--", "--test-threads=1"];
-    let names = [
-        ["--test", "fairness", "crrn_gives_every_client_its_share"],
-        ["--test", "nrs", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
-        ["--test", "nrs", "a_class_gets_its_rate_over_four_partitions"],
-        ["--test", "kill", "kills_lose_nothing"],
-    ];
     let mut rows = Vec::new();
-    for name in names {
+    for name in NAMES {
         rows.extend(figures::of_cargo(&[&tests[..], &name, &alone].concat(), bound)?);
     }
     Ok(rows)
@@ -33,5 +35,18 @@ fn bound(id: &str) -> Option<Bound> {
         "swaps-slowest" => Some(Bound::AtMost(100.0)),
         "pause" => Some(Bound::AtMost(5.0)),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests_of_names {
+    use super::NAMES;
+
+    #[test]
+    fn the_target_of_the_mounted_tests_exists() {
+        let package = include_str!("../../../tests/mounted/Cargo.toml");
+        for [_, target, name] in NAMES {
+            assert!(package.contains(&format!("name = \"{target}\"")), "{target}: {name}");
+        }
     }
 }
