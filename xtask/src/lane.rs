@@ -35,6 +35,9 @@ const LEFT_BEHIND: u8 = 123;
 const GRACE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(20);
 
+/// What a lane has beyond its limit to end what runs in it.
+const END_MAX: Duration = Duration::from_secs(30);
+
 /// How a lane ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -200,9 +203,6 @@ impl Lane {
         })
     }
 }
-
-/// What a lane has beyond its limit to end what runs in it.
-const END_MAX: Duration = Duration::from_secs(30);
 
 /// `None`: it still runs after `limit`.
 fn wait_within(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {

@@ -49,6 +49,7 @@ cargo xtask COMMAND
   package               the binary, an archive and a Debian package in target/package (--help)
   newcomer [COMMAND]    the README's two commands (or COMMAND) in a bare Debian 12
            [--trial]    the README's package and its session there; each step is checked
+           [--trial --container]  the session in the file system of the container image
 ";
 
 fn main() -> ExitCode {

@@ -1,25 +1,34 @@
 //! `cargo xtask newcomer`: runs the README's two commands on a clone of this tree, in a bare Debian
 //! 12 in a directory. It has the packages that the README names. With `--trial` it runs the first
-//! command, installs the README's package, and tries the README's session there.
+//! command, installs the README's package, and tries the README's session there. With `--trial
+//! --container` it tries that session in the file system of the container image.
 //!
 //! The directory is made by `debootstrap`. The host lends its Rust toolchain, cargo's registry and
 //! `/dev`, its settings for apt, and its network. Everything runs in a mount namespace and a
 //! process namespace, so mounts and processes end with the command, however it ends. The directory
 //! is removed.
 
+mod container;
 mod trial;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::readme;
 use crate::run::{self, run};
 
 /// The subcommand of the first process in the namespaces.
 pub(crate) const INSIDE: &str = "inside-newcomer";
+
+/// Its second argument if the new system has the host's Rust.
+const WITH_RUST: &str = "with-rust";
+
+/// Commands of a new system.
+const SCRIPT: &str = "/newcomer.sh";
 
 const SUITE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
@@ -40,7 +49,7 @@ const ENVIRONMENT: &[&str] = &[
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 const CERTIFICATES_INSIDE: &str = "/etc/host-certificates.crt";
 
-/// A directory that is removed at the end.
+/// A bare Debian 12 in a directory, which is removed at the end.
 struct Root(PathBuf);
 
 impl Drop for Root {
@@ -52,14 +61,68 @@ impl Drop for Root {
     }
 }
 
-/// The session of a trial, and its place in the new system.
-const TRIAL: &str = "/trial.sh";
+impl Root {
+    fn new(name: &str) -> Result<Root> {
+        let dir = std::env::temp_dir().join(format!("nacre-{name}-{}", std::process::id()));
+        fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
+        let root = Root(dir);
+        let place = root.0.display().to_string();
+        run("debootstrap", &["--variant=minbase", SUITE, &place, &mirror()], &[])?;
+        network_settings(&root.0)?;
+        as_booted(&root.0)?;
+        Ok(root)
+    }
+
+    /// The place of a path of the new system.
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.join(path.trim_start_matches('/'))
+    }
+
+    /// Clones this tree.
+    fn clone_tree(&self, to: &str) -> Result<()> {
+        let here = format!("file://{}", run::root().display());
+        run("git", &["clone", "--quiet", &here, &self.at(to).to_string_lossy()], &[])
+    }
+
+    /// Installs packages and runs commands, in namespaces of their own.
+    fn run(&self, packages: &str, commands: &[String], rust: Rust) -> Result<()> {
+        let script = format!(
+            "set -eux\nexport DEBIAN_FRONTEND=noninteractive\napt-get update -q\napt-get install \
+             -y -q --no-install-recommends {packages}\n{}\n",
+            commands.join("\n")
+        );
+        fs::write(self.at(SCRIPT), script)?;
+        let program = std::env::current_exe()?;
+        let namespaces = ["--mount", "--pid", "--fork", "--kill-child"];
+        let status = Command::new("unshare")
+            .args(namespaces)
+            .arg(program)
+            .arg(INSIDE)
+            .arg(&self.0)
+            .args((rust == Rust::OfTheHost).then_some(WITH_RUST))
+            .status()
+            .context("unshare did not start")?;
+        if status.success() {
+            eprintln!("worked on a bare Debian 12: {}", commands.join("; "));
+            return Ok(());
+        }
+        bail!("on a bare Debian 12: {status}: {}", commands.join("; "))
+    }
+}
+
+/// Whether a new system has Rust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rust {
+    None,
+    /// The host's toolchain and cargo's registry.
+    OfTheHost,
+}
 
 /// Commands to run in the clone, and what they need.
 struct Plan {
     commands: Vec<String>,
     packages: String,
-    /// The script at [`TRIAL`].
+    /// The script at [`trial::SCRIPT`].
     session: Option<String>,
 }
 
@@ -73,59 +136,39 @@ fn plan(args: &[String]) -> Result<Plan> {
     let text = fs::read_to_string(run::root().join("README.md"))?;
     let first = both.into_iter().take(1);
     let installation = trial::installation(&text)?.iter().map(|command| (*command).to_owned());
-    let session = format!("unshare --net bash {TRIAL}");
     Ok(Plan {
-        commands: first.chain(installation).chain([session]).collect(),
-        packages: format!("{packages} {}", trial::PACKAGES),
+        commands: first.chain(installation).chain([trial::command()]).collect(),
+        packages: format!("{packages} {} {}", trial::PACKAGES, trial::TO_PACK),
         session: Some(trial::script(&text)?),
     })
 }
 
 /// The whole proof, as `args` ask for it.
 pub(crate) fn newcomer(args: &[String]) -> Result<()> {
-    let Plan { commands, packages, session } = plan(args)?;
+    let is_image = args == ["--trial", "--container"];
+    ensure!(
+        is_image || !args.iter().any(|arg| arg == "--container"),
+        "--container follows --trial"
+    );
     if !Command::new("debootstrap").arg("--version").output().is_ok_and(|out| out.status.success())
     {
         run("apt-get", &["update", "-q"], &[])?;
         run("apt-get", &["install", "-y", "-q", "--no-install-recommends", "debootstrap"], &[])?;
     }
-    let dir = std::env::temp_dir().join(format!("nacre-newcomer-{}", std::process::id()));
-    fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
-    let root = Root(dir);
-    let path = root.0.to_string_lossy();
-    run("debootstrap", &["--variant=minbase", SUITE, &path, &mirror()], &[])?;
-    network_settings(&root.0)?;
-    as_booted(&root.0)?;
-    fs::create_dir_all(root.0.join("home"))?;
-    let clone = root.0.join("home/nacre");
-    let here = format!("file://{}", run::root().display());
-    run("git", &["clone", "--quiet", &here, &clone.to_string_lossy()], &[])?;
-    let script = format!(
-        "set -eux\nexport DEBIAN_FRONTEND=noninteractive\napt-get update -q\napt-get install -y -q \
-         --no-install-recommends {packages}\ncd /home/nacre\n{}\n",
-        commands.join("\n")
-    );
-    fs::write(root.0.join("newcomer.sh"), script)?;
-    if let Some(session) = session {
-        fs::write(root.0.join(TRIAL.trim_start_matches('/')), session)?;
+    if is_image { container::trial() } else { in_clone(plan(args)?) }
+}
+
+fn in_clone(plan: Plan) -> Result<()> {
+    let root = Root::new("newcomer")?;
+    root.clone_tree("/home/nacre")?;
+    if let Some(session) = &plan.session {
+        trial::put(&root, session)?;
         // the README's command asks for no consent, which a reader gives at a terminal
-        let consent = root.0.join("etc/apt/apt.conf.d/99consent");
+        let consent = root.at("/etc/apt/apt.conf.d/99consent");
         fs::write(consent, "APT::Get::Assume-Yes \"true\";\n")?;
     }
-    let program = std::env::current_exe()?;
-    let namespaces = ["--mount", "--pid", "--fork", "--kill-child"];
-    let status = Command::new("unshare")
-        .args(namespaces)
-        .arg(program)
-        .arg(INSIDE)
-        .arg(&root.0)
-        .status()
-        .context("unshare did not start")?;
-    if status.success() {
-        eprintln!("worked on a bare Debian 12: {}", commands.join("; "));
-        return Ok(());
-    }
-    bail!("on a bare Debian 12: {status}: {}", commands.join("; "))
+    let commands = [vec!["cd /home/nacre".to_owned()], plan.commands].concat();
+    root.run(&plan.packages, &commands, Rust::OfTheHost)
 }
 
 /// Where the host's apt gets Debian from.
@@ -159,30 +202,32 @@ fn network_settings(root: &Path) -> Result<()> {
 }
 
 /// What every installed system has and debootstrap leaves to its first boot (`fusermount3` needs
-/// it).
+/// it). Packages start no servers, as in an image.
 fn as_booted(root: &Path) -> Result<()> {
     let mtab = root.join("etc/mtab");
     if !mtab.is_symlink() {
         std::os::unix::fs::symlink("../proc/self/mounts", mtab)?;
     }
+    let policy = root.join("usr/sbin/policy-rc.d");
+    fs::write(&policy, "#!/bin/sh\nexit 101\n")?;
+    fs::set_permissions(policy, fs::Permissions::from_mode(0o755))?;
     Ok(())
 }
 
 /// The first process in the namespaces: mounts, changes its root, runs the script.
 pub(crate) fn inside(args: &[String]) -> ExitCode {
-    match args {
-        [root] => match enter(root) {
-            Ok(code) => code,
-            Err(error) => {
-                eprintln!("xtask: newcomer: {error:#}");
-                ExitCode::FAILURE
-            }
-        },
-        _ => ExitCode::FAILURE,
-    }
+    let entered = match args {
+        [root] => enter(root, Rust::None),
+        [root, word] if word == WITH_RUST => enter(root, Rust::OfTheHost),
+        _ => return ExitCode::FAILURE,
+    };
+    entered.unwrap_or_else(|error| {
+        eprintln!("xtask: newcomer: {error:#}");
+        ExitCode::FAILURE
+    })
 }
 
-fn enter(root: &str) -> Result<ExitCode> {
+fn enter(root: &str, rust: Rust) -> Result<ExitCode> {
     let mount = |args: &[&str]| run("mount", args, &[]);
     let at = |path: &str| format!("{root}{path}");
     // the root of a namespace whose mounts may be made private must be a mount
@@ -195,7 +240,7 @@ fn enter(root: &str) -> Result<ExitCode> {
         std::env::var(variable).unwrap_or_else(|_| format!("{home}/{default}"))
     };
     for dir in [of_user("CARGO_HOME", ".cargo"), of_user("RUSTUP_HOME", ".rustup")] {
-        if Path::new(&dir).exists() {
+        if rust == Rust::OfTheHost && Path::new(&dir).exists() {
             fs::create_dir_all(at(&dir))?;
             mount(&["--bind", &dir, &at(&dir)])?;
         }
@@ -213,6 +258,6 @@ fn enter(root: &str) -> Result<ExitCode> {
     if Path::new(&at(CERTIFICATES_INSIDE)).exists() {
         command.arg(format!("CARGO_HTTP_CAINFO={CERTIFICATES_INSIDE}"));
     }
-    let status = command.args(["bash", "/newcomer.sh"]).status().context("chroot")?;
+    let status = command.args(["bash", SCRIPT]).status().context("chroot")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

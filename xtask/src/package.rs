@@ -197,7 +197,7 @@ mod tests {
         let said: Vec<&str> = unit.lines().filter(|line| !line.starts_with('#')).collect();
         assert!(!said.iter().any(|line| line.contains("%I")), "{unit}");
         let serves = "ExecStart=/usr/bin/nacre serve /srv/nacre/%i $NACRE_SERVE";
-        for line in [serves, "AssertPathIsDirectory=/srv/nacre/%i"] {
+        for line in [serves, "AssertPathIsDirectory=/srv/nacre/%i", "Type=notify"] {
             assert!(said.contains(&line), "{unit}");
         }
     }

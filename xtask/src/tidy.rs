@@ -1,6 +1,8 @@
 //! Rules that no compiler and no lint checks: the arrows, and one file here per rule.
 
 mod asserts;
+mod bounds;
+mod cells;
 mod circles;
 mod columns;
 mod commands;
@@ -9,6 +11,7 @@ mod dependencies;
 mod doctests;
 mod documents;
 mod functions;
+mod imperative;
 mod links;
 mod monitoring;
 mod parameters;
@@ -32,16 +35,19 @@ const RULES: &[Rule] = &[
     commands::look,
     commits::look,
     doctests::look,
+    imperative::look,
     documents::look,
     sizes::look,
     functions::look,
     circles::look,
     asserts::look,
+    bounds::look,
     words::look,
     prose::look,
     sentences::look,
     references::look,
     columns::look,
+    cells::look,
     links::look,
     paths::look,
     parameters::look,

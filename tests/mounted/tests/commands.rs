@@ -68,10 +68,13 @@ fn lctl_reads_sets_lists_and_refuses() {
     assert!(stdout(&["lctl", "get_param", name]).contains(&format!("{name}=")));
     assert!(!stdout(&["lctl", "get_param", "-n", name]).contains(name));
     assert!(stdout(&["lctl", "list_param", "ost.OSS.*"]).contains("ost.OSS.ost_io"));
+    assert_eq!(stdout(&["lctl", "get_param", "-N", "mdt.*"]), "mdt.testfs-MDT0000\n");
     assert!(stdout(&["lctl", "dl"]).contains("testfs-MDT0000"));
     let nid = up.address();
     let nid = nid.split(":/").next().expect("a NID");
     assert!(run(&["lctl", "ping", nid]).status.success());
+    let address = nid.strip_suffix("@tcp").expect("the only net");
+    assert!(stdout(&["lctl", "ping", address]).contains(&format!("12345-{nid}\n")));
     for (words, wanted) in [
         (["get_param", "no.such.name"], "No such file or directory"),
         (["set_param", "version=1"], "read-only"),

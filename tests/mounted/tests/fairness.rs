@@ -218,7 +218,7 @@ fn crrn_gives_every_client_its_share() {
     let fill = field.window(false, &[15; CLIENTS]); // every file is there for the reads
     print("all alike, fifo, write", &fill, variation(&fill.mib));
     for reads in [false, true] {
-        let kind = if reads { "read" } else { "write" };
+        let (kind, programs) = if reads { ("read", "readers") } else { ("write", "writers") };
         field.set("ost.OSS.ost_io.nrs_policies", "fifo");
         let fifo_unequal = field.window(reads, &unequal);
         let fifo_lone = field.window(reads, &lone);
@@ -231,16 +231,16 @@ fn crrn_gives_every_client_its_share() {
         let default_spread = variation(&default_unequal.mib);
         let (fifo_spread, crrn_spread) =
             (variation(&fifo_unequal.mib), variation(&crrn_unequal.mib));
-        print(&format!("5 to 14 {kind}rs, fifo"), &fifo_unequal, fifo_spread);
-        print(&format!("5 to 14 {kind}rs, crrn"), &crrn_unequal, crrn_spread);
-        print(&format!("5 to 14 {kind}rs, crrn by eights"), &default_unequal, default_spread);
+        print(&format!("5 to 14 {programs}, fifo"), &fifo_unequal, fifo_spread);
+        print(&format!("5 to 14 {programs}, crrn"), &crrn_unequal, crrn_spread);
+        print(&format!("5 to 14 {programs}, crrn by eights"), &default_unequal, default_spread);
         print(
-            &format!("1 and nine times 11 {kind}rs, fifo"),
+            &format!("1 and nine times 11 {programs}, fifo"),
             &fifo_lone,
             variation(&fifo_lone.mib[1..]),
         );
         print(
-            &format!("1 and nine times 11 {kind}rs, crrn"),
+            &format!("1 and nine times 11 {programs}, crrn"),
             &crrn_lone,
             variation(&crrn_lone.mib[1..]),
         );

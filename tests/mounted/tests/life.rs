@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -339,6 +340,46 @@ fn a_server_whose_stderr_is_the_journals_begins_lines_with_their_priority() {
     mounted::kill(serve.id(), libc::SIGTERM);
     let status = mounted::wait_bounded(&mut serve).expect("serve ends");
     assert!(status.success() && said("<6>SIGTERM: stopping"), "{status}");
+}
+
+/// systemd receives datagrams at the socket that it names to a service.
+#[test]
+fn a_server_notifies_its_supervisor_when_its_target_has_registered() {
+    let scratch = Scratch::new("life-notify");
+    let format = |name: &str, args: &[&str]| {
+        let mut format = Command::new(nacre_bin());
+        format.args(["format", "--fsname", "testfs"]).args(args).arg(scratch.path().join(name));
+        assert!(format.output().expect("nacre starts").status.success(), "{name}");
+    };
+    format("MGS", &["--mgs"]);
+    format("OST", &["--ost", "--index", "0", "--mgsnode", "127.0.249.10@tcp"]);
+    let at = scratch.path().join("notify");
+    let socket = UnixDatagram::bind(&at).expect("a path of ours");
+    socket.set_read_timeout(Some(mounted::PATIENCE)).expect("a socket");
+    let serve = |name: &str, nid: &str| {
+        let mut serve = Command::new(nacre_bin());
+        serve.args(["serve", "--listen", nid]).arg(scratch.path().join(name));
+        serve.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
+        if name == "OST" {
+            serve.env("NOTIFY_SOCKET", &at);
+        }
+        serve.spawn().expect("nacre starts")
+    };
+    let mut ost = serve("OST", "127.0.249.11@tcp");
+    let mut mgs = serve("MGS", "127.0.249.10@tcp");
+    let mut line = String::new();
+    let mut said = BufReader::new(ost.stdout.take().expect("a pipe"));
+    let mut bytes = [0; 256];
+    let length = socket.recv(&mut bytes).expect("a datagram");
+    let state = String::from_utf8_lossy(&bytes[..length]);
+    assert_eq!(state, "READY=1\nSTATUS=all targets have registered with the MGS");
+    said.read_line(&mut line).expect("text");
+    assert_eq!(line, "testfs-OST0000 127.0.249.11@tcp\n", "it was printed before");
+    for server in [&mut ost, &mut mgs] {
+        mounted::kill(server.id(), libc::SIGTERM);
+        let status = mounted::wait_bounded(server).expect("serve ends");
+        assert!(status.success(), "{status}");
+    }
 }
 
 #[test]

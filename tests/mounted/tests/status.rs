@@ -1,9 +1,14 @@
-//! `nacre status` and `nacre doctor` on a machine that runs a file system.
+//! `nacre status`, `nacre top` and `nacre doctor` on a machine that runs a file system.
 
-use std::process::{Command, Output};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use mounted::{PATIENCE, Scratch, Up, kill, nacre_bin};
+use mounted::{PATIENCE, Scratch, Up, kill, nacre_bin, until as await_that, wait_bounded};
+use rustix::pty::OpenptFlags;
+use rustix::termios::Winsize;
 use serde_json::Value;
 
 /// Runs a tool outside the mount. It waits this many seconds for a silent daemon.
@@ -117,6 +122,60 @@ fn a_machine_is_judged_check_by_check() {
     let shown = text(&shown);
     assert!(shown.lines().any(|line| line.starts_with("bad   storage")), "{shown}");
     assert!(shown.contains("change: mkdir -p DIR"), "{shown}");
+    up.stop();
+}
+
+/// A command of ours in a terminal of its own.
+struct Terminal {
+    keys: File,
+    /// All that was written to it.
+    written: Arc<Mutex<String>>,
+    command: Child,
+}
+
+impl Terminal {
+    fn run(words: &[&str]) -> Terminal {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let keys = rustix::pty::openpt(flags).expect("a terminal");
+        rustix::pty::unlockpt(&keys).expect("it is ours");
+        let size = Winsize { ws_row: 50, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        rustix::termios::tcsetwinsize(&keys, size).expect("it is ours");
+        let screen = rustix::pty::ioctl_tiocgptpeer(&keys, flags).expect("its other end");
+        let screen = || Stdio::from(screen.try_clone().expect("a descriptor"));
+        // without --ctty it would take the size of the terminal that the tests run in
+        let mut command = Command::new("setsid");
+        command.args(["--ctty", "--wait"]).arg(nacre_bin()).args(words).current_dir("/");
+        command.env("TERM", "xterm").stdin(screen()).stdout(screen()).stderr(screen());
+        let (keys, written) = (File::from(keys), Arc::<Mutex<String>>::default());
+        let (mut output, all) = (keys.try_clone().expect("a descriptor"), Arc::clone(&written));
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4_096];
+            // EIO when the command has ended
+            while let Ok(length @ 1..) = output.read(&mut bytes) {
+                let text = String::from_utf8_lossy(&bytes[..length]);
+                all.lock().expect("no panic").push_str(&text);
+            }
+        });
+        Terminal { keys, written, command: command.spawn().expect("setsid starts") }
+    }
+
+    fn has(&self, text: &str) -> bool {
+        self.written.lock().expect("no panic").contains(text)
+    }
+}
+
+#[test]
+fn a_live_view_shows_the_targets_of_a_running_file_system_until_q() {
+    let mut up = Up::with(Scratch::new("top"), None, &["--osts", "1"]);
+    let mut terminal = Terminal::run(&["top", "--interval", "1"]);
+    await_that("the alternate screen", || terminal.has("\u{1b}[?1049h"));
+    for text in ["[1 start]", "TARGET", "testfs-MDT0000", "testfs-OST0000"] {
+        await_that(text, || terminal.has(text));
+    }
+    terminal.keys.write_all(b"q").expect("it reads keys");
+    let status = wait_bounded(&mut terminal.command).expect("top ends");
+    assert!(status.success(), "{status}");
+    await_that("the former screen", || terminal.has("\u{1b}[?1049l"));
     up.stop();
 }
 

@@ -1,20 +1,34 @@
-//! A trial of the README as a new user would make it: its package is installed in the bare system,
-//! and the commands of "Try it" run there in their order, as they are written. Each ends well, and
-//! what it promises is checked.
+//! A trial of the README as a new user would make it: the commands of "Try it" run in their order,
+//! as they are written. Each ends well, and what it promises is checked. Then Prometheus scrapes
+//! the daemons with the configuration of `docs/monitoring`, and a graph of a metric is drawn.
 //!
 //! The script is `bash`, because the system has nothing else. It has a network of its own, so an
-//! address of the README is free. The system gets `ip`, which starts that network, and `curl`, with
-//! which the README reads a metric. It also gets musl's compiler, because the package is static if
-//! the host's toolchain has that target.
+//! address of the README is free.
+
+use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
+
+use super::Root;
+use crate::run;
+
+/// The place of the script.
+pub(super) const SCRIPT: &str = "/trial.sh";
 
 /// Commands of the README's text that install what its session needs.
 const INSTALLATION: &[&str] =
     &["cargo xtask package", "apt-get install ./target/package/nacre_*.deb"];
 
-/// Packages beside those that the README names.
-pub(super) const PACKAGES: &str = "curl iproute2 musl-tools";
+/// Packages of the script: `ip` starts its network, and the README reads a metric with `curl`.
+pub(super) const PACKAGES: &str = "curl iproute2 prometheus";
+
+/// musl's compiler: the package is static if the host's toolchain has that target.
+pub(super) const TO_PACK: &str = "musl-tools";
+
+/// Files for Prometheus, and their place in the new system.
+const MONITORING: &str = "docs/monitoring";
+const MONITORING_INSIDE: &str = "/monitoring";
+const MONITORING_FILES: &[&str] = &["prometheus.yml", "alerts.yml"];
 
 /// A promise about one command of the session.
 struct Step {
@@ -99,10 +113,50 @@ run() {
 }
 "#;
 
+/// Scrapes often while files are written, and draws the points that Prometheus gives for its graph.
+const GRAPH: &str = r##"graph() {
+    cp /monitoring/*.yml . && sed -i 's/: 15s/: 1s/' prometheus.yml || return
+    prometheus --config.file=prometheus.yml --storage.tsdb.path=/trial/tsdb &
+    local prometheus=$!
+    for _ in $(seq 24); do
+        dd if=/dev/zero of=/mnt/nacre/load bs=1M count=4 conv=fsync status=none || return
+        sleep 0.5
+    done
+    promtool query range --start=$(($(date +%s) - 10)) --step=1s http://127.0.0.1:9090 \
+        'sum(rate(nacre_nrs_started_requests_total{service="ost_io"}[5s]))' > points || return
+    kill $prometheus && wait $prometheus
+    awk '/ @\[/ { value[++n] = $1; if ($1 > most) most = $1 }
+         END { for (i = 1; i <= n; i++) {
+             bar = ""
+             for (w = 0; w < 50 * value[i]; w += most) bar = bar "#"
+             printf "graph: %7.1f requests/s %s\n", value[i], bar
+         } }' points
+}
+run 'a metric is drawn in a graph' graph '[ $(grep -c "^graph: .*#" $out) -ge 5 ]'
+grep '^graph: ' $out
+"##;
+
 /// Ends the file system, and reports the time of the whole.
 const END: &str = r#"run 'the file system ends' 'kill $up && wait $up' '! mountpoint -q /mnt/nacre'
 echo "trial: all of it took $(($(date +%s) - began)) s"
 "#;
+
+/// The command that runs the script.
+pub(super) fn command() -> String {
+    format!("unshare --net bash {SCRIPT}")
+}
+
+/// Puts the script, and what it needs of this tree, into the new system.
+pub(super) fn put(root: &Root, script: &str) -> Result<()> {
+    fs::write(root.at(SCRIPT), script)?;
+    let inside = root.at(MONITORING_INSIDE);
+    fs::create_dir(&inside)?;
+    for file in MONITORING_FILES {
+        let from = run::root().join(MONITORING).join(file);
+        fs::copy(&from, inside.join(file)).with_context(|| from.display().to_string())?;
+    }
+    Ok(())
+}
 
 /// Commands that install the package, from the text of the README.
 pub(super) fn installation(readme: &str) -> Result<&'static [&'static str]> {
@@ -127,7 +181,7 @@ pub(super) fn script(readme: &str) -> Result<String> {
         let Step { name, command, .. } = step;
         bail!("the README's session shows no '{command}' in its place, so not that {name}");
     }
-    Ok(script + END)
+    Ok(script + GRAPH + END)
 }
 
 /// The commands of "Try it": behind `$ ` in a block `console`, and the lines of a block `sh`

@@ -18,13 +18,19 @@ const SUBJECT_MAX: usize = 72;
 const FORMAT: &str = "--format=%x01%h%x02%s%x02%b%x02";
 
 pub(super) fn look(_: &Tree, wrong: &mut Vec<String>) -> Result<()> {
+    each_since(RULE, |commit| look_at(commit, wrong))
+}
+
+/// Looks at each commit, in the form of [`FORMAT`], that was made on top of the one that added the
+/// file `rule`.
+pub(super) fn each_since(rule: &str, mut look: impl FnMut(&str) -> Option<()>) -> Result<()> {
     let git = |args: &[&str]| run::output("git", &[&["-c", "safe.directory=*"][..], args].concat());
-    let added = git(&["log", "--diff-filter=A", "--format=%H", "--", RULE])?;
+    let added = git(&["log", "--diff-filter=A", "--format=%H", "--", rule])?;
     let Some(first) = added.lines().last() else { return Ok(()) };
     let range = format!("{first}..HEAD");
     let log = git(&["log", "--ancestry-path", "--no-merges", "--name-only", FORMAT, &range])?;
     for commit in log.split('\u{1}').skip(1) {
-        look_at(commit, wrong).with_context(|| format!("git log printed {commit:?}"))?;
+        look(commit).with_context(|| format!("git log printed {commit:?}"))?;
     }
     Ok(())
 }

@@ -35,7 +35,7 @@ fn look_at(file: &File, wrong: &mut Vec<String>) {
 }
 
 /// The name of the function that begins in this line.
-fn named(line: &str) -> Option<&str> {
+pub(super) fn named(line: &str) -> Option<&str> {
     let (before, behind) = line.trim_start().split_once("fn ")?;
     let is_qualifier = |word: &str| {
         let word = word.split('(').next().unwrap_or(word);

@@ -199,7 +199,7 @@ fn described(text: &str) -> Vec<Block> {
 }
 
 /// Without the addresses of links, and with `x` in place of each span in backticks.
-fn plain(block: &str) -> String {
+pub(super) fn plain(block: &str) -> String {
     let spans = block.split('`').enumerate();
     let named: String = spans.map(|(at, span)| if at % 2 == 0 { span } else { "x" }).collect();
     let mut parts = named.split("](");

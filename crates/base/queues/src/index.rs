@@ -8,6 +8,16 @@
 use crate::limits::BUCKETS_CHUNK;
 use crate::slab::{NIL, Slab, Vacant};
 
+/// Buckets of an empty index; a power of two.
+const BUCKETS_MIN: usize = 64;
+
+/// Buckets for each thing in it, so that few chains are longer than one: looking past another thing
+/// is a cache line more.
+const BUCKETS_EACH: usize = 2;
+
+/// Buckets that an insertion may add.
+const SPLITS_MAX: usize = BUCKETS_EACH;
+
 /// A key: two words hold a NID, an export, a FID or an index.
 pub type Key = [u64; 2];
 
@@ -20,16 +30,6 @@ pub trait Chained: Vacant {
     /// Changes the link.
     fn set_next(&mut self, place: u32);
 }
-
-/// Buckets of an empty index; a power of two.
-const BUCKETS_MIN: usize = 64;
-
-/// Buckets for each thing in it, so that few chains are longer than one: looking past another thing
-/// is a cache line more.
-const BUCKETS_EACH: usize = 2;
-
-/// Buckets that an insertion may add.
-const SPLITS_MAX: usize = BUCKETS_EACH;
 
 /// See the head of the file.
 pub struct Index {

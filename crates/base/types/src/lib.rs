@@ -33,6 +33,16 @@ pub use target::{
 };
 pub use time::{Instant, Span, Timespec};
 
+/// Supplementary groups that one request may carry: the kernel's own bound is 65,536, a request's
+/// is a page.
+pub const GROUPS_MAX: usize = 1_024;
+
+/// Longest name of a directory entry, bytes (NAME_MAX).
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest symbolic link target, bytes (PATH_MAX without the NUL).
+pub const SYMLINK_BYTES_MAX: usize = 4_095;
+
 /// Number of a request at its client: rises, never reused within a session (Lustre: `xid`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(pub u64);
@@ -161,16 +171,6 @@ pub struct Creds {
     /// Supplementary groups, at most [`GROUPS_MAX`].
     pub groups: Vec<u32>,
 }
-
-/// Supplementary groups that one request may carry: the kernel's own bound is 65,536, a request's
-/// is a page.
-pub const GROUPS_MAX: usize = 1_024;
-
-/// Longest name of a directory entry, bytes (NAME_MAX).
-pub const NAME_BYTES_MAX: usize = 255;
-
-/// Longest symbolic link target, bytes (PATH_MAX without the NUL).
-pub const SYMLINK_BYTES_MAX: usize = 4_095;
 
 impl Creds {
     /// The superuser without supplementary groups.

@@ -18,6 +18,8 @@ pub const OPEN_BUFS: usize = 2;
 pub const REQUEST_HEADER_BYTES: usize = size_of::<RequestHeader>();
 /// Bytes of a reply's header.
 pub const REPLY_HEADER_BYTES: usize = size_of::<ReplyHeader>();
+/// Larger buffers are not copied behind the header.
+const COPY_BYTES_MAX: usize = 4_096;
 
 /// Header of a request (`docs/formats/wire.md`). Fields without a mechanism are zero.
 #[derive(
@@ -514,7 +516,6 @@ fn lengths(bufs: &[Bytes]) -> [u32; BUFS_MAX] {
 /// shared. Each run of copies is allocated once, in its exact size: only then does it become
 /// `Bytes` without another.
 fn join(head: [&[u8]; 2], bufs: &[Bytes]) -> Vec<Bytes> {
-    const COPY_BYTES_MAX: usize = 4_096;
     let run_of = |bufs: &[Bytes]| -> usize {
         bufs.iter().map(Bytes::len).take_while(|len| *len <= COPY_BYTES_MAX).sum()
     };

@@ -262,3 +262,6 @@ const _: () = assert!(BATCH_RPCS_MAX as u32 <= endpoint::limits::RPCS_IN_FLIGHT_
 
 /// How often a path may lead from one MDT to another: directories are nested less deeply.
 pub(crate) const PATH_MDTS_MAX: u32 = 4_096;
+
+/// Places of one pass over a directory: cookies have 8 bits for them.
+pub(crate) const PLACES_MAX: usize = 256;

@@ -3,6 +3,12 @@
 use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
+/// Bytes of an environment that are looked through.
+const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// How long an environment is waited for.
+const ENVIRONMENT_WAIT: Duration = Duration::from_millis(5);
+
 /// Whether a signal that kills waits for this thread, or the thread is gone. The kernel marks every
 /// thread of a process that a signal will end with SIGKILL, whatever the signal was. A caller in
 /// another PID namespace cannot be looked up and counts as living.
@@ -51,12 +57,6 @@ pub fn supplementary_groups(pid: u32) -> Vec<u32> {
     std::fs::read_to_string(format!("/proc/{pid}/status"))
         .map_or_else(|_| Vec::new(), |status| types::Creds::groups_in(&status))
 }
-
-/// Bytes of an environment that are looked through.
-const ENVIRONMENT_BYTES_MAX: u64 = 1 << 20;
-
-/// How long an environment is waited for.
-const ENVIRONMENT_WAIT: Duration = Duration::from_millis(5);
 
 /// Asks for a variable of a process.
 struct Question {

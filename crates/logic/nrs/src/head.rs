@@ -29,6 +29,9 @@ use crate::{
 /// Name of the fallback.
 pub(crate) const FALLBACK: &str = "fifo";
 
+/// Entries of an instance's `early` that may be out of date before they are looked through.
+const EARLY_STALE_MAX: usize = 64;
+
 /// A policy of a head, for [`Head::finished`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyIndex(pub(crate) u8);
@@ -83,9 +86,6 @@ pub(crate) struct Instance<R> {
     // those that must leave before some who came before them: promoted ones
     early: BTreeSet<(Instant, Handle)>,
 }
-
-/// Entries of `early` that may be out of date before they are looked through.
-const EARLY_STALE_MAX: usize = 64;
 
 /// One head of a service partition.
 pub struct Head<R> {

@@ -7,6 +7,9 @@ use env::Env;
 use lst::limits;
 use types::{ClientId, Nid, NidAddr, Span, TargetId};
 
+/// Written bytes are not kept once they are answered, so that there is nothing to bound.
+const UNSTABLE_BYTES_MAX: u64 = u64::MAX / 2;
+
 /// A connection of its own: tests and control do not share one.
 pub(crate) struct Peer {
     endpoint: Rc<Endpoint>,
@@ -20,9 +23,6 @@ impl Resolve for At {
         vec![self.0]
     }
 }
-
-/// Written bytes are not kept once they are answered, so that there is nothing to bound.
-const UNSTABLE_BYTES_MAX: u64 = u64::MAX / 2;
 
 impl Peer {
     /// To the node at `at`; connects with the first call. An attempt is given up after `attempt`.

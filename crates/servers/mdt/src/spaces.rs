@@ -9,6 +9,11 @@ use layout::{POOL_BYTES, Template};
 use placement::{Allocator, Ost, PlacementError, Policy, Rule, Space};
 use tokio::sync::Notify;
 
+/// Lustre: without a value of its own a pool spills when nothing is left.
+const SPILL_PERCENT_DEFAULT: u8 = 100;
+/// Pools that a file passes on its way, so that a circle of them ends.
+const SPILLS_MAX: usize = 10;
+
 /// An OST of the file system, as the configuration knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OstAt {
@@ -85,11 +90,6 @@ pub(crate) struct Pool {
 
 /// The rule by which a file would get OSTs, and these.
 pub(crate) type Foretold = Result<(Rule, Vec<u32>), PlacementError>;
-
-/// Lustre: without a value of its own a pool spills when nothing is left.
-const SPILL_PERCENT_DEFAULT: u8 = 100;
-/// Pools that a file passes on its way, so that a circle of them ends.
-const SPILLS_MAX: usize = 10;
 
 pub(crate) struct Spaces {
     seen: BTreeMap<u32, Seen>,

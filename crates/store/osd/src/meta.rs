@@ -60,6 +60,14 @@ pub const KEY_BYTES_MAX: usize = 511;
 /// commit has ended. Twice what makes a target commit, and written out in some 30 ms.
 pub const BEHIND_COMMIT_BYTES_MAX: u64 = 32 << 20;
 
+/// Records that the ranges of one set hold together at most: some ten milliseconds of work. Who
+/// removes more does so in several sets ([`remove_range`]).
+pub const RANGE_RECORDS_MAX: usize = 4_096;
+
+/// Commits that [`remove_all`] and [`remove_range`] wait for on a full store: pages freed by one
+/// transaction can be taken by the second one after it.
+const FULL_COMMITS_MAX: u32 = 2;
+
 /// What a store may answer besides data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -128,10 +136,6 @@ pub trait View {
         }
     }
 }
-
-/// Records that the ranges of one set hold together at most: some ten milliseconds of work. Who
-/// removes more does so in several sets ([`remove_range`]).
-pub const RANGE_RECORDS_MAX: usize = 4_096;
 
 /// Keys of a table: those at or above `from` and below `to`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -251,9 +255,6 @@ pub async fn apply(store: &dyn MetaStore, set: &WriteSet) -> Result<(), StoreErr
 
 /// Records that [`remove_all`] and [`remove_range`] remove at once.
 const REMOVED_AT_ONCE: usize = 64;
-/// Commits that it waits for on a full store: pages freed by one transaction can be taken by the
-/// second one after it.
-const FULL_COMMITS_MAX: u32 = 2;
 
 /// Removes any number of records, in order, in sets small enough for the reserve of a full store.
 /// Not one transaction: some may be durably gone and others not after a crash, so whoever asks must

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use ctl::Pools;
 
+const INDEX_MAX: u32 = types::TARGET_INDEX_MAX;
+
 /// `FSNAME.POOL`, `FSNAME.` or `POOL`: the file system, empty without one, and the pool.
 pub(crate) fn parse(text: &str) -> (&str, &str) {
     text.split_once('.').unwrap_or(("", text))
@@ -43,8 +45,6 @@ pub(crate) fn with_members(mut known: Pools, pool: &str) -> Pools {
     known.osts.extend(members);
     known
 }
-
-const INDEX_MAX: u32 = types::TARGET_INDEX_MAX;
 
 /// Indices of `0002`, `[0-3]`, `000[8,a-c]`, `[0-7/2]`.
 fn pattern(text: &str) -> Option<Vec<u32>> {

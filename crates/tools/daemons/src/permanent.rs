@@ -19,6 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use params::{ParamError, ParamTree};
 use types::Errno;
 
+/// Lines of the log that are not repeated.
+const TOLD_MAX: usize = 1_024;
+
 /// What a node has taken over.
 #[derive(Default)]
 pub(crate) struct Permanent {
@@ -148,9 +151,6 @@ impl Permanent {
         told.insert(what);
     }
 }
-
-/// Lines of the log that are not repeated.
-const TOLD_MAX: usize = 1_024;
 
 async fn set(params: &ParamTree, leaf: &str, value: &str) -> Result<(), ParamError> {
     params.set(leaf, value).await?.into_iter().try_for_each(|answer| answer.map(drop))

@@ -1,13 +1,15 @@
 //! `nacre serve`: targets in a process of their own.
 //!
 //! It prints one line to stdout per target once the MGS knows the target, `NAME ADDRESS`. The
-//! parent process may wait for these lines. If the parent is `up`, lines that begin with `RECOVERY`
-//! report recoveries that wait. SIGTERM and SIGINT commit and end with 0. When the storage of every
-//! target has failed, the process ends with [`STORAGE_FAILED`].
+//! parent process may wait for these lines. systemd is notified when all targets have registered
+//! (`ready`). If the parent is `up`, lines that begin with `RECOVERY` report recoveries that wait.
+//! SIGTERM and SIGINT commit and end with 0. When the storage of every target has failed, the
+//! process ends with [`STORAGE_FAILED`].
 //!
 //! Each address to listen at has an executor thread, and a target belongs to one of them
 //! (`several`). The first one is the main thread, so a process with one address has one thread.
 
+mod ready;
 mod several;
 
 use std::io::Write;
@@ -20,6 +22,7 @@ use env::Env;
 use tracing::level_filters::LevelFilter;
 use types::{ClientId, NidAddr, Span};
 
+use self::ready::Ready;
 use self::several::Others;
 use crate::executors::{Assign, Listen};
 use crate::log;
@@ -94,16 +97,21 @@ pub fn run(options: &Options) -> Result<u8> {
     crate::lst::raise_descriptors();
     let is_child = options.tell_recovery;
     let mut all = several::executors(options)?.into_iter();
+    let ready = Ready::new(all.len());
     let first = all.next().context("no address to listen at")?;
-    let others = Others::start(all, is_child)?;
-    env_os::run(
-        first.config,
-        |env| async move { serve(&env, &first.options, is_child, others).await },
-    )
+    let others = Others::start(all, is_child, &ready)?;
+    env_os::run(first.config, |env| async move {
+        serve(&env, &first.options, is_child, &ready, others).await
+    })
 }
 
 /// The node of an executor, with everything that it says and answers besides Prometheus.
-async fn begin(env: &Env, options: &ServerOptions, is_child: bool) -> Result<Rc<Server>> {
+async fn begin(
+    env: &Env,
+    options: &ServerOptions,
+    is_child: bool,
+    ready: &Ready,
+) -> Result<Rc<Server>> {
     let server = if is_child {
         patience::start(env, options).await?
     } else {
@@ -116,10 +124,11 @@ async fn begin(env: &Env, options: &ServerOptions, is_child: bool) -> Result<Rc<
     if is_child {
         server.tell_recoveries(|line| tell_parent(&format!("{RECOVERY}{line}")));
     }
-    let ready = server.clone();
+    let (registering, ready) = (server.clone(), ready.clone());
     env.spawn("ready", async move {
-        ready.registered().await;
-        tell_ready(&ready);
+        registering.registered().await;
+        tell_ready(&registering);
+        ready.one_registered();
     });
     Ok(server)
 }
@@ -129,16 +138,20 @@ async fn serve(
     env: &Env,
     options: &ServerOptions,
     is_child: bool,
+    ready: &Ready,
     mut others: Others,
 ) -> Result<u8> {
     let mut signals = Signals::new()?;
-    let server = match begin(env, options, is_child).await {
+    let server = match begin(env, options, is_child, ready).await {
         Ok(server) => server,
         Err(error) => {
             env.timeout(STOP_MAX, others.stop()).await;
             return Err(error);
         }
     };
+    if !is_child {
+        ready.notify_systemd(env);
+    }
     others.watch(env, &server);
     server.serve_metrics(others.scrapes()).await;
     tokio::select! {

@@ -66,6 +66,9 @@ bodies! {
 /// and one transaction with them is short.
 pub const CLOSES_MAX: usize = 64;
 
+/// Handles of one restate at most: 128 KiB, as much as a vector of grants has.
+pub const STATED_OPENS_MAX: usize = 4_096;
+
 const _: () = assert!(CLOSES_MAX * crate::stats::HEADER_BYTES + size_of::<ClosesRep>() <= 16 << 10);
 
 /// The closes of a request; `None` where they are none, more than [`CLOSES_MAX`], or not as many as
@@ -78,9 +81,6 @@ pub fn closes(request: &Request) -> Option<Vec<CloseReq>> {
     let is_whole = rest.is_empty() && each.len() == count && (1..=CLOSES_MAX).contains(&count);
     is_whole.then(|| each.iter().map(|close| decode_body(close)).collect())
 }
-
-/// Handles of one restate at most: 128 KiB, as much as a vector of grants has.
-pub const STATED_OPENS_MAX: usize = 4_096;
 
 /// Buffer 2 of a restate with these handles.
 ///

@@ -16,7 +16,7 @@ use queues::FixedMap;
 use types::Fid;
 
 use super::striped::cookie;
-use crate::limits::LISTED_MAX;
+use crate::limits::{LISTED_MAX, PLACES_MAX};
 
 /// What one reader of a directory has seen. To be kept for as long as its handle.
 pub struct Listing {
@@ -87,7 +87,7 @@ impl Listing {
                 Some(last) => comes_back && *place == self.dir && last < number,
                 None => true,
             };
-            if is_new && pass.places.len() < cookie::PLACES_MAX {
+            if is_new && pass.places.len() < PLACES_MAX {
                 pass.places.push(*place);
             }
         }

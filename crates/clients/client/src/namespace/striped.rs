@@ -192,8 +192,6 @@ pub(crate) fn merge(dir: &mut Attr, shards: &[Attr]) {
 /// names with one hash are not made by chance.
 pub(crate) mod cookie {
     const SHARD_SHIFT: u32 = 55;
-    /// Places that cookies can name.
-    pub(crate) const PLACES_MAX: usize = 256;
     const IN_SHARD: u64 = (1 << SHARD_SHIFT) - 1;
 
     /// Of an entry of a shard.

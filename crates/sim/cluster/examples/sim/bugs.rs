@@ -10,6 +10,8 @@ use crate::cores::over_cores;
 
 /// Seeds that found the bugs, below the folder that the simulator was started in.
 const RECORD: &str = "crates/sim/cluster/src/found.txt";
+/// Characters of a message: a line of a terminal or two.
+const CHARS_MAX: usize = 160;
 
 /// What came of a bug.
 enum Verdict {
@@ -112,9 +114,7 @@ fn run(program: &Path, what: &[&str], seed: u64) -> Ending {
     }
 }
 
-/// A line of a terminal or two.
 fn shorten(text: &str) -> String {
-    const CHARS_MAX: usize = 160;
     match text.char_indices().nth(CHARS_MAX) {
         None => text.to_owned(),
         Some((end, _)) => format!("{} ...", &text[..end]),

@@ -16,6 +16,16 @@ const NAMES: &str = include_str!("../../../../../tests/mounted/parameters.txt");
 /// As `lctl list_param -F` marks them.
 const CAN_BE_SET: char = '=';
 
+/// Between two requests of a permanent rule. A mount takes a few of them within 60 s.
+const INTERVAL_MAX: Span = Span::secs(1);
+
+/// The same for a rule whose clients share it: some hundreds of mounts begin within 60 s.
+const SHARED_INTERVAL_MAX: Span = Span::millis(100);
+
+/// Of a page on an idle permanent device. An attempt to connect ends after 10 s. Before that it
+/// waits for the commit that is under way and for its own, of both targets on one storage.
+const DEVICE_MAX: Span = Span::secs(1);
+
 /// What a pattern stands for in a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Known {
@@ -172,16 +182,6 @@ const MIXED_IS_SLOW: &str = "mounts would wait: with a policy's argument without
 
 const SHARED_IS_SLOW: &str =
     "mounts would wait: the least for all clients together is 10 requests, or 40 KiB, a second";
-
-/// Between two requests of a permanent rule. A mount takes a few of them within 60 s.
-const INTERVAL_MAX: Span = Span::secs(1);
-
-/// The same for a rule whose clients share it: some hundreds of mounts begin within 60 s.
-const SHARED_INTERVAL_MAX: Span = Span::millis(100);
-
-/// Of a page on an idle permanent device. An attempt to connect ends after 10 s. Before that it
-/// waits for the commit that is under way and for its own, of both targets on one storage.
-const DEVICE_MAX: Span = Span::secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@ use metrics::{SCRAPES_WAITING_MAX, Scrape};
 use tokio::sync::{mpsc, watch};
 use types::{NidAddr, Span, TargetId};
 
+use super::ready::Ready;
 use super::{Options, begin};
 use crate::executors::assigned;
 use crate::machine::MachineOptions;
@@ -112,6 +113,7 @@ impl Others {
     pub(super) fn start(
         executors: impl ExactSizeIterator<Item = Executor>,
         is_child: bool,
+        ready: &Ready,
     ) -> Result<Others> {
         let board = Arc::new(watch::channel(vec![State::Alive; executors.len() + 1]).0);
         let stopping = watch::channel(false).0;
@@ -120,9 +122,11 @@ impl Others {
             let name = format!("executor-{}", options.among.index);
             let (asked, questions) = mpsc::channel(SCRAPES_WAITING_MAX);
             let (board, stopping) = (Arc::clone(&board), stopping.subscribe());
+            let ready = ready.clone();
             let main = move |env: Env| async move {
                 let index = options.among.index;
-                let state = live(&env, &options, is_child, questions, (&board, stopping)).await;
+                let parent = (is_child, &ready);
+                let state = live(&env, &options, parent, questions, (&board, stopping)).await;
                 set(&board, index, state);
             };
             threads.push(env_os::spawn_thread(&name, config, main).context("an executor thread")?);
@@ -211,7 +215,7 @@ fn ended(all: &[State]) -> Option<Ended> {
 async fn live(
     env: &Env,
     options: &ServerOptions,
-    is_child: bool,
+    (is_child, ready): (bool, &Ready),
     scrapes: mpsc::Receiver<Scrape>,
     (board, mut stopping): (&Arc<Board>, watch::Receiver<bool>),
 ) -> State {
@@ -219,7 +223,7 @@ async fn live(
         biased;
         // clients replay what it has not begun to serve
         _ = stopping.wait_for(|stopping| *stopping) => return State::Stopped,
-        started = begin(env, options, is_child) => started,
+        started = begin(env, options, is_child, ready) => started,
     };
     let server = match started {
         Ok(server) => server,
