@@ -48,7 +48,7 @@ const FIXED: &[(&str, u64)] = &[
 const HARD_KERNELS: Range<u64> = 1_000..1_080;
 
 /// Seeds from [`ALL_LAYOUTS_FROM`] on, of scenarios that draw from all layouts there.
-const OF_ALL_LAYOUTS: &[(&str, u64)] = &[("layouts", 40), ("migrations", 40)];
+const OF_ALL_LAYOUTS: &[(&str, u64)] = &[("layouts", 100), ("migrations", 100)];
 
 /// Drawn seeds fit into 32 bits, so that people can read and type them.
 const DRAWN_BITS: u32 = 32;
@@ -186,13 +186,13 @@ mod tests {
     }
 
     #[test]
-    fn forty_seeds_of_layouts_and_of_migrations_draw_from_all_layouts() {
+    fn a_hundred_seeds_of_layouts_and_of_migrations_draw_from_all_layouts() {
         for scenario in [Scenario::layouts(), Scenario::migrations()] {
             let runs = suite(&[]).into_iter();
             let all = runs.filter(|(seed, run)| {
                 run.name == scenario.name && run.has_all_layouts(*seed) && run.begins_at_mdt(*seed)
             });
-            assert_eq!(all.count(), 40, "{}", scenario.name);
+            assert_eq!(all.count(), 100, "{}", scenario.name);
         }
         assert!(!Scenario::migrations().begins_at_mdt(ALL_LAYOUTS_FROM - 1), "as before");
     }
