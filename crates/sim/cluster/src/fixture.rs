@@ -201,6 +201,7 @@ impl Cluster {
             MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
         config.endpoint.import.name = name.to_owned();
         (config.bugs, config.grant_bugs) = (self.plan.bugs.client, self.plan.bugs.grants);
+        config.endpoint.import.bugs = self.plan.bugs.import;
         config
     }
 
