@@ -109,6 +109,7 @@ impl Cluster {
             lease: scenario.lease(),
             grants: scenario.grants(seed),
             split: scenario.split(seed),
+            has_pools: scenario.script == Some(Script::Layouts),
             devices: machine.devices,
             meter: machine.meter,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
