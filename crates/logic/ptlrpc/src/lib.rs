@@ -18,7 +18,7 @@ pub use adaptive::{AtConfig, Estimate};
 pub use credible::check_past;
 pub use export::{Admission, Cancelled, Export};
 pub use import::{
-    Completed, Event, Handled, Import, ImportConfig, Lease, State, Submit, Transmit, Undone,
+    Bugs, Completed, Event, Handled, Import, ImportConfig, Lease, State, Submit, Transmit, Undone,
     XidSource,
 };
 pub use kept::Keep;

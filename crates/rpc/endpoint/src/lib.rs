@@ -25,6 +25,6 @@ pub use calling::Calling;
 pub use config::{EndpointConfig, Resolve};
 pub use directory::{Directory, OtherFileSystem};
 pub use endpoint::Endpoint;
-pub use ptlrpc::{ImportConfig, Lease, Undone};
+pub use ptlrpc::{Bugs as ImportBugs, ImportConfig, Lease, Undone};
 pub use registration::Registration;
 pub use remote::Remote;

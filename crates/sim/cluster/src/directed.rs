@@ -14,6 +14,7 @@
 mod damaged;
 mod dead;
 mod fence;
+mod full;
 mod growing;
 mod kept;
 mod kernel;

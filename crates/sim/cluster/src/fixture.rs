@@ -109,6 +109,7 @@ impl Cluster {
             lease: scenario.lease(),
             grants: scenario.grants(seed),
             split: scenario.split(seed),
+            has_pools: scenario.script == Some(Script::Layouts),
             devices: machine.devices,
             meter: machine.meter,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
@@ -201,6 +202,7 @@ impl Cluster {
             MountConfig::new(vec![self.plan.addr(TargetId::MGT)], self.plan.fsname, client);
         config.endpoint.import.name = name.to_owned();
         (config.bugs, config.grant_bugs) = (self.plan.bugs.client, self.plan.bugs.grants);
+        config.endpoint.import.bugs = self.plan.bugs.import;
         config
     }
 

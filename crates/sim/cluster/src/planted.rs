@@ -1,6 +1,8 @@
 //! Planted bugs: each switch breaks one promise at one place, and some scenario must detect it
 //! within a few seeds.
 
+use endpoint::ImportBugs;
+
 use crate::Scenario;
 
 /// Seeds tried before a bug counts as not found.
@@ -54,6 +56,8 @@ pub(crate) struct Bugs {
     /// Of grants, at MDTs and clients.
     pub(crate) grants: client::GrantBugs,
     pub(crate) fuse: fuse::Bugs,
+    /// Of clients' sessions.
+    pub(crate) import: ImportBugs,
 }
 
 impl Bugs {
@@ -64,6 +68,7 @@ impl Bugs {
             Some(("mdt", _)) => Bugs { mdt: mdt::Bugs::plant(name), ..none },
             Some(("ost", _)) => Bugs { ost: ost::Bugs::plant(name), ..none },
             Some(("ldlm", _)) => Bugs { grants: client::GrantBugs::plant(name), ..none },
+            Some(("ptlrpc", _)) => Bugs { import: ImportBugs::plant(name), ..none },
             Some(("fuse", _)) => Bugs { fuse: fuse::Bugs::plant(name), ..none },
             _ => Bugs { client: client::Bugs::plant(name), ..none },
         }
@@ -148,6 +153,8 @@ planted! {
     fuse.keep_pages in pages;
     fuse.tell_old_pages in kernel;
     ldlm.dying_has_validity in kernel;
+    ldlm.as_of_ignored in kernel;
+    ptlrpc.lease_from_reply in kernel;
 }
 
 const _: () = assert!(PLANTED.len() >= 10);
@@ -181,8 +188,14 @@ mod tests {
 
     #[test]
     fn every_switch_of_every_part_has_a_scenario() {
-        let parts =
-            [mdt::Bugs::NAMES, ost::Bugs::NAMES, client::Bugs::NAMES, fuse::Bugs::NAMES].concat();
+        let parts = [
+            mdt::Bugs::NAMES,
+            ost::Bugs::NAMES,
+            client::Bugs::NAMES,
+            fuse::Bugs::NAMES,
+            ImportBugs::NAMES,
+        ];
+        let parts = parts.concat();
         for name in &parts {
             let tried = PLANTED.iter().any(|planted| planted.name == *name);
             assert!(tried != SHOWN_BY_ITS_PART_ALONE.contains(name), "{name} is not tried");

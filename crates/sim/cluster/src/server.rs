@@ -15,6 +15,7 @@ use mgt::{Mgt, MgtConfig};
 use osd::mem::{Deed, MemDisk, MemMeta};
 use osd::{MetaStore, ObjStore, StoreError};
 use ost::{Ost, OstConfig};
+use params::ParamTree;
 use service::{HeadScope, Node, NodeConfig, ServiceSpec, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId, TargetKind};
 use wire::Opcode;
@@ -31,6 +32,9 @@ pub(crate) const CPTS_MAX: u32 = 4;
 /// who lives must come back.
 pub(crate) const RECOVERY_WINDOW: Span = Span::secs(30);
 
+/// Pools and their OSTs, where there are some. The first one spills into the second one.
+pub(crate) const POOLS: [(&str, [u32; 2]); 2] = [("flash", [0, 1]), ("disk", [2, 3])];
+
 /// What all servers of a cluster are told.
 #[derive(Clone)]
 pub(crate) struct Plan {
@@ -45,6 +49,8 @@ pub(crate) struct Plan {
     pub(crate) grants: GrantMode,
     /// Whether directories are split by themselves.
     pub(crate) split: mdt::Split,
+    /// Whether there are [`POOLS`].
+    pub(crate) has_pools: bool,
     /// What MDTs and OSTs pretend to be on.
     pub(crate) devices: [Option<Model>; 2],
     /// Counts the CPU time of MDTs, where their requests take any.
@@ -359,6 +365,9 @@ async fn run(
             let asking = Some(endpoint.clone());
             let mdt = Mdt::start(env, config, meta, asking, list).await.map_err(text)?;
             beside.into_iter().for_each(|data| mdt.set_data(data));
+            if plan.has_pools {
+                set_pools(&mdt, id);
+            }
             watch(env, state, mdt.failed());
             *state.records.borrow_mut() = Some(witness.clone());
             check_after_recovery(env, &mdt, (id, witness), state);
@@ -374,6 +383,16 @@ async fn run(
     *state.running.borrow_mut() = Rc::downgrade(&node);
     register(env, id, plan, &endpoint, state);
     Ok(Running { _node: node, _endpoint: endpoint })
+}
+
+/// An MDT hears of [`POOLS`], as a daemon does from its configuration.
+fn set_pools(mdt: &Rc<Mdt>, id: TargetId) {
+    let (tree, name) = (ParamTree::new(), id.to_string());
+    let pools = POOLS.map(|(pool, osts)| (pool.to_owned(), osts.to_vec()));
+    mdt.set_pools(&tree, &name, &pools.into());
+    let [(from, _), (into, _)] = POOLS;
+    let set = tree.set_now(&format!("lod.{name}-mdtlov.pool.{from}.spill_target"), into);
+    assert!(set.is_ok_and(|set| set.iter().all(Result::is_ok)), "a pool may spill into another");
 }
 
 /// An MDT as its node serves it.

@@ -4,6 +4,14 @@ use types::{ClientId, Span};
 
 use crate::limits;
 
+planted::bugs! {
+    /// Switches that break a promise on purpose: the simulation must find each one.
+    pub struct Bugs in "ptlrpc" {
+        /// A lease counts from when the reply comes, not from when its request was sent.
+        lease_from_reply,
+    }
+}
+
 /// Settings of an [`Import`](crate::Import), the same for every target of a client.
 #[derive(Clone, Debug)]
 pub struct ImportConfig {
@@ -27,6 +35,8 @@ pub struct ImportConfig {
     pub reconnect_min: Span,
     /// Longest pause between attempts to connect.
     pub reconnect_max: Span,
+    /// Faults to plant, for tests of the tests.
+    pub bugs: Bugs,
 }
 
 impl Default for ImportConfig {
@@ -42,6 +52,7 @@ impl Default for ImportConfig {
             ping_dirty: Span::secs(1),
             reconnect_min: Span::millis(50),
             reconnect_max: limits::RECONNECT_MAX,
+            bugs: Bugs::default(),
         }
     }
 }

@@ -35,7 +35,7 @@ use types::{Instance, Instant, Span, TargetId, Transno, Xid};
 use wire::body::{Claim, OpenWord};
 use wire::{Opcode, Request, RequestFlags, RequestHeader};
 
-pub use config::ImportConfig;
+pub use config::{Bugs, ImportConfig};
 pub use exchange::{Completed, Event, Handled, State, Submit, Transmit, Undone};
 pub use xids::XidSource;
 
@@ -303,6 +303,7 @@ impl<B: Default, W> Import<B, W> {
         if self.leased_from + self.lease <= now {
             self.lapses += 1;
         }
+        let at = if self.config.bugs.lease_from_reply() { now } else { at };
         self.leased_from = self.leased_from.max(at);
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ptlrpc::{Event, Handled, Import, ImportConfig, Keep, State, Submit, XidSource};
+use ptlrpc::{Bugs, Event, Handled, Import, ImportConfig, Keep, State, Submit, XidSource};
 use types::{ClientId, Instant, Span, TargetId, TargetKind};
 use wire::{Opcode, Reply, Request, RequestFlags, encode_body};
 
@@ -35,6 +35,7 @@ impl Client {
             ping_dirty: Span::secs(1),
             reconnect_min: Span::millis(50),
             reconnect_max: Span::secs(1),
+            bugs: Bugs::default(),
         };
         Client {
             import: Import::new(TARGET, config, XidSource::new(1), now),

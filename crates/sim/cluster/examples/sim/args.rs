@@ -52,8 +52,8 @@ pub(crate) struct Args {
     /// Run the fixed seeds of every scenario; together they must reach every rare branch.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "bug"])]
     pub(crate) suite: bool,
-    /// With --suite: run so many more seeds of storm, drawn from the text of --from, and a quarter
-    /// of them also in matrix.
+    /// With --suite: run so many more seeds of storm and of kernel, drawn from the text of --from,
+    /// and a quarter of them also in matrix.
     #[arg(long, value_name = "COUNT", requires_all = ["suite", "from"], default_value_t = 0)]
     pub(crate) drawn: u32,
     /// The K-th of N equal parts of --seeds, whose seeds go through all scenarios in turn. Only

@@ -69,7 +69,7 @@ impl Stage<'_> {
     }
 
     /// In pieces of some size.
-    fn write_on(
+    pub(super) fn write_on(
         &mut self,
         writer: &(NodeHandle, Client),
         file: &File,
@@ -87,7 +87,7 @@ impl Stage<'_> {
     }
 
     /// Its content, and its size.
-    fn see_all(
+    pub(super) fn see_all(
         &mut self,
         reader: &(NodeHandle, Client),
         file: &File,
@@ -119,25 +119,31 @@ impl Stage<'_> {
         Ok(placed.map(|(end, objects)| (end, objects.osts.clone())).collect())
     }
 
-    /// An OST is nearly full from now on, and the MDT knows it, perhaps after a restart.
+    /// An OST is nearly full from now on, and the MDT knows it.
     fn have_no_room(&mut self, who: &(NodeHandle, Client), ost: u32) -> Result<(), String> {
-        let cluster = self.cluster;
-        let server = cluster.servers.iter().find(|server| server.target == TargetId::ost(ost));
+        let mut servers = self.cluster.servers.iter();
+        let server = servers.find(|server| server.target == TargetId::ost(ost));
         server.ok_or("it is on no OST")?.disk.set_object_bytes(ROOM);
+        self.hear_of_room(who)
+    }
+
+    /// The MDT hears how much room its targets have, perhaps after a restart.
+    pub(super) fn hear_of_room(&mut self, who: &(NodeHandle, Client)) -> Result<(), String> {
         if self.rng.chance(500_000) {
             self.mdt().kill(false);
             self.restarts += 1;
             self.pause(Span::secs(1));
             self.mdt().boot();
         }
-        for turn in 0..3 {
+        for _ in 0..3 {
+            let name = format!("look{}", self.ops);
             self.ask(who, "looking for room", async move |client| {
-                let (ctx, name) = (test_ctx(), format!("look{turn}"));
+                let ctx = test_ctx();
                 let flags = O_RDWR | O_EXCL;
                 let made = client.create(&ctx, Fid::ROOT, name.as_bytes(), 0o666, flags, None);
                 made.await?.1.close().await
             })?;
-            cluster.sim.run_for(MAX_AGE);
+            self.cluster.sim.run_for(MAX_AGE);
         }
         Ok(())
     }

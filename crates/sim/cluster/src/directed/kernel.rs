@@ -8,6 +8,10 @@
 //! later or never. Changes that were answered hold, because no MDT dies in that round.
 //!
 //! A call by path is two calls here, as in the kernel: finding the inode, then the operation on it.
+//!
+//! In the end of a run without these faults, answers come late (`answers`).
+
+mod answers;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -85,6 +89,9 @@ impl Stage<'_> {
                 dead.push(std::mem::replace(mount, self.mount_kernel(&entered)));
             }
         }
+        if !is_hard {
+            self.answer_late()?;
+        }
         drop(mounts);
         if !dead.is_empty() {
             self.cluster.sim.run_for(FORGOTTEN_AFTER); // what they had begun is over
@@ -100,6 +107,12 @@ impl Stage<'_> {
             return Entered { machine: node.clone(), daemon: node, client };
         }
         let drift = self.rng.range(0, 2 * DRIFT_PPM_MAX) as i32 - DRIFT_PPM_MAX as i32;
+        self.enter_apart(drift)
+    }
+
+    /// A daemon with a node of its own. Clocks there and on its machine run faster by so many
+    /// millionths.
+    fn enter_apart(&mut self, drift: i32) -> Entered {
         let [machine, daemon] = ["machine", "mount"].map(|name| {
             self.nodes += 1;
             let node = self.cluster.client_node(&format!("{name}{}", self.nodes), self.nodes);

@@ -7,7 +7,7 @@
 //! From seed 1000 on components have drawn stripe counts and sizes, and some are overstriped.
 //!
 //! Files that get their layout while the MDT sweeps keep their bytes.
-//! Then a file grows past a full OST (`growing`).
+//! Then a file grows past a full OST (`growing`), and other disks fill up (`full`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -67,6 +67,8 @@ impl Stage<'_> {
         self.write_into_a_lost_growth()?;
         self.place_during_the_sweep()?;
         self.grow_past_a_full_ost()?;
+        self.outgrow_a_full_mdt()?;
+        self.spill_into_another_pool()?;
         let Table { fid, writes, reads, appends, .. } = table;
         let end = BORDER + BYTES;
         self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
