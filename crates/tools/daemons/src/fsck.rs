@@ -3,10 +3,12 @@
 //! A file system that is stopped is read from its stores, which are locked meanwhile. One that is
 //! served is read from copies of its records, which its servers make. Copies of several targets are
 //! not of one moment. So a breach counts only if a second look at later copies finds the same. A
-//! repair asks the MDTs to look there once more, and to mend the breaches of that moment.
+//! repair asks the MDTs to look there once more, and to mend the breaches of that moment. Targets on
+//! several machines are checked by copies that an administrator has collected.
 //!
 //! `docs/design/fsck.md` has the rules.
 
+mod copies;
 mod live;
 mod report;
 mod stores;
@@ -47,6 +49,8 @@ pub struct Options {
     pub data: PathBuf,
     /// Directories of targets, or of such directories.
     pub dirs: Vec<PathBuf>,
+    /// Directories with copies of all targets, in place of targets.
+    pub copies: Vec<PathBuf>,
     /// Repair it.
     pub repair: bool,
     /// A file system that is served is repaired, too, as far as MDTs can do so while they serve.
@@ -78,6 +82,9 @@ fn printed(report: &Report, options: &Options, out: &mut dyn Write) -> Result<u8
 }
 
 fn checked(options: &Options) -> Result<Report> {
+    if !options.copies.is_empty() {
+        return copies::check(&options.copies);
+    }
     let found = found(options)?;
     let fsname = targets::fsname_of(&found).context("no MDT and no OST is here: name them")?;
     let parts: Vec<TargetDir> =

@@ -116,12 +116,16 @@ fn copies(
 fn objects(socket: &Path, (id, name): (TargetId, &str)) -> Result<OstImage> {
     let mut image = OstImage { index: id.index, objects: BTreeMap::new() };
     ask_each(socket, id, name, &mut |listed| {
-        let (file, store) = (listed.file, listed.store);
-        let object = Object { file, store, is_there: true, ..Object::default() };
-        image.objects.insert(listed.object, object);
+        image.objects.insert(listed.object, object(&listed));
         Ok(())
     })?;
     Ok(image)
+}
+
+/// What a list says of an object.
+pub(super) fn object(listed: &crate::objects::Object) -> Object {
+    let (file, store) = (listed.file, listed.store);
+    Object { file, store, is_there: true, ..Object::default() }
 }
 
 /// The records of an MDT at one moment.
@@ -151,7 +155,8 @@ fn answer(reply: Reply) -> Result<Export> {
     }
 }
 
-fn read(index: u32, path: &Path) -> Result<Image> {
+/// The records in an export of this MDT.
+pub(super) fn read(index: u32, path: &Path) -> Result<Image> {
     let mut reader = Reader::new(BufReader::new(File::open(path)?)).map_err(anyhow::Error::msg)?;
     let target = reader.head().superblock.target;
     ensure!(target == TargetId::mdt(index), "it is of {target}");
