@@ -49,6 +49,9 @@ pub(crate) fn prepare<'a>(
         if !is_ours || ask.wants.len() > updates::KEYS_MAX {
             return Err(Errno::EPROTO);
         }
+        if mdt.is_forgotten(ask.id.mdt) {
+            return Err(Errno::ESTALE);
+        }
         let flag = |at| updates::decode::<bool>(&incoming.request.buf(at)).unwrap_or_default();
         let (is_check, goes_on) = (flag(3), flag(4));
         if is_check && mdt.deliveries.is_owed() {
@@ -335,7 +338,7 @@ pub(crate) fn list<'a>(
 
 /// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is in a
 /// reply of its own.
-fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
+pub(super) fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
     let (mut found, mut bytes) = (Vec::new(), 0);
     view.scan(Table::Updates, &start, &mut |_, value| {
