@@ -13,16 +13,18 @@ mod live;
 mod report;
 mod stores;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use ctl::progress::{Progress, Unit};
-use mdt::fsck::{self, Finding, Rounds, System};
+use mdt::fsck::{self, Finding, Image, Rounds, System};
 use osd_disk::{DiskError, superblock};
 use types::{FsName, TargetId, TargetKind, Timespec};
 
+use crate::server::kept_in;
 use crate::targets::{self, TargetDir};
 use crate::up;
 use report::Report;
@@ -180,6 +182,19 @@ async fn stopped(options: &Options, stores: &Stores, progress: &Progress) -> Res
         progress.begin("repair", TARGETS);
         stores.apply(&changes).await?;
     }
+}
+
+/// MDTs that were forgotten, as far as targets have read it from the MGS.
+fn forgotten_in(fsname: FsName, found: &[TargetDir]) -> BTreeSet<u32> {
+    let kept = found.iter().filter_map(|target| kept_in(&target.dir));
+    let last = kept.max_by_key(|config| config.version);
+    last.map(|config| config.forgotten_mdts(fsname)).unwrap_or_default()
+}
+
+/// A forgotten MDT that is not here has nothing any more.
+fn add_forgotten(images: &mut Vec<Image>, forgotten: &BTreeSet<u32>) {
+    let here: BTreeSet<u32> = images.iter().map(Image::index).collect();
+    images.extend(forgotten.difference(&here).copied().map(Image::forgotten));
 }
 
 /// Says nothing of a part: names would seem to lead nowhere.
