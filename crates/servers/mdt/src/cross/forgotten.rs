@@ -61,15 +61,11 @@ impl Mdt {
         }
     }
 
-    /// Ends everything with a forgotten MDT. `None`: another MDT is away, so there may be more.
+    /// Ends everything with a forgotten MDT. `None`: another MDT is away or began anew, so there may
+    /// be more.
     async fn end_operations(self: &Rc<Self>, endpoint: &Rc<Endpoint>, other: u32) -> Option<()> {
         self.deliveries.leave_out(other);
-        let here = self.engine.config.index;
-        let mut mdts = endpoint.mdts();
-        mdts.retain(|mdt| *mdt != here && !endpoint.is_off(TargetId::mdt(*mdt)));
-        for mdt in mdts {
-            self.take_from(endpoint, mdt, other).await?;
-        }
+        self.take_from_all(endpoint, other).await?;
         let above = self.engine.state.borrow().crossed.above(other);
         if above > 0 {
             let run = OpId { mdt: other, number: above }.instance();
@@ -85,6 +81,21 @@ impl Mdt {
             return None; // another MDT has sent one meanwhile
         }
         self.forget_peer(other).await.ok()
+    }
+
+    /// Executes the own parts of all operations of the forgotten MDT `of` that any MDT has kept, also
+    /// one that is out of use and registered. What an MDT has before the first question, it has when
+    /// it is asked, unless it began anew in between. Another one that was asked before may have taken
+    /// an operation from it by then. `None`: this may be so, or one is away.
+    async fn take_from_all(self: &Rc<Self>, endpoint: &Rc<Endpoint>, of: u32) -> Option<()> {
+        let mut mdts = endpoint.mdts();
+        mdts.retain(|mdt| *mdt != self.engine.config.index);
+        let run = |mdt: &u32| endpoint.remote(TargetId::mdt(*mdt)).instance();
+        let before: Vec<Instance> = mdts.iter().map(run).collect();
+        for mdt in &mdts {
+            self.take_from(endpoint, *mdt, of).await?;
+        }
+        mdts.iter().map(run).eq(before).then_some(())
     }
 
     /// Executes the own parts of operations of the forgotten MDT `of` that another MDT has kept.

@@ -59,21 +59,35 @@ impl World {
     }
 }
 
-/// The lost MDT coordinates a rename to the root. Another one may begin anew when it is lost.
-/// Returns whether the rename has happened.
-fn renamed_by_the_lost_mdt(after: u64, cut: u32, begins_anew: Option<u32>) -> bool {
-    let what = format!("{after} us, cut off from {cut}, {begins_anew:?} begins anew");
+/// What happens to another MDT when one is lost.
+#[derive(Clone, Copy, Debug)]
+enum Besides {
+    Nothing,
+    BeginsAnew(u32),
+    /// For a while.
+    OutOfUse(u32),
+}
+
+/// The lost MDT coordinates a rename to the root. Returns whether the rename has happened.
+fn renamed_by_the_lost_mdt(after: u64, cut: u32, besides: Besides) -> bool {
+    let what = format!("{after} us, cut off from {cut}, {besides:?}");
     let world = World::new(41);
     world.lookup(1, Fid::ROOT, "nothing").expect_err("it is not there");
     let (dir, file) = world.on_three_mdts();
     world.settle();
     world.begin(0, LOST, rename((dir, "a"), (Fid::ROOT, "b")));
     world.lose(after, cut);
-    if let Some(mdt) = begins_anew {
-        world.kill(mdt);
-        world.boot(mdt);
+    match besides {
+        Besides::Nothing => {}
+        Besides::BeginsAnew(mdt) => {
+            world.kill(mdt);
+            world.boot(mdt);
+        }
+        Besides::OutOfUse(mdt) => world.at.off.set(Some(mdt)),
     }
     world.sim.run_for(Span::secs(60));
+    world.at.off.set(None);
+    world.settle();
     let found = world.soon(0, lookup(Fid::ROOT, "b"));
     let has_happened = found == Some(Ok(()));
     assert!(has_happened || found == Some(Err(Errno::ENOENT)), "{what}: {found:?}");
@@ -88,13 +102,19 @@ fn renamed_by_the_lost_mdt(after: u64, cut: u32, begins_anew: Option<u32>) -> bo
 
 #[test]
 fn an_operation_of_a_forgotten_mdt_happens_everywhere_or_nowhere() {
-    for begins_anew in [None, Some(0), Some(2)] {
+    for besides in [
+        Besides::Nothing,
+        Besides::BeginsAnew(0),
+        Besides::BeginsAnew(2),
+        Besides::OutOfUse(0),
+        Besides::OutOfUse(2),
+    ] {
         let run = |step: u64| {
             let cut = if step.is_multiple_of(2) { 0 } else { 2 };
-            renamed_by_the_lost_mdt(100 * step, cut, begins_anew)
+            renamed_by_the_lost_mdt(100 * step, cut, besides)
         };
         let happened = (0..24).filter(|step| run(*step)).count();
-        assert!((1..24).contains(&happened), "{begins_anew:?}: {happened}");
+        assert!((1..24).contains(&happened), "{besides:?}: {happened}");
     }
 }
 

@@ -45,6 +45,8 @@ const CRASHES: u64 = 400;
 struct Where {
     /// The MDT that the MGS has forgotten, if any.
     forgotten: Rc<Cell<Option<u32>>>,
+    /// One that is registered and out of use.
+    off: Rc<Cell<Option<u32>>>,
 }
 
 impl Resolve for Where {
@@ -57,7 +59,8 @@ impl Resolve for Where {
     }
 
     fn is_off(&self, target: TargetId) -> bool {
-        self.forgotten.get().is_some_and(|mdt| target == TargetId::mdt(mdt))
+        let off = [self.forgotten.get(), self.off.get()];
+        off.into_iter().flatten().any(|mdt| target == TargetId::mdt(mdt))
     }
 }
 
