@@ -51,7 +51,7 @@ impl Mdt {
                 if !delivery.parts.borrow().contains_key(&other) {
                     return; // that MDT was forgotten
                 }
-                match bring(&endpoint, other, &delivery.record).await {
+                match bring(&endpoint, other, &delivery.record, false).await {
                     Ok(executed) => break executed,
                     Err(error) if mdt.is_stopped() => {
                         tracing::debug!(target: "mdt", %error, "an update ends with its MDT");
@@ -214,13 +214,19 @@ fn departs(record: &Record) -> bool {
 }
 
 /// Has an MDT execute its part; returns its run, and the place in its history below which it is.
+/// `is_passed_on`: the coordinator was forgotten, and this MDT has its operation.
 pub(super) async fn bring(
     endpoint: &Rc<Endpoint>,
     mdt: u32,
     record: &Record,
+    is_passed_on: bool,
 ) -> Result<(Instance, Transno), CallError> {
     let body: Bytes = updates::encode(record).into();
-    let mut call = Call::new(Opcode::MdtUpdate, vec![Bytes::new(), body]);
+    let mut bufs = vec![Bytes::new(), body];
+    if is_passed_on {
+        bufs.push(updates::encode(&true).into());
+    }
+    let mut call = Call::new(Opcode::MdtUpdate, bufs);
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await?;
     let below: SyncRep = answer.reply.body();

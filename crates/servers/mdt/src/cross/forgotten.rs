@@ -6,6 +6,9 @@
 //!   because only its coordinator takes a client's record.
 //! - An operation of this MDT goes on without the part of the forgotten one.
 //!
+//! Such an MDT may run on, and deliver operations late. From the moment at which another MDT reads
+//! that it is forgotten, that one takes its operations from third ones only.
+//!
 //! So each MDT asks all others for records of the forgotten MDT's operations. After that, it knows
 //! all operations that it has a part in, and frees everything that others have reserved. It removes
 //! its own records when all other parts are durable. As long as the store says that this MDT and
@@ -133,7 +136,7 @@ impl Mdt {
             from = last.id;
             for record in &known {
                 for mdt in record.others(here).filter(|mdt| !self.is_forgotten(*mdt)) {
-                    let (run, transno) = bring(endpoint, mdt, record).await.ok()?;
+                    let (run, transno) = bring(endpoint, mdt, record, true).await.ok()?;
                     let before = executed.insert(mdt, (run, transno));
                     if before.is_some_and(|(before, _)| before != run) {
                         return None;

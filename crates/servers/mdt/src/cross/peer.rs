@@ -63,7 +63,10 @@ pub(crate) fn prepare<'a>(
         }
         mdt.note_peer(ask.id.mdt).await?;
         let prepared = reserve_with_room(mdt, incoming, &ask).await;
-        let prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));
+        let mut prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));
+        if mdt.is_forgotten(ask.id.mdt) {
+            prepared = Err(Errno::ESTALE); // meanwhile, and what it reserved may have been freed
+        }
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
@@ -304,6 +307,15 @@ pub(crate) fn update<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.replays_over(incoming).await?;
+        let is_passed_on: bool = updates::decode(&incoming.request.buf(2)).unwrap_or_default();
+        if mdt.is_forgotten(record.id.mdt) {
+            if !is_passed_on {
+                return Err(Errno::ESTALE); // all others decide without it what has happened
+            }
+            if !mdt.engine.state.borrow().crossed.has(record.id) {
+                mdt.note_peer(record.id.mdt).await?; // the record goes as others do
+            }
+        }
         mdt.take_part(&record).await?;
         let last_committed = mdt.exports.last_assigned().0;
         let body = SyncRep { last_committed, reserved: 0 };
