@@ -33,6 +33,11 @@ struct Copies {
 /// Checks copies; a directory for each look, the latest one last.
 pub(super) fn check(dirs: &[PathBuf]) -> Result<Report> {
     let (last, earlier) = dirs.split_last().context("no directory of copies is named")?;
+    let mut named = BTreeSet::new();
+    for dir in dirs {
+        let whole = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        ensure!(named.insert(whole), "{}: it is named twice, and is one look", dir.display());
+    }
     let mut seen: Option<(FsName, Vec<Finding>)> = None;
     for dir in earlier {
         let copies = Copies::read(dir)?;
@@ -151,6 +156,7 @@ mod tests {
     async fn set_links(disk: &DiskMeta, nlink: u8) {
         let key = Fid::ROOT.to_key();
         let mut set = WriteSet::new();
+        disk.ready().await;
         {
             let view = disk.running().expect("ready");
             let stored = view.get(Table::Inodes, &key).expect("reads");
@@ -205,6 +211,7 @@ mod tests {
         ] {
             assert_eq!(look(names), Ok(status), "{names:?}");
         }
+        assert!(look(&["bad", "bad"]).is_err_and(|text| text.contains("named twice")));
         fs::write(dir.join("well/again.objects"), "testfs-OST0000 end 0\n").expect("written");
         assert!(look(&["well"]).is_err_and(|text| text.contains("OST0000 is listed twice")));
         fs::write(dir.join("bad/notes.txt"), "x").expect("written");
