@@ -3,8 +3,8 @@
 //! A file system that is stopped is read from its stores, which are locked meanwhile. One that is
 //! served is read from copies of its records, which its servers make. Copies of several targets are
 //! not of one moment. So a breach counts only if a second look at later copies finds the same. A
-//! repair asks the MDTs to look there once more, and to mend the breaches of that moment. Targets on
-//! several machines are checked by copies that an administrator has collected.
+//! repair asks the MDTs to look there once more, and to mend the breaches of that moment. Targets
+//! on several machines are checked by copies that an administrator has collected.
 //!
 //! `docs/design/fsck.md` has the rules.
 

@@ -64,8 +64,8 @@ impl Mdt {
         }
     }
 
-    /// Ends everything with a forgotten MDT. `None`: another MDT is away or began anew, so there may
-    /// be more.
+    /// Ends everything with a forgotten MDT. `None`: another MDT is away or began anew, so there
+    /// may be more.
     async fn end_operations(self: &Rc<Self>, endpoint: &Rc<Endpoint>, other: u32) -> Option<()> {
         self.deliveries.leave_out(other);
         self.take_from_all(endpoint, other).await?;
@@ -86,10 +86,10 @@ impl Mdt {
         self.forget_peer(other).await.ok()
     }
 
-    /// Executes the own parts of all operations of the forgotten MDT `of` that any MDT has kept, also
-    /// one that is out of use and registered. What an MDT has before the first question, it has when
-    /// it is asked, unless it began anew in between. Another one that was asked before may have taken
-    /// an operation from it by then. `None`: this may be so, or one is away.
+    /// Executes the own parts of all operations of the forgotten MDT `of` that any MDT has kept,
+    /// also one that is out of use and registered. What an MDT has before the first question, it
+    /// has when it is asked, unless it began anew in between. Another one that was asked before may
+    /// have taken an operation from it by then. `None`: this may be so, or one is away.
     async fn take_from_all(self: &Rc<Self>, endpoint: &Rc<Endpoint>, of: u32) -> Option<()> {
         let mut mdts = endpoint.mdts();
         mdts.retain(|mdt| *mdt != self.engine.config.index);

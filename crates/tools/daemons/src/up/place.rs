@@ -67,7 +67,8 @@ impl State {
         }
     }
 
-    /// Where its targets are. Those that the MGS has forgotten are nowhere: their disks may be gone.
+    /// Where its targets are. Those that the MGS has forgotten are nowhere, as their disks may be
+    /// gone.
     pub(super) fn dirs(&self) -> Vec<PathBuf> {
         let is_there = |known: &Known| known.dir.as_ref().is_none_or(|dir| dir.is_dir());
         let left = if self.targets.iter().all(is_there) { None } else { self.left_by_mgs() };
