@@ -188,6 +188,33 @@ fn damage_of_two_mdts_is_found_and_repaired() {
 }
 
 #[test]
+fn copies_of_targets_are_checked_in_place_of_the_targets() {
+    let mut up = Up::with(Scratch::new("fsckcopies"), None, &["--mdts", "2", "--osts", "2"]);
+    quiet(&up, &["lfs", "mkdir", "-i", "1"], "far");
+    (0..4).for_each(|number| write(&up, &format!("far/{number}")));
+    let looks = ["one", "two"].map(|name| up.data().with_extension(name));
+    for dir in &looks {
+        fs::create_dir(dir).expect("made");
+        for ost in ["OST0000", "OST0001", "DOM0000", "DOM0001"] {
+            let list = up.tool(&["list-objects", &format!("testfs-{ost}")]);
+            fs::write(dir.join(format!("{ost}.objects")), list).expect("written");
+        }
+        for mdt in ["MDT0000", "MDT0001"] {
+            let to = dir.join(format!("{mdt}.export")).to_string_lossy().into_owned();
+            up.tool(&["export-meta", &format!("testfs-{mdt}"), "-o", &to]);
+        }
+    }
+    let [one, two] = looks.map(|dir| dir.to_string_lossy().into_owned());
+    let mut command = Command::new(nacre_bin());
+    let done = command.args(["fsck", "--copies", &one, "--copies", &two]).output();
+    let done = done.expect("nacre starts");
+    let said = format!("{}{}", text(&done.stdout), text(&done.stderr));
+    assert_eq!(done.status.code(), Some(0), "{said}");
+    assert!(said.contains("testfs: 2 MDTs, 2 OSTs"), "{said}");
+    up.stop();
+}
+
+#[test]
 fn what_mdts_can_mend_is_repaired_while_they_serve() {
     let mut up = Up::with(Scratch::new("fsckmend"), None, &["--mdts", "2"]);
     quiet(&up, &["lfs", "setdirstripe", "-d"], "."); // the test says where directories are

@@ -1,6 +1,6 @@
 //! Rare control messages, encoded with postcard: the MGS's knowledge of a file system.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,14 @@ impl FsConfig {
     pub fn inactive_mdts(&self, fsname: FsName) -> Vec<TargetId> {
         let off = self.inactive(fsname, ".mdc.active");
         off.into_iter().filter(|id| id.kind == TargetKind::Mdt).collect()
+    }
+
+    /// Indexes of MDTs that were forgotten and have not registered since.
+    #[must_use]
+    pub fn forgotten_mdts(&self, fsname: FsName) -> BTreeSet<u32> {
+        let mut off = self.inactive_mdts(fsname);
+        off.retain(|id| self.targets.iter().all(|target| target.id != id.to_u32()));
+        off.into_iter().map(|id| id.index).collect()
     }
 
     fn inactive(&self, fsname: FsName, parameter: &str) -> Vec<TargetId> {
@@ -248,6 +256,16 @@ mod tests {
         let pools = [("flash", vec![0, 2]), ("all", vec![0, 1, 2, 7, 9, 10]), ("none-yet", vec![])];
         let pools = pools.map(|(name, osts)| (name.to_owned(), osts));
         assert_eq!(known.pools(), BTreeMap::from(pools));
+    }
+
+    #[test]
+    fn a_forgotten_mdt_is_out_of_use_and_not_registered() {
+        let (mdt, fsname) = (TargetId::mdt, "testfs".parse().expect("a name"));
+        let mut known = config(&[(mdt(0).to_u32(), 5), (mdt(2).to_u32(), 6)]);
+        let off = |id| (active_param(id, fsname), "0".to_owned());
+        known.params = vec![off(mdt(1)), off(mdt(2)), off(TargetId::ost(3))];
+        assert_eq!(known.inactive_mdts(fsname), [mdt(1), mdt(2)]);
+        assert_eq!(known.forgotten_mdts(fsname), BTreeSet::from([1]));
     }
 
     #[test]

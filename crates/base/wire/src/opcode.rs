@@ -203,6 +203,7 @@ opcodes! {
     /// From MDT to MDT: the state of keys, which stays so until the operation ends.
     MdtPrepare = 56, "out_prepare", mdt repeats asks server;
     /// From MDT to MDT: an operation of several MDTs, of which the target executes its part, once.
+    /// With a third buffer if the coordinator was forgotten.
     MdtUpdate = 57, "out_update", mdt repeats delivers server;
     /// From MDT to MDT: operations that the target takes part in, as the asked one knows them.
     MdtUpdates = 58, "out_updates", mdt repeats delivers server;

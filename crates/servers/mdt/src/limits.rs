@@ -175,6 +175,10 @@ pub(crate) const DELIVER_PAUSE: Span = Span::millis(100);
 /// Before an MDT that recovery went on without is asked again for as long as a recovery waits.
 pub(crate) const ROLL_PAUSE: Span = Span::secs(5);
 
+/// How long operations with an MDT that was forgotten go on as before. Its last messages arrive
+/// meanwhile, and other MDTs read twice which MDTs there are.
+pub(crate) const FORGOTTEN_PAUSE: Span = Span::secs(10);
+
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
 

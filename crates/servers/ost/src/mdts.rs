@@ -6,6 +6,9 @@
 //!
 //! A record names the store of each MDT. It is written with the first change that comes for a file
 //! of that MDT, so it is there before any change can be replayed.
+//!
+//! An MDT that the MGS has forgotten gives no client up, so it is not asked for. Its record stays:
+//! objects may be lent to its files, and an administrator may bring it back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,6 +25,8 @@ pub(crate) struct Mdts {
     /// Clients that recovery waits for, and the stores of the MDTs that have given them up in this
     /// run.
     gone: BTreeMap<ClientId, BTreeSet<u64>>,
+    /// Indexes of MDTs that the MGS has forgotten.
+    forgotten: BTreeSet<u32>,
 }
 
 impl Mdts {
@@ -80,7 +85,23 @@ impl Mdts {
         if by.len() < MDTS_MAX as usize {
             by.insert(store);
         }
-        self.stores.values().all(|store| by.contains(store))
+        self.gone.get(&client).is_some_and(|by| self.are_all(by))
+    }
+
+    /// Whether these are the stores of all MDTs that are not forgotten.
+    fn are_all(&self, by: &BTreeSet<u64>) -> bool {
+        let mut asked = self.stores.iter().filter(|(index, _)| !self.forgotten.contains(*index));
+        asked.all(|(_, store)| by.contains(store))
+    }
+
+    /// The MGS has forgotten these MDTs, and no others. Clients that all others have given up.
+    pub(crate) fn set_forgotten(&mut self, mdts: BTreeSet<u32>) -> Vec<ClientId> {
+        if self.forgotten == mdts {
+            return Vec::new();
+        }
+        self.forgotten = mdts;
+        let given_up = self.gone.iter().filter(|(_, by)| self.are_all(by));
+        given_up.map(|(client, _)| *client).collect()
     }
 
     /// Recovery waits for no client any more.
@@ -110,6 +131,20 @@ mod tests {
         assert!(mdts.gave_up(two, 73));
         mdts.recovered();
         assert!(!mdts.gave_up(two, 73), "that was another run");
+    }
+
+    #[test]
+    fn a_forgotten_mdt_gives_no_client_up_and_is_not_waited_for() {
+        let (one, two, mut mdts) = (ClientId(1), ClientId(2), Mdts::default());
+        mdts.remembered(&owner(0, 70));
+        mdts.remembered(&owner(3, 73));
+        assert!(!mdts.gave_up(one, 70));
+        assert_eq!(mdts.set_forgotten(BTreeSet::from([3])), [one], "the other one has");
+        assert!(mdts.set_forgotten(BTreeSet::from([3])).is_empty(), "it is no news");
+        assert!(mdts.gave_up(two, 70));
+        assert_eq!(mdts.store_of(3), Some(73), "objects may be lent to it");
+        mdts.set_forgotten(BTreeSet::new());
+        assert!(!mdts.gave_up(two, 70), "it is back");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! One OST being served: its parts, its start and its end.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use env::{Env, Task};
@@ -142,6 +143,16 @@ impl Ost {
     /// Ends this instance as if its storage had failed: it is of no use without another target.
     pub fn fail(&self, reason: &str) {
         self.store.failure().fail(reason);
+    }
+
+    /// The MGS has forgotten these MDTs, and no others. Recovery does not wait for a client whose
+    /// changes only they could still want.
+    pub fn set_forgotten_mdts(&self, mdts: BTreeSet<u32>) {
+        let given_up = self.mdts.borrow_mut().set_forgotten(mdts);
+        for client in given_up {
+            planted::reached("ost: a forgotten MDT was the last one that a recovery waited for");
+            self.exports.give_up_absent(client);
+        }
     }
 
     /// Listings of all objects since the start.

@@ -3,24 +3,28 @@
 //! A file system that is stopped is read from its stores, which are locked meanwhile. One that is
 //! served is read from copies of its records, which its servers make. Copies of several targets are
 //! not of one moment. So a breach counts only if a second look at later copies finds the same. A
-//! repair asks the MDTs to look there once more, and to mend the breaches of that moment.
+//! repair asks the MDTs to look there once more, and to mend the breaches of that moment. Targets
+//! on several machines are checked by copies that an administrator has collected.
 //!
 //! `docs/design/fsck.md` has the rules.
 
+mod copies;
 mod live;
 mod report;
 mod stores;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
 use ctl::progress::{Progress, Unit};
-use mdt::fsck::{self, Finding, Rounds, System};
+use mdt::fsck::{self, Finding, Image, Rounds, System};
 use osd_disk::{DiskError, superblock};
 use types::{FsName, TargetId, TargetKind, Timespec};
 
+use crate::server::kept_in;
 use crate::targets::{self, TargetDir};
 use crate::up;
 use report::Report;
@@ -47,6 +51,8 @@ pub struct Options {
     pub data: PathBuf,
     /// Directories of targets, or of such directories.
     pub dirs: Vec<PathBuf>,
+    /// Directories with copies of all targets, in place of targets.
+    pub copies: Vec<PathBuf>,
     /// Repair it.
     pub repair: bool,
     /// A file system that is served is repaired, too, as far as MDTs can do so while they serve.
@@ -78,6 +84,9 @@ fn printed(report: &Report, options: &Options, out: &mut dyn Write) -> Result<u8
 }
 
 fn checked(options: &Options) -> Result<Report> {
+    if !options.copies.is_empty() {
+        return copies::check(&options.copies);
+    }
     let found = found(options)?;
     let fsname = targets::fsname_of(&found).context("no MDT and no OST is here: name them")?;
     let parts: Vec<TargetDir> =
@@ -173,6 +182,19 @@ async fn stopped(options: &Options, stores: &Stores, progress: &Progress) -> Res
         progress.begin("repair", TARGETS);
         stores.apply(&changes).await?;
     }
+}
+
+/// MDTs that were forgotten, as far as targets have read it from the MGS.
+fn forgotten_in(fsname: FsName, found: &[TargetDir]) -> BTreeSet<u32> {
+    let kept = found.iter().filter_map(|target| kept_in(&target.dir));
+    let last = kept.max_by_key(|config| config.version);
+    last.map(|config| config.forgotten_mdts(fsname)).unwrap_or_default()
+}
+
+/// A forgotten MDT that is not here has nothing any more.
+fn add_forgotten(images: &mut Vec<Image>, forgotten: &BTreeSet<u32>) {
+    let here: BTreeSet<u32> = images.iter().map(Image::index).collect();
+    images.extend(forgotten.difference(&here).copied().map(Image::forgotten));
 }
 
 /// Says nothing of a part: names would seem to lead nowhere.

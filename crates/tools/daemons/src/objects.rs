@@ -240,7 +240,11 @@ fn osts_of(fsname: FsName, names: impl Fn(Who) -> Vec<String>) -> Vec<(PathBuf, 
 }
 
 /// Reads the lists in a file: their OSTs, with the number of objects.
-fn each_in(path: &Path, fsname: FsName, visit: &mut Visit<'_>) -> Result<BTreeMap<TargetId, u64>> {
+pub(crate) fn each_in(
+    path: &Path,
+    fsname: FsName,
+    visit: &mut Visit<'_>,
+) -> Result<BTreeMap<TargetId, u64>> {
     let file = File::open(path).with_context(|| path.display().to_string())?;
     let read = each_line(BufReader::new(file), fsname, visit);
     read.with_context(|| path.display().to_string())

@@ -353,6 +353,17 @@ impl Server {
         }
     }
 
+    /// Tells the OSTs here, and the data targets, which MDTs the MGS has forgotten.
+    fn tell_forgotten(&self) {
+        let Some(fsname) = self.peers.fsname() else { return };
+        let forgotten = self.peers.config().forgotten_mdts(fsname);
+        for target in &self.targets {
+            if let Body::Ost(ost) = &target.body {
+                ost.set_forgotten_mdts(forgotten.clone());
+            }
+        }
+    }
+
     /// Takes over what is permanent and new. Not before the MGS was asked: what was kept may have
     /// been deleted since.
     async fn take_permanent(&self) {

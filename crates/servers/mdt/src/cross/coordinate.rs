@@ -196,7 +196,11 @@ impl Coordinator {
         let remote = endpoint.remote(TargetId::mdt(mdt));
         while !remote.answers() {
             self.mdt.env.sleep(DELIVER_PAUSE).await;
-            if let Err(errno) = self.may_wait(incoming).await {
+            let waits = match self.mdt.is_forgotten(mdt) {
+                true => Err(Errno::ENODEV),
+                false => self.may_wait(incoming).await,
+            };
+            if let Err(errno) = waits {
                 self.refuser = Some(mdt);
                 return Err(errno);
             }
@@ -396,7 +400,7 @@ async fn release(mdt: &Mdt, id: OpId, asked: &[u32]) {
         let remote = endpoint.remote(TargetId::mdt(*other));
         while !mdt.is_stopped() {
             match remote.call(call.clone()).await {
-                Err(CallError::TimedOut | CallError::Evicted) => {}
+                Err(CallError::TimedOut | CallError::Evicted) if !mdt.is_forgotten(*other) => {}
                 _ => break,
             }
         }

@@ -186,6 +186,15 @@ impl Crossed {
         ops.filter(|id| id.mdt == mdt && id.instance() < instance).collect()
     }
 
+    /// The first number of the run behind all operations of `mdt` that are known here; zero if none
+    /// is.
+    pub(crate) fn above(&self, mdt: u32) -> u64 {
+        let recorded = self.below(mdt, u64::MAX).map(|id| id.instance()).max();
+        let ops = self.reserved.ops().into_iter().filter(|id| id.mdt == mdt);
+        let reserved = ops.map(OpId::instance).max();
+        recorded.max(reserved).map_or(0, |instance| (instance + 1) << 32)
+    }
+
     /// Whether an operation must reserve nothing any more: it is executed or given up, or its
     /// instance is over.
     pub(crate) fn is_over(&self, id: OpId) -> bool {
@@ -254,6 +263,19 @@ mod tests {
             assert_eq!(crossed.mark(1), 5);
         }
         assert_eq!(meta.table(Table::Updates).len(), 1);
+    }
+
+    #[test]
+    fn operations_of_a_forgotten_mdt_are_known_by_their_records_and_keys() {
+        let mut crossed = Crossed::default();
+        let id = |mdt, instance: u64| OpId { mdt, number: instance << 32 | 7 };
+        assert_eq!(crossed.above(1), 0);
+        crossed.record(id(1, 3));
+        crossed.record(id(2, 9));
+        assert_eq!(crossed.above(1), 4 << 32);
+        assert!(crossed.reserved.reserve(id(1, 5), &[]) && crossed.reserved.reserve(id(2, 8), &[]));
+        assert_eq!((crossed.above(1), crossed.above(2), crossed.above(3)), (6 << 32, 10 << 32, 0));
+        assert_eq!(crossed.instance_over(1, 6), [id(1, 5)]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! are durable.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -22,14 +23,17 @@ impl Mdt {
         if let Some(known) = self.deliveries.under_way.borrow().get(&record.id) {
             return known.clone();
         }
-        let parts = record.others(here).map(|mdt| (mdt, None)).collect();
+        let others = record.others(here).filter(|mdt| !self.is_forgotten(*mdt));
+        let parts: BTreeMap<u32, _> = others.map(|mdt| (mdt, None)).collect();
+        assert!(!parts.contains_key(&here), "the own part is applied before");
         let id = record.id;
         let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
         self.engine.state.borrow_mut().crossed.resumed(id);
         let before = self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
         assert!(before.is_none(), "an operation is delivered once");
         self.deliveries.wake();
-        for mdt in delivery.record.others(here) {
+        let others: Vec<u32> = delivery.parts.borrow().keys().copied().collect();
+        for mdt in others {
             self.deliver_to(mdt, &delivery);
         }
         delivery
@@ -44,11 +48,18 @@ impl Mdt {
                 return; // the next run delivers it
             }
             let (instance, transno) = loop {
-                match bring(&endpoint, other, &delivery.record).await {
+                if !delivery.parts.borrow().contains_key(&other) {
+                    return; // that MDT was forgotten
+                }
+                match bring(&endpoint, other, &delivery.record, false).await {
                     Ok(executed) => break executed,
                     Err(error) if mdt.is_stopped() => {
                         tracing::debug!(target: "mdt", %error, "an update ends with its MDT");
                         return;
+                    }
+                    Err(_) if mdt.is_forgotten(other) => {
+                        delivery.parts.borrow_mut().remove(&other);
+                        mdt.deliveries.moved.notify_waiters();
                     }
                     Err(error) => {
                         if mdt.deliveries.is_refusal_due(&error, mdt.env.now()) {
@@ -59,8 +70,9 @@ impl Mdt {
                     }
                 }
             };
-            let known = delivery.parts.borrow_mut().insert(other, Some((instance, transno)));
-            assert!(known.is_some(), "only an MDT with a part executes one");
+            if let Some(part) = delivery.parts.borrow_mut().get_mut(&other) {
+                *part = Some((instance, transno)); // otherwise it was forgotten meanwhile
+            }
             mdt.deliveries.moved.notify_waiters();
         });
     }
@@ -111,6 +123,7 @@ impl Mdt {
             if !self.exports.is_recovering() {
                 self.look_at_deliveries();
                 self.move_mark().await;
+                self.look_for_forgotten();
             }
             if self.has_peers() {
                 self.env.timeout(DONE_LOOK, moved).await;
@@ -201,13 +214,19 @@ fn departs(record: &Record) -> bool {
 }
 
 /// Has an MDT execute its part; returns its run, and the place in its history below which it is.
-async fn bring(
+/// `is_passed_on`: the coordinator was forgotten, and this MDT has its operation.
+pub(super) async fn bring(
     endpoint: &Rc<Endpoint>,
     mdt: u32,
     record: &Record,
+    is_passed_on: bool,
 ) -> Result<(Instance, Transno), CallError> {
     let body: Bytes = updates::encode(record).into();
-    let mut call = Call::new(Opcode::MdtUpdate, vec![Bytes::new(), body]);
+    let mut bufs = vec![Bytes::new(), body];
+    if is_passed_on {
+        bufs.push(updates::encode(&true).into());
+    }
+    let mut call = Call::new(Opcode::MdtUpdate, bufs);
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await?;
     let below: SyncRep = answer.reply.body();

@@ -28,6 +28,8 @@ pub(crate) struct Deliveries {
     /// MDTs that recovery went on without, and that have not told yet what they have. While there
     /// is one, no mark moves: an operation of an earlier run may come back.
     pub(super) owed: RefCell<BTreeSet<u32>>,
+    /// MDTs that were forgotten, while operations with them are ended.
+    pub(super) parting: RefCell<BTreeSet<u32>>,
     /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
     asked: RefCell<BTreeMap<u32, Instance>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
@@ -86,6 +88,14 @@ impl Deliveries {
     /// the operation keeps its names reserved until then.
     pub(super) fn is_refusal_due(&self, error: &CallError, now: Instant) -> bool {
         matches!(error, CallError::Errno(Errno::EPROTO)) && self.refused_said.is_due(now)
+    }
+
+    /// An MDT was forgotten: operations go on without its part.
+    pub(super) fn leave_out(&self, mdt: u32) {
+        for delivery in self.all() {
+            delivery.parts.borrow_mut().remove(&mdt);
+        }
+        self.moved.notify_waiters();
     }
 
     pub(super) fn all(&self) -> Vec<Rc<Delivery>> {

@@ -61,7 +61,7 @@ impl Mdt {
 
     /// The record of an operation, if its coordinator has applied it. `None`: no answer.
     async fn ask_coordinator(&self, op: OpId) -> Option<Option<Record>> {
-        let endpoint = Rc::clone(self.osts.as_ref()?);
+        let endpoint = Rc::clone(self.osts.as_ref().filter(|_| !self.is_forgotten(op.mdt))?);
         let mut call =
             Call::new(Opcode::MdtUpdateOf, vec![Bytes::new(), updates::encode(&op).into()]);
         call.patience = Some(DELIVER_PATIENCE);

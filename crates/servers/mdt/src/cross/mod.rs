@@ -3,13 +3,15 @@
 //! The MDT that a client asks coordinates ([`coordinate`]). It has the keys of other MDTs reserved
 //! ([`peer`] answers) and decides. It applies its own part with the record of the whole operation.
 //! It sends the record to the others until they have executed their parts ([`deliver`]). After a
-//! restart, MDTs ask each other for lost records ([`roll`]).
+//! restart, MDTs ask each other for lost records ([`roll`]). Operations with an MDT that the MGS
+//! has forgotten end without it ([`forgotten`]).
 
 mod coordinate;
 mod crossed;
 mod deliver;
 mod deliveries;
 mod facts;
+mod forgotten;
 mod guests;
 pub(crate) mod half;
 pub(crate) mod own;

@@ -141,6 +141,7 @@ impl Mdt {
             match moved {
                 Ok(moved) => return Ok(moved.was_there),
                 Err(_) if self.is_stopped() => std::future::pending::<()>().await, // the next run answers
+                Err(_) if self.is_forgotten(of) => return Err(Errno::ENODEV),
                 Err(CallError::TimedOut | CallError::Evicted | CallError::Errno(Errno::EAGAIN)) => {
                     if incoming.is_some_and(|incoming| incoming.session.is_ended()) {
                         return Err(Errno::ESTALE);

@@ -49,6 +49,9 @@ pub(crate) fn prepare<'a>(
         if !is_ours || ask.wants.len() > updates::KEYS_MAX {
             return Err(Errno::EPROTO);
         }
+        if mdt.is_forgotten(ask.id.mdt) {
+            return Err(Errno::ESTALE);
+        }
         let flag = |at| updates::decode::<bool>(&incoming.request.buf(at)).unwrap_or_default();
         let (is_check, goes_on) = (flag(3), flag(4));
         if is_check && mdt.deliveries.is_owed() {
@@ -60,7 +63,10 @@ pub(crate) fn prepare<'a>(
         }
         mdt.note_peer(ask.id.mdt).await?;
         let prepared = reserve_with_room(mdt, incoming, &ask).await;
-        let prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));
+        let mut prepared = prepared.and_then(|(facts, is_full)| Ok((fitting(&facts)?, is_full)));
+        if mdt.is_forgotten(ask.id.mdt) {
+            prepared = Err(Errno::ESTALE); // meanwhile, and what it reserved may have been freed
+        }
         if prepared.is_err() {
             mdt.free_here(ask.id);
         }
@@ -301,6 +307,15 @@ pub(crate) fn update<'a>(
             return Err(Errno::EPROTO);
         }
         mdt.replays_over(incoming).await?;
+        let is_passed_on: bool = updates::decode(&incoming.request.buf(2)).unwrap_or_default();
+        if mdt.is_forgotten(record.id.mdt) {
+            if !is_passed_on {
+                return Err(Errno::ESTALE); // all others decide without it what has happened
+            }
+            if !mdt.engine.state.borrow().crossed.has(record.id) {
+                mdt.note_peer(record.id.mdt).await?; // the record goes as others do
+            }
+        }
         mdt.take_part(&record).await?;
         let last_committed = mdt.exports.last_assigned().0;
         let body = SyncRep { last_committed, reserved: 0 };
@@ -335,7 +350,7 @@ pub(crate) fn list<'a>(
 
 /// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is in a
 /// reply of its own.
-fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
+pub(super) fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
     let (mut found, mut bytes) = (Vec::new(), 0);
     view.scan(Table::Updates, &start, &mut |_, value| {

@@ -8,7 +8,8 @@
 //!
 //! This MDT waits for an absent MDT for as long as a recovery may take at most. Then it serves
 //! without that MDT, and asks until that MDT is back. Updates that do not fit any more then are
-//! left out and logged. An MDT that was forgotten is not asked, because it was empty.
+//! left out and logged. An MDT that was forgotten is not asked. It may have coordinated operations
+//! of this MDT and another one, which need not know each other. So all others are asked then.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -29,7 +30,11 @@ impl Mdt {
     pub(crate) async fn roll_forward(self: &Rc<Self>) {
         let mut peers = self.engine.state.borrow().crossed.peers.clone();
         let Some(endpoint) = self.osts.clone() else { return };
-        peers.retain(|peer| !endpoint.is_off(TargetId::mdt(*peer))); // it was empty
+        if peers.iter().any(|peer| self.is_forgotten(*peer)) {
+            let here = self.engine.config.index;
+            peers.extend(endpoint.mdts().into_iter().filter(|mdt| *mdt != here));
+        }
+        peers.retain(|peer| !endpoint.is_off(TargetId::mdt(*peer))); // it never answers
         if peers.is_empty() {
             return;
         }
@@ -92,6 +97,9 @@ impl Mdt {
                 mdt.env.sleep(ROLL_PAUSE).await;
             }
             mdt.deliveries.owed.borrow_mut().remove(&peer);
+            if mdt.is_forgotten(peer) {
+                return; // operations with it end in another way
+            }
             let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
             tracing::info!(target: "mdt", %name, "this MDT is back: changes of both MDTs are complete");
         });
@@ -105,6 +113,9 @@ impl Mdt {
         let (started, mut seen) = (self.env.now(), self.env.now());
         let mut is_announced = false;
         while !self.is_stopped() {
+            if self.is_forgotten(peer) {
+                return true; // it has nothing more to say
+            }
             match self.ask(endpoint, peer, from, round).await {
                 Some(records) if records.is_empty() => return true,
                 Some(records) => {
@@ -146,7 +157,9 @@ impl Mdt {
         Ok(())
     }
 
-    async fn ask(
+    /// Records that another MDT has with a part of this one, behind an operation. `None`: no
+    /// answer.
+    pub(super) async fn ask(
         &self,
         endpoint: &Rc<Endpoint>,
         peer: u32,
@@ -184,7 +197,8 @@ impl Mdt {
             // one that is away has nothing reserved when it returns
             self.env.spawn("mdt_instance", async move {
                 mdt.executed_at(peer).await;
-                while !mdt.is_stopped() && say(&endpoint, peer, &done).await.is_none() {
+                let is_needed = || !mdt.is_stopped() && !mdt.is_forgotten(peer);
+                while is_needed() && say(&endpoint, peer, &done).await.is_none() {
                     mdt.env.sleep(DELIVER_PAUSE).await;
                 }
             });

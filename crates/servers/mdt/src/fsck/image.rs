@@ -72,6 +72,8 @@ pub struct Image {
     pub(super) clients: usize,
     /// Records that cannot be read.
     pub(super) broken: Vec<String>,
+    /// The MDT was forgotten.
+    pub(super) is_forgotten: bool,
 }
 
 impl Image {
@@ -117,6 +119,18 @@ impl Image {
         image.clients = pairs(Table::Clients)?.iter().filter(is_client).count();
         image.note_recent();
         Ok(image)
+    }
+
+    /// Of an MDT that was forgotten: it has nothing, and nothing can be made on it.
+    #[must_use]
+    pub fn forgotten(index: u32) -> Image {
+        Image { index, is_forgotten: true, ..Image::default() }
+    }
+
+    /// Whether the MDT was forgotten.
+    #[must_use]
+    pub fn is_forgotten(&self) -> bool {
+        self.is_forgotten
     }
 
     /// Index of the MDT.

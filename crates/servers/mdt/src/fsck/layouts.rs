@@ -146,7 +146,8 @@ impl Check<'_> {
     /// Whether it will be gone, or may still get its file.
     fn goes(&self, orphan: &Orphan) -> bool {
         let base = orphan.object.stripe(0);
-        let Some(image) = self.system.image_of(base) else { return true };
+        let image = self.system.image_of(base).filter(|image| !image.is_forgotten);
+        let Some(image) = image else { return true };
         let (burnt, recent) = match TargetId::ost(orphan.ost).is_dom() {
             true => (&image.burnt_files, &image.recent_files),
             false => (&image.burnt_objects, &image.recent_objects),

@@ -83,7 +83,8 @@ impl<'a> System<'a> {
             let list = list.join(", ");
             return Some(format!("files have objects on targets that are not named here: {list}"));
         }
-        self.images.iter().find_map(|image| {
+        let mut images = self.images.iter().filter(|image| !image.is_forgotten);
+        images.find_map(|image| {
             let mdt = image.index;
             let moves = image.stripes.iter().find(|(_, stripes)| self.has_names_to_move(stripes));
             match (image.broken.first(), &image.hash_key, moves) {

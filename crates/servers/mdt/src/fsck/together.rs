@@ -247,7 +247,7 @@ impl<'a> Check<'a> {
     }
 
     fn missing_shard(&self, master: Fid, shard: Fid) -> Option<Mend> {
-        let home = self.image_of(shard)?;
+        let home = self.image_of(shard).filter(|home| !home.is_forgotten)?;
         let Some(inode) = home.inodes.get(&shard) else { return Some(Mend::Remake(shard)) };
         let has_name = !home.links_of(shard).is_empty();
         let fits =

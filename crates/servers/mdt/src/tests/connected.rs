@@ -43,6 +43,8 @@ const ANSWERED_WITHIN: Span = Span::secs(400);
 const SERVER_PATIENCE: Span = Span::secs(20);
 /// A restarted MDT waits for each MDT with which it has changed something.
 const LIVES_WITHIN: Span = Span::secs(2_000);
+/// Index of an MDT that the MGS has forgotten.
+const FORGOTTEN: u32 = 200;
 const MODES: [GrantMode; 3] = [GrantMode::Timed, GrantMode::Recall, GrantMode::None];
 
 struct Where;
@@ -50,6 +52,10 @@ struct Where;
 impl Resolve for Where {
     fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
         vec![addr(target)]
+    }
+
+    fn is_off(&self, target: TargetId) -> bool {
+        target == TargetId::mdt(FORGOTTEN)
     }
 }
 
@@ -358,5 +364,27 @@ fn what_no_mdt_would_say_is_refused() {
     let good = record(1, vec![own(Fid::ROOT, name())]);
     let call = Call::new(Opcode::MdtUpdate, vec![bytes::Bytes::new(), good.into()]);
     assert_eq!(world.as_server(call), Ok(()));
+    world.lives();
+}
+
+#[test]
+fn operations_of_a_forgotten_mdt_come_from_other_mdts_only() {
+    let world = World::new(GrantMode::None);
+    let update = |number, more: &[bool]| {
+        let parts = vec![Part { mdt: 0, updates: Vec::new() }];
+        let id = OpId { mdt: FORGOTTEN, number };
+        let record = Record { id, time: (0, 0), parts, reply: (Vec::new(), Vec::new()) };
+        let mut bufs = vec![bytes::Bytes::new(), updates::encode(&record).into()];
+        bufs.extend(
+            more.iter().map(|is_passed_on| bytes::Bytes::from(updates::encode(is_passed_on))),
+        );
+        world.as_server(Call::new(Opcode::MdtUpdate, bufs))
+    };
+    assert_eq!(update(7, &[]), Err(Errno::ESTALE));
+    assert_eq!(update(7, &[false]), Err(Errno::ESTALE));
+    assert_eq!(update(7, &[true]), Ok(()), "another one has executed its part");
+    let ask = Prepare { id: OpId { mdt: FORGOTTEN, number: 8 }, wants: Vec::new() };
+    let bufs = vec![bytes::Bytes::new(), updates::encode(&ask).into()];
+    assert_eq!(world.as_server(Call::new(Opcode::MdtPrepare, bufs)), Err(Errno::ESTALE));
     world.lives();
 }

@@ -1,6 +1,7 @@
 //! Several MDTs and their clients: operations of several MDTs, and crashes of each of them in the
 //! middle.
 
+mod forgotten;
 mod full;
 mod inodes;
 mod late;
@@ -10,7 +11,7 @@ mod moves;
 mod placed;
 mod readonly;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -40,7 +41,13 @@ const MDTS: u32 = 3;
 const CRASHES: u64 = 400;
 
 /// A number for each client and server.
-struct Where;
+#[derive(Clone, Default)]
+struct Where {
+    /// The MDT that the MGS has forgotten, if any.
+    forgotten: Rc<Cell<Option<u32>>>,
+    /// One that is registered and out of use.
+    off: Rc<Cell<Option<u32>>>,
+}
 
 impl Resolve for Where {
     fn addrs(&self, target: TargetId) -> Vec<NidAddr> {
@@ -48,7 +55,12 @@ impl Resolve for Where {
     }
 
     fn mdts(&self) -> Vec<u32> {
-        (0..MDTS).collect()
+        (0..MDTS).filter(|mdt| self.forgotten.get() != Some(*mdt)).collect()
+    }
+
+    fn is_off(&self, target: TargetId) -> bool {
+        let off = [self.forgotten.get(), self.off.get()];
+        off.into_iter().flatten().any(|mdt| target == TargetId::mdt(mdt))
     }
 }
 
@@ -56,7 +68,7 @@ fn addr(mdt: u32) -> NidAddr {
     format!("10.0.0.{}@tcp", mdt + 1).parse().expect("a NID")
 }
 
-fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
+fn endpoint(env: &Env, at: &Where, client: u128, is_server: bool) -> Rc<Endpoint> {
     let config = EndpointConfig {
         import: endpoint::ImportConfig {
             client: ClientId(client),
@@ -66,7 +78,7 @@ fn endpoint(env: &Env, client: u128, is_server: bool) -> Rc<Endpoint> {
         },
         ..EndpointConfig::default()
     };
-    Endpoint::new(env, config, Rc::new(Where))
+    Endpoint::new(env, config, Rc::new(at.clone()))
 }
 
 /// A running MDT with its store.
@@ -80,6 +92,7 @@ struct Server {
 
 struct World {
     sim: Sim,
+    at: Where,
     servers: Vec<Server>,
     clients: Vec<(NodeHandle, Rc<Endpoint>)>,
     bugs: Bugs,
@@ -118,14 +131,15 @@ impl World {
             running: Running::default(),
         };
         let servers: Vec<_> = (0..MDTS).map(server).collect();
+        let at = Where::default();
         let client = |n: u32| {
             let nid = format!("10.0.1.{n}@tcp").parse().expect("a NID");
             let node = sim.node(&format!("c{n}"), nid);
-            let endpoint = endpoint(&node.env(), u128::from(n) + 1, false);
+            let endpoint = endpoint(&node.env(), &at, u128::from(n) + 1, false);
             (node, endpoint)
         };
         let clients = (0..2).map(client).collect();
-        let world = World { sim, servers, clients, bugs, osts, boots: RefCell::default() };
+        let world = World { sim, at, servers, clients, bugs, osts, boots: RefCell::default() };
         (0..MDTS).for_each(|mdt| world.boot(mdt));
         world.sim.run_for(Span::secs(1));
         world
@@ -134,7 +148,7 @@ impl World {
     fn boot(&self, mdt: u32) {
         let Server { node, disk, running } = &self.servers[mdt as usize];
         let (env, disk, running, bugs) = (node.env(), disk.clone(), running.clone(), self.bugs);
-        let osts = self.osts;
+        let (osts, at) = (self.osts, self.at.clone());
         let boot = {
             let mut boots = self.boots.borrow_mut();
             let boot = boots.entry(mdt).or_default();
@@ -149,7 +163,7 @@ impl World {
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), mdt);
             config.bugs = bugs;
             config.grants = GrantMode::None; // these clients answer no recalls
-            let own = endpoint(&env, 1_000 + 100 * u128::from(mdt) + boot, true);
+            let own = endpoint(&env, &at, 1_000 + 100 * u128::from(mdt) + boot, true);
             let osts = Rc::new(|| osts.iter().copied().map(OstAt::from).collect());
             let target = Mdt::start(&env, config, meta.clone(), Some(own), osts).await;
             let target = target.expect("boots");
@@ -250,18 +264,20 @@ impl World {
         self.send(0, from.0.mdt_index(), rename(from, to)).map(|reply| reply.body())
     }
 
+    fn image(&self, mdt: u32) -> Image {
+        let server = &self.servers[mdt as usize];
+        let running = server.running.borrow();
+        let (_, meta) = running.as_ref().expect("it runs");
+        self.sim.block_on(&server.node, {
+            let meta = meta.clone();
+            async move { meta.ready().await }
+        });
+        let view = meta.running().expect("ready");
+        Image::of(mdt, &*view).expect("readable")
+    }
+
     fn images(&self) -> Vec<Image> {
-        let image = |(mdt, server): (u32, &Server)| {
-            let running = server.running.borrow();
-            let (_, meta) = running.as_ref().expect("all MDTs run");
-            self.sim.block_on(&server.node, {
-                let meta = meta.clone();
-                async move { meta.ready().await }
-            });
-            let view = meta.running().expect("ready");
-            Image::of(mdt, &*view).expect("readable")
-        };
-        (0..).zip(&self.servers).map(image).collect()
+        (0..MDTS).map(|mdt| self.image(mdt)).collect()
     }
 
     /// All MDTs agree, and no record of an operation is left some time later.

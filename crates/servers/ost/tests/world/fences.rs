@@ -82,6 +82,31 @@ fn recovery_waits_for_a_client_until_every_mdt_has_given_it_up() {
     assert!(!is_recovering(&world));
 }
 
+#[test]
+fn recovery_waits_for_no_word_of_a_forgotten_mdt() {
+    let world = World::plain();
+    let (remote, mdt) = (world.remote(1), world.mdt());
+    for index in [0, 1] {
+        world.attr(&remote, write_of(index, 5)).expect("writes");
+    }
+    world.sim.run_for(Span::secs(3));
+    world.client.kill();
+    world.kill();
+    world.start();
+    drop((remote, mdt));
+    let mdt = world.mdt();
+    fence(&world, &mdt, 0, true);
+    assert!(is_recovering(&world), "it may have writes to files of the other one");
+    let forget = |mdts: &[u32]| {
+        let ost = world.ost.borrow().clone().expect("runs");
+        ost.set_forgotten_mdts(mdts.iter().copied().collect());
+    };
+    forget(&[7]);
+    assert!(is_recovering(&world), "that is another one");
+    forget(&[1, 7]);
+    assert!(!is_recovering(&world));
+}
+
 /// Whether this fence outlives a power cut now.
 fn has_durable_fence(world: &World) -> bool {
     world.disk.records(Table::Meta).iter().any(|(key, _)| key.starts_with(b"fence/"))

@@ -19,7 +19,7 @@ use osd_disk::export::Reader;
 use types::{FsName, TargetId, TargetKind};
 
 use super::report::Report;
-use super::{complete, in_both};
+use super::{add_forgotten, complete, forgotten_in, in_both};
 use crate::export_meta::server_of;
 use crate::objects::{ask_each, not_here};
 use crate::targets::TargetDir;
@@ -78,7 +78,9 @@ fn look(
     dir: &Scratch,
 ) -> Result<(Vec<Image>, Vec<OstImage>, Vec<Finding>)> {
     let progress = Progress::new("look at targets that are served", TARGETS);
-    let (images, osts) = copies(found, dir, &progress)?;
+    let forgotten = forgotten_in(fsname, found);
+    let (mut images, osts) = copies(found, dir, &progress)?;
+    add_forgotten(&mut images, &forgotten);
     let system = System::new(&images, &osts);
     complete(&system, fsname)?;
     let once = fsck::check(&system);
@@ -88,7 +90,8 @@ fn look(
     drop((images, osts));
     std::thread::sleep(PAUSE);
     progress.begin("look at them again", TARGETS);
-    let (images, osts) = copies(found, dir, &progress)?;
+    let (mut images, osts) = copies(found, dir, &progress)?;
+    add_forgotten(&mut images, &forgotten);
     let twice = in_both(fsck::check(&System::new(&images, &osts)), &once);
     Ok((images, osts, twice))
 }
@@ -116,12 +119,16 @@ fn copies(
 fn objects(socket: &Path, (id, name): (TargetId, &str)) -> Result<OstImage> {
     let mut image = OstImage { index: id.index, objects: BTreeMap::new() };
     ask_each(socket, id, name, &mut |listed| {
-        let (file, store) = (listed.file, listed.store);
-        let object = Object { file, store, is_there: true, ..Object::default() };
-        image.objects.insert(listed.object, object);
+        image.objects.insert(listed.object, object(&listed));
         Ok(())
     })?;
     Ok(image)
+}
+
+/// What a list says of an object.
+pub(super) fn object(listed: &crate::objects::Object) -> Object {
+    let (file, store) = (listed.file, listed.store);
+    Object { file, store, is_there: true, ..Object::default() }
 }
 
 /// The records of an MDT at one moment.
@@ -151,7 +158,8 @@ fn answer(reply: Reply) -> Result<Export> {
     }
 }
 
-fn read(index: u32, path: &Path) -> Result<Image> {
+/// The records in an export of this MDT.
+pub(super) fn read(index: u32, path: &Path) -> Result<Image> {
     let mut reader = Reader::new(BufReader::new(File::open(path)?)).map_err(anyhow::Error::msg)?;
     let target = reader.head().superblock.target;
     ensure!(target == TargetId::mdt(index), "it is of {target}");

@@ -58,7 +58,7 @@ impl Report {
     pub(super) fn new(fsname: FsName, system: &System<'_>, found: &[Finding]) -> Report {
         let mut report = Report {
             fsname,
-            mdts: system.images().len(),
+            mdts: system.images().iter().filter(|image| !image.is_forgotten()).count(),
             osts: system.osts().iter().filter(|ost| TargetId::ost(ost.index).is_ost()).count(),
             inodes: system.images().iter().map(fsck::Image::inodes).sum(),
             entries: system.images().iter().map(fsck::Image::entries).sum(),

@@ -1,6 +1,6 @@
 //! The stores of a file system that is stopped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +10,7 @@ use osd::{MetaStore, ObjStore};
 use osd_disk::{DiskMeta, DiskObjects, MetaOptions, ObjOptions};
 use types::{Fid, FsName, TargetId, TargetKind};
 
+use super::{add_forgotten, forgotten_in};
 use crate::objects::behind;
 use crate::targets::TargetDir;
 
@@ -25,11 +26,14 @@ pub(super) struct Stores {
     mdts: BTreeMap<u32, Rc<DiskMeta>>,
     /// With those of data targets.
     osts: BTreeMap<u32, (Rc<DiskMeta>, Rc<DiskObjects>)>,
+    forgotten: BTreeSet<u32>,
 }
 
 impl Stores {
     pub(super) fn open(fsname: FsName, found: &[TargetDir], progress: &Progress) -> Result<Stores> {
-        let mut stores = Stores { fsname, mdts: BTreeMap::new(), osts: BTreeMap::new() };
+        let forgotten = forgotten_in(fsname, found);
+        let (mdts, osts) = (BTreeMap::new(), BTreeMap::new());
+        let mut stores = Stores { fsname, mdts, osts, forgotten };
         for (number, target) in (1..).zip(found) {
             progress.show(number, found.len() as u64, &target.name());
             let TargetId { kind, index } = target.superblock.target;
@@ -64,6 +68,7 @@ impl Stores {
             progress.show(done, all, &name);
             osts.push(ost_image(*index, meta, objects, progress).await.with_context(|| name)?);
         }
+        add_forgotten(&mut images, &self.forgotten);
         Ok((images, osts))
     }
 

@@ -64,6 +64,7 @@ pub(super) fn start(server: &Rc<Server>, found: &[TargetDir]) {
                 Said::Config(config) => {
                     hear(&mut registered, Some(&config));
                     server.peers.set(config);
+                    server.tell_forgotten(); // what was kept may have been taken back since
                 }
             }
             repeat(&server, &mut registered).await;

@@ -67,7 +67,8 @@ impl State {
         }
     }
 
-    /// Where its targets are. OSTs that the MGS has forgotten are nowhere: their disks may be gone.
+    /// Where its targets are. Those that the MGS has forgotten are nowhere, as their disks may be
+    /// gone.
     pub(super) fn dirs(&self) -> Vec<PathBuf> {
         let is_there = |known: &Known| known.dir.as_ref().is_none_or(|dir| dir.is_dir());
         let left = if self.targets.iter().all(is_there) { None } else { self.left_by_mgs() };
@@ -350,11 +351,11 @@ fn write_private(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&fresh, path)
 }
 
-/// Whether the MGS, which was asked, knows an OST no longer (`nacre forget`). It is not missed
-/// then, and not made again either.
+/// Whether the MGS, which was asked, knows an OST or an MDT no longer (`nacre forget`). It is not
+/// missed then, and not made again either.
 fn is_forgotten(target: TargetId, left: &Option<BTreeSet<TargetId>>) -> bool {
     let is_known = left.as_ref().is_none_or(|left| left.contains(&target));
-    !is_known && target.is_ost()
+    !is_known && !plan::is_needed_to_mount(target)
 }
 
 fn lock(data: &Path) -> Result<File> {
@@ -379,13 +380,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ost_that_the_mgs_has_forgotten_is_not_missed() {
+    fn a_target_that_the_mgs_has_forgotten_is_not_missed() {
         let left = Some(BTreeSet::from([TargetId::mdt(0), TargetId::ost(0)]));
         assert!(is_forgotten(TargetId::ost(1), &left));
         assert!(!is_forgotten(TargetId::ost(0), &left), "its disk is away");
         assert!(!is_forgotten(TargetId::ost(1), &None), "the MGS cannot be asked");
         assert!(!is_forgotten(TargetId::MGT, &left), "the MGS does not tell of itself");
-        assert!(!is_forgotten(TargetId::mdt(1), &left), "an MDT is never forgotten");
+        assert!(is_forgotten(TargetId::mdt(1), &left) && !is_forgotten(TargetId::mdt(0), &left));
+        let none = Some(BTreeSet::from([TargetId::ost(0)]));
+        assert!(!is_forgotten(TargetId::mdt(0), &none), "it has the root");
     }
 
     #[test]

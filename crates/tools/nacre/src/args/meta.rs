@@ -77,7 +77,7 @@ apart by a space:
   unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
   missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
 Bytes of PATH outside of printable ASCII are written as \\xNN. `nacre fsck` checks these and
-all other rules, with the stores of all targets on this machine.
+all other rules, with the stores or copies of all targets.
 
 Examples:
   nacre check-meta nacre-data/testfs-MDT0000
@@ -157,6 +157,9 @@ and how it is repaired. Nothing is changed without --repair. It reads all record
 
 A stopped file system is read from its stores. One whose targets are all served on this machine is
 read from copies, twice: only a breach that both looks find counts.
+Targets on several machines are checked by copies (--copies): a directory with FILE.export of each
+MDT (`nacre export-meta`) and FILE.objects of OSTs (`nacre list-objects`, made before the exports).
+Make the copies twice and name both directories: a breach counts if both show it.
 --repair needs a stopped file system. Unmount its clients first, because files that they bring back
 may collide with repairs. With --live, targets that are served are repaired, too. Each MDT looks
 again and mends names and counts for which it needs no other MDT. The rest is reported.
@@ -169,6 +172,7 @@ Examples:
   nacre fsck --data /srv/nacre --repair
   nacre fsck --data /srv/nacre --repair --live   while it is served
   nacre fsck /srv/mdt0 /srv/ost0 /srv/ost1 --json
+  nacre fsck --copies /tmp/look1 --copies /tmp/look2
 
 Exit status, as of fsck(8): 0 nothing is wrong; 1 all that was wrong is repaired; 4 something is
 wrong; 8 it could not be checked, reported on stderr; 16 wrong usage.")]
@@ -179,6 +183,9 @@ pub(super) struct Fsck {
     /// The data directory of `nacre up`.
     #[arg(long, value_name = "DIR", default_value = "nacre-data")]
     pub(super) data: PathBuf,
+    /// A directory with copies of all targets; may be repeated for a later look.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["dirs", "data", "repair"])]
+    pub(super) copies: Vec<PathBuf>,
     /// Repair what can be repaired.
     #[arg(long)]
     pub(super) repair: bool,
@@ -195,7 +202,7 @@ pub(super) struct Fsck {
 
 impl Fsck {
     pub(super) fn options(self) -> daemons::fsck::Options {
-        let Fsck { dirs, data, repair, live, zero_lost: give_up_bytes, json } = self;
-        daemons::fsck::Options { data, dirs, repair, live, give_up_bytes, json }
+        let Fsck { dirs, data, copies, repair, live, zero_lost: give_up_bytes, json } = self;
+        daemons::fsck::Options { data, dirs, copies, repair, live, give_up_bytes, json }
     }
 }

@@ -18,12 +18,14 @@ fn base(mdt: u32, oid: u32) -> Fid {
 struct World {
     stores: Stores,
     osts: Vec<OstImage>,
+    /// An MDT that was forgotten.
+    forgotten: Option<u32>,
 }
 
 impl World {
     fn sound() -> World {
         let osts = (0..2).map(|index| OstImage { index, ..OstImage::default() }).collect();
-        let mut world = World { stores: Stores::sound(), osts };
+        let mut world = World { stores: Stores::sound(), osts, forgotten: None };
         // a file with two objects
         world.laid_out(fid(2, 5), (2, 0), base(2, 5), fid(2, 1));
         world
@@ -73,8 +75,18 @@ impl World {
         }
     }
 
+    fn images(&self) -> Vec<Image> {
+        let mut images = self.stores.images();
+        for image in &mut images {
+            if Some(image.index) == self.forgotten {
+                *image = Image::forgotten(image.index);
+            }
+        }
+        images
+    }
+
     fn rules(&self) -> Vec<&'static str> {
-        let images = self.stores.images();
+        let images = self.images();
         let found = check(&System::new(&images, &self.osts));
         found.iter().map(|finding| finding.rule.name()).collect()
     }
@@ -91,7 +103,7 @@ impl World {
     fn mend(&mut self, gives_up_bytes: bool) -> String {
         let mut rounds = Rounds::new(gives_up_bytes);
         loop {
-            let images = self.stores.images();
+            let images = self.images();
             let system = System::new(&images, &self.osts);
             let found = check(&system);
             let Some(changes) = rounds.next(&system, &found, NOW) else {
@@ -116,7 +128,7 @@ impl World {
 
     /// Path of a file by its names.
     fn path(&self, file: Fid) -> String {
-        let images = self.stores.images();
+        let images = self.images();
         let path = System::new(&images, &self.osts).path(file).unwrap_or_default();
         String::from_utf8(path).expect("text")
     }
@@ -490,4 +502,31 @@ fn any_two_records_may_be_lost_and_other_files_keep_their_names() {
             }
         }
     }
+}
+
+/// MDT 1 had a directory. One file had its only name there, and another one has a second name on
+/// MDT 2. Nothing is made on MDT 1.
+#[test]
+fn what_a_forgotten_mdt_had_goes_and_files_of_other_mdts_stay() {
+    let mut world = World::sound();
+    world.stores.name(fid(1, 1), b"only", fid(2, 6), S_IFREG);
+    world.stores.inode(fid(2, 6), S_IFREG, (1, 0), fid(1, 1));
+    world.forgotten = Some(1);
+    let images = world.images();
+    let system = System::new(&images, &world.osts);
+    assert!(system.absent().is_empty() && system.stands_against_repair().is_none());
+    let before = world.stores.0[1].changes.len();
+    let rules = world.mended();
+    assert!(rules.contains("dangling-name") && rules.contains("lost-name"), "{rules}");
+    assert_eq!(world.stores.0[1].changes.len(), before, "no change of MDT 1");
+    assert_eq!(world.path(fid(2, 5)), "c/two");
+    assert!(world.path(fid(2, 6)).contains(LOST_FOUND), "{}", world.path(fid(2, 6)));
+}
+
+#[test]
+fn a_shard_of_a_forgotten_mdt_is_missed_and_not_made_again() {
+    let mut world = World::rich();
+    world.forgotten = Some(1);
+    let left = world.mend(false);
+    assert!(left.contains("which is not a shard of it"), "{left}");
 }
