@@ -17,13 +17,14 @@
 //! - An open without `FOPEN_KEEP_CACHE` drops the names of before. It happens only while no other
 //!   handle of this kind is open. So no answer with names of before is on its way.
 //! - Each open asks the client, which compares the listing. An open handle may begin again
-//!   (`rewinddir`). Then the kernel asks for attributes, unless they are valid. If the listing has
-//!   ended, attributes of a directory with such handles are not valid for any time, and their
+//!   (`rewinddir`). Then the kernel asks for attributes, unless they are valid. When the listing
+//!   has ended, a directory with such handles gets attributes that are valid for no time. Their
 //!   answer comes after the names were dropped. [`crate::page_cache`] has the same rule.
 //! - In the middle of a directory, the kernel asks for nothing. POSIX does not say whether a name
 //!   is listed that comes or goes after the begin.
 //! - Names come without attributes from the kernel. It would look each file up whose attributes
-//!   have ended. So it asks for names again if many would be looked up ([`crate::kept_dirs::Pass`]).
+//!   have ended. So it asks for names again if many would be looked up
+//!   ([`crate::kept_dirs::Pass`]).
 
 use std::io;
 
