@@ -201,7 +201,7 @@ fn copies_of_targets_are_checked_in_place_of_the_targets() {
         }
         for mdt in ["MDT0000", "MDT0001"] {
             let to = dir.join(format!("{mdt}.export")).to_string_lossy().into_owned();
-            up.tool(&["export-meta", &format!("testfs-{mdt}"), "-o", &to]);
+            let _silent = up.tool(&["export-meta", &format!("testfs-{mdt}"), "-o", &to]);
         }
     }
     let [one, two] = looks.map(|dir| dir.to_string_lossy().into_owned());

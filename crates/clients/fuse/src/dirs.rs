@@ -14,6 +14,7 @@ use env::Env;
 use tokio::sync::Notify;
 use types::Fid;
 
+use crate::kept_dirs::Pass;
 use crate::limits::AHEAD_MAX;
 
 /// An open directory.
@@ -29,6 +30,8 @@ pub(crate) struct Dir {
     /// The cookie behind which the kernel reads next, if it reads on.
     pub(crate) next: Cell<u64>,
     pub(crate) ahead: RefCell<Option<Ahead>>,
+    /// What it was told since the start.
+    pub(crate) pass: Cell<Pass>,
 }
 
 impl Dir {
@@ -36,7 +39,7 @@ impl Dir {
     pub(crate) fn new(fid: Fid, opener: Ctx, heard: Heard) -> Dir {
         let listing = Listing::new(fid);
         let (page, next, ahead) = (RefCell::default(), Cell::new(0), RefCell::default());
-        Dir { fid, opener, page, listing, heard, next, ahead }
+        Dir { fid, opener, page, listing, heard, next, ahead, pass: Cell::new(Pass::START) }
     }
 }
 

@@ -7,17 +7,16 @@
 
 use client::Dirent;
 use fusedev::{Header, Op};
+use types::Instant;
 
 use crate::fs::Fs;
-use crate::limits::FRESH_LEAST;
 
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 
 impl Fs {
-    /// Whether the kernel still has the attributes of an entry, and its name in this directory.
-    pub(crate) fn is_fresh(&self, dir: u64, entry: &Dirent) -> bool {
-        let end = self.env.now() + FRESH_LEAST;
-        self.nodes.borrow().is_fresh(entry.attr.fid(), (dir, &entry.name), end)
+    /// Until when the kernel has the attributes of an entry, and its name in this directory.
+    pub(crate) fn fresh_until(&self, dir: u64, entry: &Dirent) -> Instant {
+        self.nodes.borrow().fresh_until(entry.attr.fid(), (dir, &entry.name))
     }
 
     /// A request arrives: the kernel doubts the attributes of these nodes once it is answered.

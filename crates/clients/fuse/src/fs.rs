@@ -17,6 +17,7 @@ use crate::convert;
 use crate::dirs::Dir;
 use crate::handles::Handles;
 use crate::jobid::{Jobids, Proc};
+use crate::kept_dirs::KeptDirs;
 use crate::nodes::{Generations, Nodes};
 use crate::pages::Pages;
 use crate::tally::Tally;
@@ -29,6 +30,7 @@ pub(crate) struct Fs {
     pub(crate) pages: Rc<RefCell<Pages>>,
     pub(crate) files: RefCell<Handles<File>>,
     pub(crate) dirs: RefCell<Handles<Rc<Dir>>>,
+    pub(crate) kept_dirs: RefCell<KeptDirs>,
     /// Pages of directories that are asked for before the kernel needs them.
     pub(crate) ahead: Rc<Cell<u32>>,
     /// Files with POSIX locks that this mount took, their owners, and the handle through which each
@@ -90,6 +92,7 @@ impl Fs {
             pages: Rc::default(),
             files: RefCell::new(Handles::new()),
             dirs: RefCell::new(Handles::new()),
+            kept_dirs: RefCell::default(),
             ahead: Rc::default(),
             locked: RefCell::default(),
             appends: Rc::new(Appends::new(env, info.max_write, fusedev::write_length)),
@@ -135,14 +138,17 @@ impl Fs {
 
     /// A directory or symbolic link was read. The MDT hears of it where its access time changes by
     /// that, which it seldom does: once after a change and once a day, unless the mount wants each.
-    pub(crate) fn was_read(&self, ctx: &Ctx, nodeid: u64) {
+    /// Returns whether it changes.
+    pub(crate) fn was_read(&self, ctx: &Ctx, nodeid: u64) -> bool {
         let now = self.env.wall();
-        let Some(mut attr) = self.nodes.borrow().seen(nodeid) else { return };
-        if self.client.access_times().counts(&attr, now) {
+        let Some(mut attr) = self.nodes.borrow().seen(nodeid) else { return false };
+        let counts = self.client.access_times().counts(&attr, now);
+        if counts {
             attr.set_atime(now);
             self.nodes.borrow_mut().saw_times(&attr); // not told again before attributes came
             self.client.was_read(ctx, attr.fid(), now);
         }
+        counts
     }
 
     /// Which extended attributes this mount has.

@@ -8,6 +8,7 @@
 //!                          | callers  supplementary groups
 //!                          | jobid    labels of the callers' jobs
 //!                          | pages    data that the kernel keeps
+//!                          | kept_dirs  names of directories that it keeps
 //! ```
 //!
 //! - The kernel caches names and attributes only under grants of the MDT. A grant ends by time, or
@@ -33,6 +34,8 @@ mod guard;
 mod handles;
 mod handling;
 mod jobid;
+mod kept_dirs;
+mod kept_names;
 mod limits;
 mod mounted;
 mod names;

@@ -27,6 +27,7 @@ const _: () = assert!(GUARDED_MAX.0 <= client::limits::KERNEL_BELIEF_MAX.0);
 pub(crate) const FRESH_LEAST: Span = Span::secs(1);
 
 /// How long a recall waits for pages that READs keep locked, as those of an OST that is away do.
+/// Attributes of a directory wait so for kept names, which callers that read them keep locked.
 pub(crate) const PAGES_WAIT: Span = Span::secs(1);
 
 /// How old a page in doubt gets that a mapping or `sendfile` uses: the kernel asks for nothing

@@ -115,6 +115,12 @@ impl Names {
         self.told_of(parent, name).map(|(nodeid, _)| nodeid)
     }
 
+    /// The directories in which a node has names that the kernel was told.
+    pub(crate) fn dirs_of(&self, nodeid: u64) -> Vec<u64> {
+        let names = self.by_node.get(&nodeid).into_iter().flatten();
+        names.map(|(dir, _)| *dir).collect()
+    }
+
     /// When the kernel was told a name last.
     pub(crate) fn told_at(&self, name: &Name) -> Instant {
         self.by_name.get(name).map_or(Instant(0), |told| told.at)

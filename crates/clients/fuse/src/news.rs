@@ -70,10 +70,11 @@ impl Fs {
         nodes.sort_unstable();
         nodes.dedup();
         nodes.into_iter().for_each(|nodeid| self.make_old(nodeid));
+        self.doubt_kept_dirs();
     }
 
     /// The kernel forgets the attributes of a node, and believes no answer that is on its way.
-    fn make_old(&self, nodeid: u64) {
+    pub(crate) fn make_old(&self, nodeid: u64) {
         self.nodes.borrow_mut().doubts(nodeid);
         if let Err(error) = self.notifier.inval_inode(nodeid, -1, 0)
             && error.kind() != io::ErrorKind::NotFound
@@ -103,6 +104,11 @@ impl Fs {
             self.nodes.borrow_mut().believes(nodeid, thread, self.env.now());
         }
     }
+}
+
+/// For how long the name of an entry may be believed.
+pub(crate) fn named(entry: &abi::EntryOut) -> Valid {
+    Valid { secs: entry.entry_valid, nanos: entry.entry_valid_nsec }
 }
 
 /// For how long the attributes of an entry may be believed.

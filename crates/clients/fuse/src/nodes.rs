@@ -218,13 +218,13 @@ impl Nodes {
         }
     }
 
-    /// Whether the kernel has the attributes of a file, and that a name in a directory stands for
-    /// it, until after `end`.
-    pub(crate) fn is_fresh(&self, fid: Fid, (dir, name): (u64, &[u8]), end: Instant) -> bool {
-        let Some(id) = self.id_of(fid) else { return false };
-        let has_attrs = self.by_id.get(&id).is_some_and(|node| node.fresh_until > end);
-        has_attrs
-            && self.names.told_of(dir, name).is_some_and(|(of, until)| of == id && until > end)
+    /// Until when the kernel has the attributes of a file, and that a name in a directory stands
+    /// for it.
+    pub(crate) fn fresh_until(&self, fid: Fid, (dir, name): (u64, &[u8])) -> Instant {
+        let attrs = self.id_of(fid).and_then(|id| Some((id, self.by_id.get(&id)?.fresh_until)));
+        let Some((id, attrs)) = attrs else { return Instant::default() };
+        let named = self.names.told_of(dir, name).filter(|(of, _)| *of == id);
+        named.map_or(Instant::default(), |(_, until)| until.min(attrs))
     }
 
     /// What the kernel may believe of a file at `now`.
@@ -354,21 +354,25 @@ mod tests {
         let (mut nodes, at) = (Nodes::new(), Instant);
         let id = nodes.look_up(A, 0);
         nodes.heard(A, at(10));
-        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "no name was told");
+        assert!(nodes.fresh_until(A, (1, b"a")) <= at(5), "no name was told");
         nodes.names.told((1, b"a"), id, at(0), at(8));
-        assert!(nodes.is_fresh(A, (1, b"a"), at(5)) && !nodes.is_fresh(A, (1, b"a"), at(8)));
-        assert!(!nodes.is_fresh(A, (1, b"b"), at(5)) && !nodes.is_fresh(A, (2, b"a"), at(5)));
+        assert!(
+            nodes.fresh_until(A, (1, b"a")) > at(5) && nodes.fresh_until(A, (1, b"a")) <= at(8)
+        );
+        assert!(
+            nodes.fresh_until(A, (1, b"b")) <= at(5) && nodes.fresh_until(A, (2, b"a")) <= at(5)
+        );
         nodes.heard(A, at(4));
-        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "the last answer counts");
+        assert!(nodes.fresh_until(A, (1, b"a")) <= at(5), "the last answer counts");
         nodes.heard(A, at(10));
         nodes.doubts(id);
-        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)));
+        assert!(nodes.fresh_until(A, (1, b"a")) <= at(5));
         nodes.heard(A, at(10));
         nodes.names.told((1, b"a"), id + 1, at(0), at(8));
-        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)), "the name is another file's");
+        assert!(nodes.fresh_until(A, (1, b"a")) <= at(5), "the name is another file's");
         nodes.names.told((1, b"a"), id, at(0), at(8));
         nodes.forget(id, 1);
-        assert!(!nodes.is_fresh(A, (1, b"a"), at(5)));
+        assert!(nodes.fresh_until(A, (1, b"a")) <= at(5));
     }
 
     #[test]

@@ -206,7 +206,10 @@ impl Fs {
     /// The kernel believes no name any more; if it cannot be told so, these end with their time.
     async fn make_all_old(&self, names: &[Name]) {
         match self.notifier.inc_epoch() {
-            Ok(()) => self.nodes.borrow_mut().names.clear(),
+            Ok(()) => {
+                self.nodes.borrow_mut().names.clear();
+                self.kept_dirs.borrow_mut().lost_all();
+            }
             Err(_) => self.wait_out(names).await,
         }
     }

@@ -35,6 +35,14 @@ pub trait Hears {
         Box::pin(std::future::ready(self.inval_inode(nodeid, 0, 0)))
     }
 
+    /// All names that it keeps of a directory, and the directory's attributes.
+    ///
+    /// # Errors
+    /// NotFound: it does not know the inode.
+    fn drop_names(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+        self.drop_pages(nodeid)
+    }
+
     /// A name in `parent`.
     ///
     /// # Errors
@@ -72,6 +80,8 @@ struct Aside {
     tellers: Option<Tellers>,
     /// Of pages, which do not wait behind names.
     droppers: Option<Tellers>,
+    /// Of kept names, which do not wait behind pages: those of a file wait for an OST.
+    listers: Option<Tellers>,
     /// Names may be told all at once.
     epoch: bool,
 }
@@ -88,15 +98,16 @@ impl Notifier {
             true => device.clone_of().and_then(Tellers::new),
             false => Err(io::Error::other("requests come over io_uring")),
         };
-        let both = threads().and_then(|tellers| Ok((tellers, threads()?)));
-        let both = both
+        let all = threads().and_then(|tellers| Ok((tellers, (threads()?, threads()?))));
+        let all = all
             .inspect_err(
                 |error| tracing::info!(%error, "the kernel keeps names until their time is over"),
             )
             .ok();
-        let (tellers, droppers) = both.unzip();
+        let (tellers, rest) = all.unzip();
+        let (droppers, listers) = rest.unzip();
         let epoch = info.minor >= abi::EPOCH_MINOR;
-        let aside = Aside { device: device.clone(), tellers, droppers, epoch };
+        let aside = Aside { device: device.clone(), tellers, droppers, listers, epoch };
         Notifier { to: Kernel::Device(Rc::new(aside)) }
     }
 
@@ -168,15 +179,16 @@ impl Notifier {
     pub fn drop_pages(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
         match &self.to {
             Kernel::Direct(kernel) => kernel.drop_pages(nodeid),
-            Kernel::Device(aside) => {
-                let told = aside.droppers.as_ref();
-                let told = told.map(|droppers| droppers.tell(vec![Told::Pages(nodeid)]));
-                Box::pin(async move {
-                    let failed = || io::Error::from(io::ErrorKind::Unsupported);
-                    let mut outcomes = told.ok_or_else(failed)?.await.map_err(|_ended| failed())?;
-                    outcomes.pop().unwrap_or_else(|| Err(failed()))
-                })
-            }
+            Kernel::Device(aside) => drop_all(aside.droppers.as_ref(), nodeid),
+        }
+    }
+
+    /// Drops all names that are kept of a directory, with its attributes. Waits for callers that
+    /// are reading them; dropped, the notification goes on.
+    pub fn drop_names(&self, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+        match &self.to {
+            Kernel::Direct(kernel) => kernel.drop_names(nodeid),
+            Kernel::Device(aside) => drop_all(aside.listers.as_ref(), nodeid),
         }
     }
 
@@ -192,6 +204,16 @@ impl Notifier {
             Kernel::Device(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
+}
+
+/// Drops what the page cache has of a node, through threads of these.
+fn drop_all(through: Option<&Tellers>, nodeid: u64) -> LocalFuture<'static, io::Result<()>> {
+    let told = through.map(|tellers| tellers.tell(vec![Told::Pages(nodeid)]));
+    Box::pin(async move {
+        let failed = || io::Error::from(io::ErrorKind::Unsupported);
+        let mut outcomes = told.ok_or_else(failed)?.await.map_err(|_ended| failed())?;
+        outcomes.pop().unwrap_or_else(|| Err(failed()))
+    })
 }
 
 /// A kernel that hears everything and does nothing, for tests.

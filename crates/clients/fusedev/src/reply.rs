@@ -103,6 +103,13 @@ impl DirBuf {
             <= self.size
     }
 
+    /// Tells the end with too few bytes for an entry. The kernel finds no entry in them, and does
+    /// not take the names that it keeps for all names of the directory, as it does with no bytes.
+    pub fn end_aside(&mut self) {
+        assert!(self.bytes.is_empty(), "it is the end");
+        self.bytes.resize(8, 0);
+    }
+
     /// The entries as the kernel reads them.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -139,5 +146,12 @@ mod tests {
         assert!(page.push(3, 2, 8, b"12345678"));
         assert!(!page.push(4, 3, 8, b"c"));
         assert_eq!(page.bytes.len(), 64);
+    }
+
+    #[test]
+    fn an_end_that_is_told_aside_is_no_entry() {
+        let mut page = DirBuf::new(4_096);
+        page.end_aside();
+        assert!(!page.is_empty() && page.as_bytes().len() < size_of::<abi::Dirent>());
     }
 }

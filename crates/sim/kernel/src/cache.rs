@@ -12,6 +12,7 @@ use tokio::sync::{Mutex, RwLock};
 use types::{Instant, Span};
 
 use crate::NameKey;
+use crate::kept::Kept;
 
 /// An inode.
 pub(crate) struct Node {
@@ -30,6 +31,8 @@ pub(crate) struct Node {
     has_acl: Cell<bool>,
     /// The only page of a file, where it is read. Locked while its READ is under way.
     pub(crate) page: Arc<Mutex<Option<Bytes>>>,
+    /// Names that are kept of a directory.
+    pub(crate) kept: RefCell<Kept>,
 }
 
 /// A name that stands for a file.
@@ -86,6 +89,7 @@ impl Cache {
             version: Cell::new(0),
             has_acl: Cell::new(false),
             page: Arc::default(),
+            kept: RefCell::default(),
         };
         let nodes = BTreeMap::from([(abi::ROOT_ID, Rc::new(root))]);
         Cache {
@@ -215,6 +219,7 @@ impl Cache {
                 version: Cell::new(0),
                 has_acl: Cell::new(false),
                 page: Arc::default(),
+                kept: RefCell::default(),
             })
         };
         let node = self.nodes.entry(out.nodeid).or_insert_with(fresh).clone();
@@ -293,6 +298,7 @@ impl Cache {
     /// Drops some pages that nothing has locked.
     pub(crate) fn drop_pages(&self, mut chosen: impl FnMut() -> bool) {
         for node in self.nodes.values().filter(|_| chosen()) {
+            node.kept.borrow_mut().drop_pages();
             if let Ok(mut page) = node.page.try_lock() {
                 *page = None;
             }

@@ -26,6 +26,8 @@
 //!   makes all names old, also those whose answers are under way.
 //!
 //! - Files that are opened through the page cache have one page (`pages.rs`).
+//! - Names of a directory are kept, if it is opened so, and read again without a request
+//!   (`kept.rs`).
 //! - Each wait for a lock, an answer or a notification is in a graph (`waits.rs`). A circle fails
 //!   the run at once.
 //!
@@ -34,6 +36,7 @@
 
 mod cache;
 mod calls;
+mod kept;
 mod listing;
 mod pages;
 mod told;
@@ -57,7 +60,7 @@ use told::Ear;
 use waits::{Lock, Locked, Waits};
 
 pub use calls::{Found, Stat};
-pub use listing::Listed;
+pub use listing::{Listed, OpenDir};
 pub use pages::Open;
 
 /// Who calls.

@@ -35,6 +35,7 @@ impl Hears for Ear {
             let heard = cache.borrow_mut().invalidate(nodeid);
             if let Some(node) = node {
                 *waits.mutex(own, Lock::Page(nodeid), &node.page).await.guard = None;
+                node.kept.borrow_mut().drop_pages();
             }
             drop(done.send(heard));
         });

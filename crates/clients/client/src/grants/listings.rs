@@ -90,6 +90,17 @@ impl Listing {
         (self.is_whole || count < rest.len()).then_some(first..first + count)
     }
 
+    /// Whether a page behind `after` is what this listing has there, to its end if it ends there.
+    /// `shown`: a cookie as pages have it.
+    fn has(&self, after: u64, page: &DirPage, shown: &dyn Fn(u64) -> u64) -> bool {
+        let first = self.behind(after);
+        let end = first + page.entries.len();
+        let Some(there) = self.entries.get(first..end) else { return false };
+        there.iter().zip(&page.entries).all(|(own, told)| own.is(told, shown(own.cookie)))
+            && (after != 0 || self.parent == page.parent)
+            && (!page.at_end || (self.is_whole && end == self.entries.len()))
+    }
+
     /// Adds a page behind `after`. False: the page is not in the order of cookies.
     fn extend(&mut self, after: u64, page: &DirPage) -> bool {
         let cookies = page.entries.iter().map(|entry| entry.cookie);
@@ -191,6 +202,29 @@ impl Known {
         listing.is_some_and(|listing| self.cache.holds_names(dir, listing.set, now))
     }
 
+    /// The listing of a directory whose names are now what it says.
+    fn listing(&self, dir: Fid, now: Instant) -> Option<&Listing> {
+        self.listings.dirs.get(&dir).filter(|_| self.is_listed(dir, now))
+    }
+
+    /// The number of that listing, which no other one has.
+    pub(super) fn listed_since(&self, dir: Fid, now: Instant) -> Option<u64> {
+        self.listing(dir, now).map(|listing| listing.token)
+    }
+
+    /// The same, if it has this page behind `after`. `shown`: a cookie as pages have it.
+    pub(super) fn has_listed(
+        &self,
+        dir: Fid,
+        after: u64,
+        page: &DirPage,
+        shown: &dyn Fn(u64) -> u64,
+        now: Instant,
+    ) -> Option<u64> {
+        let listing = self.listing(dir, now)?;
+        listing.has(after, page, shown).then_some(listing.token)
+    }
+
     /// The last cookie of a listing, and how many entries it has behind `cookie`. Nothing if all
     /// names of the directory are known, or if none are kept.
     fn behind(&self, dir: Fid, cookie: u64, now: Instant) -> Option<(u64, usize)> {
@@ -281,6 +315,12 @@ impl Known {
 }
 
 impl Entry {
+    /// Whether a page says the same, with this cookie.
+    fn is(&self, told: &Dirent, cookie: u64) -> bool {
+        let (fid, kind) = (told.attr.fid(), told.attr.file_type());
+        (cookie, self.fid, self.file_type) == (told.cookie, fid, kind) && *self.name == *told.name
+    }
+
     /// As it is returned: with attributes where they are known.
     fn told(&self, known: Option<Attr>, may_be_leased: bool) -> Dirent {
         let bare = Attr { mode: self.file_type, ..Attr::default() }.with_fid(self.fid);
@@ -313,6 +353,27 @@ impl Grants {
         self.shared.kernel()?;
         let now = self.env.now();
         self.known().behind(dir, cookie, now)
+    }
+
+    /// The number of a directory's listing, if its names are now what the listing says. Another
+    /// listing has another number.
+    pub(crate) fn listed_since(&self, dir: Fid) -> Option<u64> {
+        self.shared.kernel()?;
+        let now = self.env.now();
+        self.known().listed_since(dir, now)
+    }
+
+    /// The same, if it has this page behind `after`. `shown`: a cookie as pages have it.
+    pub(crate) fn has_listed(
+        &self,
+        dir: Fid,
+        after: u64,
+        page: &DirPage,
+        shown: &dyn Fn(u64) -> u64,
+    ) -> Option<u64> {
+        self.shared.kernel()?;
+        let now = self.env.now();
+        self.known().has_listed(dir, after, page, shown, now)
     }
 
     /// A page behind `after` is about to be asked for, which [`Grants::read`] is to keep.

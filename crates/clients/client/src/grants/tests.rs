@@ -532,6 +532,34 @@ fn a_listing_has_no_gaps_and_its_own_order() {
 }
 
 #[test]
+fn a_page_is_of_a_listing_that_says_the_same_now() {
+    let mut known = holding();
+    let is_of = |known: &Known, after: u64, cookies: &[u64], at_end: bool| {
+        known.has_listed(D, after, &page(cookies, at_end), &|cookie: u64| cookie, at(2))
+    };
+    assert_eq!((known.listed_since(D, at(2)), is_of(&known, 0, &[], false)), (None, None));
+    read(&mut known, 0, &[1, 2], false);
+    let first = known.listed_since(D, at(2));
+    assert!(first.is_some() && first == is_of(&known, 0, &[1, 2], false));
+    assert_eq!(is_of(&known, 0, &[1, 3], false), None, "another name");
+    assert_eq!(is_of(&known, 2, &[], true), None, "more may follow");
+    read(&mut known, 2, &[3], true);
+    let parts = [is_of(&known, 0, &[1], false), is_of(&known, 1, &[2, 3], true)];
+    assert_eq!((parts, is_of(&known, 3, &[], true)), ([first; 2], first));
+    assert_eq!(is_of(&known, 0, &[1, 2], true), None, "a name is missing");
+    let moved = DirPage { parent: OTHER, ..page(&[1], false) };
+    assert_eq!(known.has_listed(D, 0, &moved, &|cookie: u64| cookie, at(2)), None);
+    let shown = |cookie: u64| cookie + 7;
+    assert_eq!(known.has_listed(D, 0, &page(&[1], false), &shown, at(2)), None);
+    let change = begin(&mut known, Scope::entry(D, b"4"));
+    assert_eq!((known.listed_since(D, at(2)), is_of(&known, 0, &[1], false)), (None, None));
+    end(&mut known, &change, &made(dir(D, 9), 9));
+    read(&mut known, 0, &[1, 2, 3, 4], true);
+    assert!(known.listed_since(D, at(2)) > first, "another listing has another number");
+    assert_eq!(known.listed_since(D, at(9_500)), None, "the lease is over");
+}
+
+#[test]
 fn a_page_is_asked_for_if_many_of_its_attributes_are_not_known() {
     let mut known = holding();
     let cookies: Vec<u64> = (1..=16).collect();

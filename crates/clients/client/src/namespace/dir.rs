@@ -107,6 +107,27 @@ impl Client {
         Some(Behind { place, after, entries })
     }
 
+    /// The number of the listing that this client keeps of a directory. While it stays the same,
+    /// no name there has changed. Nothing: names may change unnoticed.
+    #[must_use]
+    pub fn listed_since(&self, dir: Fid) -> Option<u64> {
+        self.0.grants.of(dir).listed_since(dir)
+    }
+
+    /// The same, if that listing has this page behind `cookie`. Nothing also if names of the
+    /// directory are in other places.
+    #[must_use]
+    pub fn has_listed(&self, listing: &Listing, cookie: u64, page: &DirPage) -> Option<u64> {
+        let dir = listing.dir();
+        let is_spread = listing.is_spread();
+        let (number, inside) = if is_spread { cookie::inside(cookie) } else { (0, cookie) };
+        if number != 0 || !listing.is_plain() || self.0.is_moving(dir) {
+            return None;
+        }
+        let shown = |own: u64| if is_spread { cookie::outside(0, own) } else { own };
+        self.0.grants.of(dir).has_listed(dir, inside, page, &shown)
+    }
+
     /// Asks for the page that follows, before a reader needs it. [`Client::readdir_leased`] returns
     /// it while it is granted. What fails is left to the reader.
     pub async fn read_ahead(&self, ctx: &Ctx, behind: Behind, bytes_max: u32) {

@@ -9,21 +9,27 @@
 //! without a lease are useless because they may change at once. The kernel looks up an entry
 //! without attributes by its name, unless it still has the entry ([`crate::fresh`]).
 //!
+//! The kernel keeps names, and may list them again without a request ([`crate::kept_names`]).
+//!
 //! While the kernel reads a page with attributes, the next one is asked for. The client keeps that
 //! page, and answers the kernel from it only while its grants hold. So a page that came early is
 //! never older than one that is asked for now.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use client::{Ctx, DirPage, Dirent, Glance, Lease, Listing};
 use fusedev::abi;
 use fusedev::{Body, DirBuf, Header, Reply};
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Instant, Span};
 
 use crate::dirs::{Ahead, Dir, Page, Slot};
 use crate::error::errno;
 use crate::fs::Fs;
-use crate::limits::{AHEAD_BARE_SHARE, AHEAD_ENTRIES, DIR_PAGE_BYTES, ENTRY_BYTES_LEAST};
+use crate::kept_dirs::Pass;
+use crate::limits::{
+    AHEAD_BARE_SHARE, AHEAD_ENTRIES, DIR_PAGE_BYTES, ENTRY_BYTES_LEAST, FRESH_LEAST,
+};
 use crate::news;
 
 /// Offset behind "..": what the cookies are raised by.
@@ -46,12 +52,14 @@ fn as_mount(opener: &Ctx) -> Ctx {
 impl Fs {
     pub(crate) fn opendir(&self, header: &Header) -> Reply {
         let fid = self.fid(header.nodeid)?;
-        let dir = Dir::new(fid, self.ctx(header, 0), self.client.listen(fid));
-        let fh = self.dirs.borrow_mut().insert(fid, Rc::new(dir));
-        Ok(Body::Open(abi::OpenOut { fh, ..Default::default() }))
+        let dir = Rc::new(Dir::new(fid, self.ctx(header, 0), self.client.listen(fid)));
+        let fh = self.dirs.borrow_mut().insert(fid, dir.clone());
+        let open_flags = self.opened_dir(header, &dir, fh);
+        Ok(Body::Open(abi::OpenOut { fh, open_flags, ..Default::default() }))
     }
 
     pub(crate) fn releasedir(&self, fh: u64) -> Reply {
+        self.kept_dirs.borrow_mut().close(fh);
         self.dirs.borrow_mut().remove(fh).map(|_| Body::Empty).ok_or(Errno::EBADF)
     }
 
@@ -67,6 +75,7 @@ impl Fs {
         let cookie = args.offset.saturating_sub(DOTS);
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);
+            dir.pass.set(Pass::START);
         }
         let mut out = DirBuf::new(args.size);
         if plus {
@@ -75,8 +84,13 @@ impl Fs {
             if self.bugs.tell_old_pages() {
                 self.env.sleep(OLD_PAGE).await;
             }
-            let told = Telling { lease, thread: header.pid, dir: header.nodeid };
+            if args.offset == 0 {
+                Box::pin(self.await_end_heard(header, args.fh)).await;
+            }
+            let (thread, of, pass) = (header.pid, header.nodeid, &dir.pass);
+            let told = Telling { lease, thread, dir: of, pass };
             let reached = self.fill(&mut out, dir.fid, &page, args.offset, Some(told));
+            self.tell_names_of(header, (&dir, &args), &page, &mut out);
             dir.next.set(reached.saturating_sub(DOTS));
             self.ask_ahead(&dir, &page);
             return Ok(Body::Dir(out));
@@ -87,6 +101,7 @@ impl Fs {
             _ => self.fetch(&ctx, &dir.listing, cookie).await?,
         };
         self.fill(&mut out, dir.fid, &page, args.offset, None);
+        self.tell_names_of(header, (&dir, &args), &page, &mut out);
         *dir.page.borrow_mut() = Some(page);
         Ok(Body::Dir(out))
     }
@@ -156,7 +171,7 @@ impl Fs {
         dir: Fid,
         page: &Page,
         offset: u64,
-        leased: Option<Telling>,
+        leased: Option<Telling<'_>>,
     ) -> u64 {
         let (plus, mut reached) = (leased.is_some(), offset);
         let up = if page.page.parent.is_zero() { dir } else { page.page.parent };
@@ -189,24 +204,39 @@ impl Fs {
 impl Fs {
     /// What the kernel is told of an entry besides its name: nothing unless it is leased, or if the
     /// kernel still has it.
-    fn tell(&self, entry: &Dirent, to: Telling) -> abi::EntryOut {
-        if !entry.leased || self.is_fresh(to.dir, entry) {
+    fn tell(&self, entry: &Dirent, to: Telling<'_>) -> abi::EntryOut {
+        let now = self.env.now();
+        let until = self.fresh_until(to.dir, entry);
+        if !entry.leased || until > now + FRESH_LEAST {
+            to.note(until, now);
             return abi::EntryOut::default();
         }
         let glance = Glance { attr: entry.attr, lease: to.lease, size_known: true };
         let told = self.entry(&glance, Some((to.dir, &entry.name)));
-        self.note_told(told.nodeid, news::told(&told), to.thread);
+        let (attrs, name) = (news::told(&told), news::named(&told));
+        to.note(now + attrs.span().min(name.span()), now);
+        self.note_told(told.nodeid, attrs, to.thread);
         told
     }
 }
 
 /// Who hears attributes along with names.
 #[derive(Clone, Copy)]
-struct Telling {
+struct Telling<'a> {
     lease: Lease,
     thread: u32,
     /// The directory's node id.
     dir: u64,
+    pass: &'a Cell<Pass>,
+}
+
+impl Telling<'_> {
+    /// The kernel has an entry until then.
+    fn note(&self, until: Instant, now: Instant) {
+        let mut pass = self.pass.get();
+        pass.told(until, now);
+        self.pass.set(pass);
+    }
 }
 
 /// The page behind the cookie `after`.

@@ -46,6 +46,9 @@ impl Fs {
     async fn look(&self, header: &Header, fh: Option<u64>) -> Result<Glance, Errno> {
         let fid = self.fid(header.nodeid)?;
         self.freshen_pages(header.nodeid, fid).await?;
+        if self.has_stale_names(header.nodeid, fid) {
+            Box::pin(self.drop_stale_names(header.nodeid)).await?;
+        }
         let file = fh.and_then(|fh| self.file(fh).ok()).or_else(|| self.file_of(fid));
         match self.client.getattr_leased(&self.ctx(header, 0), fid, file.as_ref()).await {
             Err(error) if error.errno() == Errno::ESTALE => {
@@ -179,6 +182,7 @@ impl Fs {
         let done = self.client.rename(&self.ctx(header, 0), from, name, to, newname, flags).await;
         done.map_err(errno)?;
         moving.done();
+        self.doubt_kept_dirs();
         Ok(Body::Empty)
     }
 

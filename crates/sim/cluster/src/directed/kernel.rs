@@ -8,6 +8,8 @@
 //! later or never. Changes that were answered hold, because no MDT dies in that round.
 //!
 //! A call by path is two calls here, as in the kernel: finding the inode, then the operation on it.
+//! In every second seed, kernels keep names of directories. Programs then also read an open
+//! directory again from its start.
 //!
 //! In the end of a run without these faults, answers come late (`answers`).
 
@@ -21,7 +23,8 @@ use client::Client;
 use env::Env;
 use env_sim::{Control, Faults, NodeHandle};
 use fusedev::InitInfo;
-use kernel::{Found, Kernel, Stat, Traits, Who};
+use fusedev::abi::cap;
+use kernel::{Found, Kernel, Listed, Stat, Traits, Who};
 use oracle::history::{self, Entry, Names, NamesCall, RenameHow, Seen, Told};
 use oracle::{EXCHANGE, NOREPLACE};
 use types::{Errno, Span};
@@ -54,6 +57,8 @@ const STOP_MAX: Span = Span::secs(15);
 const FORGOTTEN_AFTER: Span = Span::secs(120);
 /// A program is at work this long after its round's begin.
 const AT_WORK: Span = Span::millis(100);
+/// A directory that is open is read again as late as this.
+const AGAIN_MAX: Span = Span::millis(60);
 /// Clocks of a mount run apart from the MDT's by so many millionths: `ldlm::grants::SKEW_PERCENT`
 /// allows less than 100,000.
 const DRIFT_PPM_MAX: u64 = 40_000;
@@ -78,15 +83,16 @@ struct Mount {
 
 impl Stage<'_> {
     pub(super) fn kernel(&mut self, seed: u64) -> Result<(), String> {
-        let is_hard = seed >= HARD_FROM;
+        let (is_hard, keeps) = (seed >= HARD_FROM, seed.is_multiple_of(2));
         let entered: Vec<_> = (0..MOUNTS).map(|_| self.enter_machine(is_hard)).collect();
-        let mut mounts: Vec<_> = entered.iter().map(|entered| self.mount_kernel(entered)).collect();
+        let mounts = entered.iter().map(|entered| self.mount_kernel(entered, keeps));
+        let mut mounts: Vec<_> = mounts.collect();
         let mut dead = Vec::new();
         for round in 0..ROUNDS {
-            self.kernel_once(&mounts, round, is_hard)?;
+            self.kernel_once(&mounts, round, (is_hard, keeps))?;
             for mount in mounts.iter_mut().filter(|mount| mount.is_dead.get()) {
                 let entered = self.enter_machine(is_hard);
-                dead.push(std::mem::replace(mount, self.mount_kernel(&entered)));
+                dead.push(std::mem::replace(mount, self.mount_kernel(&entered, keeps)));
             }
         }
         if !is_hard {
@@ -123,18 +129,25 @@ impl Stage<'_> {
         Entered { machine, daemon, client }
     }
 
-    fn mount_kernel(&mut self, entered: &Entered) -> Mount {
+    fn mount_kernel(&mut self, entered: &Entered, keeps: bool) -> Mount {
         let Entered { machine, daemon, client } = entered.clone();
         let (env, bugs) = (daemon.env(), self.bugs);
         let traits = Traits::draw(SLACK, &mut self.rng);
         let minor = traits.version.minor();
-        let info = InitInfo { minor, capabilities: 0, max_write: 1 << 20, max_readahead: 0 };
+        let kept = cap::AUTO_INVAL_DATA | cap::DO_READDIRPLUS;
+        let capabilities = if keeps && traits.plus { kept } else { 0 };
+        let info = InitInfo { minor, capabilities, max_write: 1 << 20, max_readahead: 0 };
         let handler = |notifier| fuse::handler(&env, client, info, notifier, bugs);
         let kernel = Kernel::apart([&machine.env(), &env], handler, traits, self.rng.fork());
         Mount { machine, daemon, kernel, is_dead: Rc::default() }
     }
 
-    fn kernel_once(&mut self, mounts: &[Mount], round: u32, is_hard: bool) -> Result<(), String> {
+    fn kernel_once(
+        &mut self,
+        mounts: &[Mount],
+        round: u32,
+        (is_hard, keeps): (bool, bool),
+    ) -> Result<(), String> {
         let cluster = self.cluster;
         let board = Rc::new(RefCell::new(Board::new(cluster.sim.control())));
         let (node, maker) = (mounts[0].machine.clone(), mounts[0].kernel.clone());
@@ -157,6 +170,7 @@ impl Stage<'_> {
                 round,
                 board: board.clone(),
                 is_dead: mount.is_dead.clone(),
+                keeps,
             };
             mount.machine.env().spawn("program", program.work(self.rng.fork()));
         }
@@ -392,6 +406,8 @@ struct Program {
     round: u32,
     board: Rc<RefCell<Board>>,
     is_dead: Rc<Cell<bool>>,
+    /// Its kernel may keep names of directories.
+    keeps: bool,
 }
 
 impl Program {
@@ -409,7 +425,10 @@ impl Program {
                 7..=8 if one != other => self.rename(one, other, rng.below(4)).await,
                 9 => self.link(one, other).await,
                 10..=11 => self.chmod(one, mode).await,
-                12..=13 => self.list(dir).await,
+                12..=13 => {
+                    let pause = self.keeps.then(|| rng.span(Span::ZERO, AGAIN_MAX));
+                    self.list(dir, pause).await;
+                }
                 14..=15 => self.taken(dir).await,
                 _ => self.stat(one).await,
             }
@@ -582,10 +601,29 @@ impl Program {
         }
     }
 
-    async fn list(&self, dir: usize) {
+    /// Lists a directory, and again after a pause without another open.
+    async fn list(&self, dir: usize, pause: Option<Span>) {
         let Some(found) = self.dir(dir).await else { return };
         let begin = self.now();
-        match self.kernel.list(self.root(), &found).await {
+        let Some(pause) = pause else {
+            let listed = self.kernel.list(self.root(), &found).await;
+            return self.listed(dir, begin, listed);
+        };
+        let open = match self.kernel.opendir(self.root(), &found).await {
+            Ok(open) => open,
+            Err(errno) => return self.fail("opendir", errno),
+        };
+        self.listed(dir, begin, self.kernel.read_from_start(self.root(), &open).await);
+        self.env.sleep(pause).await;
+        let begin = self.now();
+        self.listed(dir, begin, self.kernel.read_from_start(self.root(), &open).await);
+        if let Err(errno) = self.kernel.closedir(self.root(), &open).await {
+            self.fail("closedir", errno);
+        }
+    }
+
+    fn listed(&self, dir: usize, begin: u64, listed: Result<Listed, Errno>) {
+        match listed {
             Ok(pages) => {
                 // what comes with a later page is of a later moment
                 let [listed] = &pages[..] else { return };

@@ -50,7 +50,8 @@ impl Stage<'_> {
             return Ok(());
         }
         let entered: Vec<_> = (0..=STOPPED).map(|_| self.enter_apart(0)).collect();
-        let mounts: Vec<_> = entered.iter().map(|entered| self.mount_kernel(entered)).collect();
+        let mounts = entered.iter().map(|entered| self.mount_kernel(entered, false));
+        let mounts: Vec<_> = mounts.collect();
         let (changer, lookers) = mounts.split_first().expect("there are several");
         self.overtake(changer, &entered[0].client)?;
         self.stop_before_answers(lookers, changer)
