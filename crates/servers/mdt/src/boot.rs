@@ -77,7 +77,8 @@ impl Void {
         instance: Instance,
         set: &mut WriteSet,
     ) -> Result<Void, StartError> {
-        let mut void = Void { listed: lists(view, known, instance, set)?, ..Void::default() };
+        let mut void =
+            Void { listed: listed::open(view, known, instance, set)?, ..Void::default() };
         let known: BTreeSet<u64> = known.iter().map(|known| known.session).collect();
         view.scan(Table::Meta, keys::META_EXPELLED, &mut |key, _| {
             let Some(session) = key.strip_prefix(keys::META_EXPELLED) else { return false };
@@ -93,32 +94,6 @@ impl Void {
         void.is_lapsing = view.get(Table::Meta, keys::META_LAPSING)?.is_some();
         Ok(void)
     }
-}
-
-/// The lists of sessions that are silent. Others go with `set`.
-fn lists(
-    view: &dyn View,
-    known: &[ClientRecord],
-    instance: Instance,
-    set: &mut WriteSet,
-) -> Result<BTreeMap<u64, BTreeSet<Fid>>, StartError> {
-    let known_by = target::word(view, keys::META_LISTED_OF)?;
-    let counts = known_by.and_then(|of| of.checked_add(1)) == Some(instance.0);
-    let silent: BTreeSet<u64> =
-        known.iter().filter(|known| known.silent).map(|known| known.session).collect();
-    let mut lists = BTreeMap::new();
-    view.scan(Table::Meta, keys::META_LISTED, &mut |key, value| {
-        let Some(session) = key.strip_prefix(keys::META_LISTED) else { return false };
-        let session = session.try_into().map(u64::from_be_bytes);
-        let session = session.ok().filter(|id| counts && silent.contains(id));
-        match session.zip(listed::decode(value)) {
-            Some((session, files)) => drop(lists.insert(session, files)),
-            None => set.delete(Table::Meta, key),
-        }
-        true
-    })?;
-    set.put(Table::Meta, keys::META_LISTED_OF, instance.0.to_le_bytes());
-    Ok(lists)
 }
 
 /// Random words and time for a fresh file system.

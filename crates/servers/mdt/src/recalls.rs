@@ -153,6 +153,7 @@ impl Recalls {
             } else {
                 called.connect(id, now);
             }
+            called.set_listed(id, void.listed.contains_key(&session.id));
             called.set_callbacks(id, true);
             session.set_leased(!may_hold);
             if may_hold && void.expelled.contains(&session.id) {
@@ -168,12 +169,13 @@ impl Recalls {
         }
     }
 
-    /// What each of these holds whose link is gone, for the next instance. It is not taken from the
-    /// reserve of a full store, because a start works without it.
+    /// What each of these holds whose link is gone, for the next instance. Those that have a list
+    /// keep it, because they are given nothing that it lacks. It is not taken from the reserve of a
+    /// full store, because a start works without it.
     pub(crate) fn list(&self, records: &[ClientRecord]) {
-        let (mut set, mut room) = (WriteSet::new(), LISTED_ALL_MAX);
+        let (mut set, mut ids, mut room) = (WriteSet::new(), Vec::new(), LISTED_ALL_MAX);
         {
-            let called = &mut self.engine.state.borrow_mut().grants.called;
+            let called = &self.engine.state.borrow().grants.called;
             for record in records.iter().filter(|record| record.silent) {
                 let id = HolderId(record.session);
                 let is_gone = self.exports.session(record.session).is_some_and(|session| {
@@ -183,7 +185,7 @@ impl Recalls {
                 let Some(files) = files else { continue };
                 assert!(files.len() <= room, "all lists of a set have a bound");
                 room -= files.len();
-                called.set_listed(id, true);
+                ids.push(id);
                 set.put(Table::Meta, keys::listed(record.session), listed::encode(&files));
             }
         }
@@ -191,8 +193,11 @@ impl Recalls {
             return;
         }
         if let Err(error) = self.engine.apply_own(&set) {
-            tracing::debug!(%error, "the next start waits for leases of silent clients");
+            tracing::debug!(%error, "the next start may wait for leases of silent clients");
+            return;
         }
+        let called = &mut self.engine.state.borrow_mut().grants.called;
+        ids.into_iter().for_each(|id| called.set_listed(id, true));
     }
 
     /// The store has no list any more of those that are back.

@@ -5,8 +5,8 @@
 //! start. A lease cannot have been renewed later, because there was no instance to reply. Of a
 //! client that was silent before, less of the lease is left.
 //!
-//! The instance before may have made a list of the files of which a client held something. No
-//! answer has reached that client since, so only changes of these files wait for it.
+//! The instance before may have made a list of the files of which a client held something. It has
+//! given that client nothing since that is called back, so only changes of these files wait for it.
 
 use std::collections::BTreeSet;
 
@@ -35,22 +35,22 @@ impl Mdt {
     }
 
     /// The list that the instance before has made of such a client. To be said after
-    /// [`Mdt::expect`].
+    /// [`Mdt::expect`], and with [`Mdt::set_listed`] as long as the store has the list.
     ///
     /// # Panics
     /// If it is known what the session holds.
     pub fn claims(&mut self, session: HolderId, files: BTreeSet<Fid>) {
         let Some((_, holder)) = self.holder_mut(session) else { return };
         assert!(holder.is_unstated, "what it holds is not known");
-        (holder.claims, holder.is_listed) = (Some(files), true);
+        holder.claims = Some(files);
     }
 
-    /// The files of which a session holds something, for a list. None if that is not known, or if
-    /// they are more than `most`.
+    /// The files of which a session holds something, for a list. None if that is not known, if they
+    /// are more than `most`, or if there is a list.
     #[must_use]
     pub fn files_of(&self, session: HolderId, most: usize) -> Option<Vec<Fid>> {
         let holder = self.holder(session)?;
-        if holder.is_unstated || holder.listed.count as usize > most {
+        if holder.is_unstated || holder.is_listed || holder.listed.count as usize > most {
             return None;
         }
         Some(self.store.places(&holder.listed).map(|place| self.store.get(place).fid).collect())

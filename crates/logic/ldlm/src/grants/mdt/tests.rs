@@ -662,7 +662,7 @@ fn a_client_with_a_list_delays_changes_of_its_files_alone() {
     assert_eq!((&list[..], mdt.files_of(B, 0)), (&[X][..], None));
     mdt.set_listed(B, true);
     let given = mdt.give(B, file(1), Bits::PERM, at(1));
-    assert_eq!(given.kind, Kind::Timed, "the list lacks it");
+    assert_eq!((given.kind, mdt.files_of(B, 9)), (Kind::Timed, None), "the list lacks it");
 
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
     [A, B].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
