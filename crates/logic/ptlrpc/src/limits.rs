@@ -41,8 +41,9 @@ pub const SERVER_RETURN: Span = Span::secs(2);
 
 /// How long a restarted target waits for a client whose link was gone before the target ended, from
 /// the first sign of anybody. One that lives has tried anew by then, whatever became of its last
-/// Connect; it could not connect before, and most of those that cannot are dead.
-pub const SILENT_RETURN: Span = Span::secs(5);
+/// Connect; it could not connect before, and most of those that cannot are dead. With the start of
+/// the target and the end of its recovery, a call waits for a dead client for less than 5 s.
+pub const SILENT_RETURN: Span = Span::millis(4_200);
 
 /// How long a client waits for the answer to a Connect that resumes its session: what a dead target
 /// was sent nobody answers.

@@ -775,7 +775,7 @@ mod tests {
     fn a_client_that_was_silent_before_is_waited_for_briefly_and_with_its_time() {
         let mut r = with(Known::Silent);
         let left = |r: &Recovery<u64>, at| r.waits_for(at).first().map(|awaited| awaited.left);
-        assert_eq!(left(&r, NOW + Span::secs(2)), Some(Span::secs(3)));
+        assert_eq!(left(&r, NOW + Span::secs(2)), Some(Span::millis(2_200)));
         assert_eq!(r.poll_timeout(), Some(NOW + limits::SILENT_RETURN));
         r.handle_timeout(NOW + Span::secs(4));
         assert_eq!((run(&mut r), r.poll_evict()), (vec![], None));

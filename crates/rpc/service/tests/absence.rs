@@ -245,12 +245,12 @@ fn a_record_says_how_long_its_client_was_silent_over_restarts() {
     world.server.kill_as(false);
     *world.up.borrow_mut() = None;
     world.start_with(Rules { lease: Span::secs(10), ..Rules::default() });
-    world.sim.run_for(Span::millis(4_800));
+    world.sim.run_for(Span::millis(3_500));
     let is_absent = |session: &Rc<service::Session>| session.is_absent();
     let sessions = world.toy().exports.sessions();
     let absent = sessions.iter().find(|session| is_absent(session)).expect("it has its time");
     assert_eq!(absent.silent_before(), Span::secs(4));
-    assert_eq!(secs(), Some((true, 8)), "it goes on");
+    assert_eq!(secs(), Some((true, 6)), "it goes on");
     world.sim.run_for(Span::secs(5));
     assert_eq!(secs(), None, "it is waited for once");
 }

@@ -4,13 +4,13 @@
 //! Safe at any crash, because everything is in one set that is committed before the first
 //! connection.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
 
 use ldlm::grants::{Mode, TIMED, with_skew};
-use osd::{MetaStore, StoreError, Table, View, WriteSet};
+use osd::{MetaStore, Table, View, WriteSet};
 use service::ClientRecord;
 use target::StartError;
 use types::{Fid, Instance, Instant, TargetKind, Timespec, Transno};
@@ -25,6 +25,7 @@ use crate::grants::Grants;
 use crate::hash::HashKey;
 use crate::ids::{Ids, first_sequences};
 use crate::keys;
+use crate::listed;
 use crate::mdts::Mdts;
 use crate::moves::Moves;
 use crate::op;
@@ -64,6 +65,8 @@ pub(crate) struct Void {
     pub(crate) expelled: BTreeSet<u64>,
     /// Sessions of which there is no record any more may hold something, until their leases end.
     pub(crate) is_lapsing: bool,
+    /// Files of which silent sessions may hold something.
+    pub(crate) listed: BTreeMap<u64, BTreeSet<Fid>>,
 }
 
 impl Void {
@@ -71,9 +74,11 @@ impl Void {
     fn open(
         view: &dyn View,
         known: &[ClientRecord],
+        instance: Instance,
         set: &mut WriteSet,
-    ) -> Result<Void, StoreError> {
-        let mut void = Void::default();
+    ) -> Result<Void, StartError> {
+        let mut void =
+            Void { listed: listed::open(view, known, instance, set)?, ..Void::default() };
         let known: BTreeSet<u64> = known.iter().map(|known| known.session).collect();
         view.scan(Table::Meta, keys::META_EXPELLED, &mut |key, _| {
             let Some(session) = key.strip_prefix(keys::META_EXPELLED) else { return false };
@@ -135,7 +140,7 @@ fn prepare(
     let (crossed, own) = Crossed::open(&*view, config.index, instance.0)?;
     let known = target::known_clients(&*view)?;
     let lapsed = fences::stored(&*view)?;
-    let void = Void::open(&*view, &known, &mut set)?;
+    let void = Void::open(&*view, &known, instance, &mut set)?;
     let inherited_until =
         if epoch == 1 { Instant::default() } else { seed.clock + with_skew(TIMED) };
     let may_hold = view.get(Table::Meta, keys::META_CALLS_BACK)?.is_some();

@@ -34,6 +34,11 @@ pub(crate) const META_CALLS_BACK: &[u8] = b"calls_back";
 pub(crate) const META_EXPELLED: &[u8] = b"expelled/";
 /// Sessions were evicted whose leases may last: after a restart changes wait for that long. Empty.
 pub(crate) const META_LAPSING: &[u8] = b"lapsing";
+/// First bytes of the key of a session whose link went without a word: the session follows,
+/// big-endian. The files of which it holds a grant ([`crate::listed`]).
+pub(crate) const META_LISTED: &[u8] = b"listed/";
+/// The last instance that has known of such lists, u64.
+pub(crate) const META_LISTED_OF: &[u8] = b"listed_of";
 /// First bytes of the key of a coordinating MDT, of which the index follows, big-endian: its
 /// operations below this number are done everywhere, u64.
 pub(crate) const META_DONE: &[u8] = b"updates_done/";
@@ -57,6 +62,11 @@ pub(crate) const META_BURNT_FILES: &[u8] = b"burnt_files";
 /// Key of a session whose grants are void.
 pub(crate) fn expelled(session: u64) -> Vec<u8> {
     [META_EXPELLED, &session.to_be_bytes()].concat()
+}
+
+/// Key of the list of a session.
+pub(crate) fn listed(session: u64) -> Vec<u8> {
+    [META_LISTED, &session.to_be_bytes()].concat()
 }
 
 pub(crate) fn dirent(dir: Fid, cookie: u64) -> Vec<u8> {

@@ -23,6 +23,7 @@ mod hash;
 mod ids;
 mod keys;
 mod limits;
+mod listed;
 mod locks;
 mod mdts;
 mod mend;

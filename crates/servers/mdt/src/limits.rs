@@ -246,6 +246,12 @@ pub(crate) const INODE_NAMES_MAX: usize = 256;
 
 const _: () = assert!(INODE_NAMES_MAX + layout::dir::SHARDS_MAX < updates::KEYS_MAX);
 
+/// Files in the list of what one session holds, 16 bytes each. A session that holds more has none.
+pub(crate) const LISTED_MAX: usize = 4_096;
+
+/// The same of all lists of one set: 1 MiB.
+pub(crate) const LISTED_ALL_MAX: usize = 16 * LISTED_MAX;
+
 /// Records of a table that `mdt.*.held` counts.
 pub(crate) const HELD_MAX: u32 = 1_000;
 

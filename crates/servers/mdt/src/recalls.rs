@@ -24,7 +24,7 @@ use ldlm::grants::{
     Ack, Bits, ChangeId, HolderId, Number, Output, PeerMisbehaved, RECALL_RESEND, Recall, Stated,
 };
 use osd::{Table, WriteSet};
-use service::Exports;
+use service::{ClientRecord, Exports};
 use tokio::sync::{Mutex, Notify, oneshot};
 use types::{Fid, Instant, Span};
 use wire::body::{GrantAck, GrantBits, GrantWord};
@@ -32,7 +32,8 @@ use wire::grants::{self, Callback};
 
 use crate::boot::Void;
 use crate::engine::Engine;
-use crate::keys;
+use crate::limits::{LISTED_ALL_MAX, LISTED_MAX};
+use crate::{keys, listed};
 
 /// Stands for all sessions that an earlier instance has evicted and forgotten.
 const UNKNOWN: HolderId = HolderId(u64::MAX);
@@ -146,9 +147,13 @@ impl Recalls {
             let id = HolderId(session.id);
             if may_hold {
                 called.expect(id, session.silent_before(), now);
+                if let Some(files) = void.listed.get(&session.id) {
+                    called.claims(id, files.clone());
+                }
             } else {
                 called.connect(id, now);
             }
+            called.set_listed(id, void.listed.contains_key(&session.id));
             called.set_callbacks(id, true);
             session.set_leased(!may_hold);
             if may_hold && void.expelled.contains(&session.id) {
@@ -162,6 +167,44 @@ impl Recalls {
             called.expect(UNKNOWN, Span::ZERO, now);
             called.evict(UNKNOWN, now);
         }
+    }
+
+    /// What each of these holds whose link is gone, for the next instance. Those that have a list
+    /// keep it, because they are given nothing that it lacks. It is not taken from the reserve of a
+    /// full store, because a start works without it.
+    pub(crate) fn list(&self, records: &[ClientRecord]) {
+        let (mut set, mut ids, mut room) = (WriteSet::new(), Vec::new(), LISTED_ALL_MAX);
+        {
+            let called = &self.engine.state.borrow().grants.called;
+            for record in records.iter().filter(|record| record.silent) {
+                let id = HolderId(record.session);
+                let is_gone = self.exports.session(record.session).is_some_and(|session| {
+                    !session.is_connected() && !session.is_absent() && !session.is_server
+                });
+                let files = called.files_of(id, room.min(LISTED_MAX)).filter(|_| is_gone);
+                let Some(files) = files else { continue };
+                assert!(files.len() <= room, "all lists of a set have a bound");
+                room -= files.len();
+                ids.push(id);
+                set.put(Table::Meta, keys::listed(record.session), listed::encode(&files));
+            }
+        }
+        if set.is_empty() {
+            return;
+        }
+        if let Err(error) = self.engine.apply_own(&set) {
+            tracing::debug!(%error, "the next start may wait for leases of silent clients");
+            return;
+        }
+        let called = &mut self.engine.state.borrow_mut().grants.called;
+        ids.into_iter().for_each(|id| called.set_listed(id, true));
+    }
+
+    /// The store has no list any more of those that are back.
+    pub(crate) fn lists_end(&self, records: &[ClientRecord]) {
+        let called = &mut self.engine.state.borrow_mut().grants.called;
+        let back = records.iter().filter(|record| !record.silent);
+        back.for_each(|record| called.set_listed(HolderId(record.session), false));
     }
 
     /// Says in the set that forgets an evicted session that its lease may last.

@@ -249,6 +249,7 @@ impl Mdt {
             let mut set = target::forget(&*view, session.client, session.id)?;
             drop(view);
             set.delete(Table::Meta, keys::expelled(session.id));
+            set.delete(Table::Meta, keys::listed(session.id));
             lapsed.iter().for_each(|lapsed| lapsed.remember(&mut set));
             self.recalls.remember_lapsing(&mut set);
             Ok(self.engine.apply_own(&set)?)
@@ -307,12 +308,20 @@ impl Target for Mdt {
     ) -> LocalFuture<'static, bool> {
         Box::pin(async move {
             let note = || {
-                let set = target::note(&*self.engine.store.meta().running()?, &records)?;
+                let mut set = target::note(&*self.engine.store.meta().running()?, &records)?;
+                let back = records.iter().filter(|record| !record.silent);
+                back.for_each(|record| set.delete(Table::Meta, keys::listed(record.session)));
                 Ok(self.engine.apply_own(&set)?)
             };
             let noted = self.persist(note).await;
+            if noted.is_ok() {
+                self.recalls.list(&records);
+            }
             let noted = if commits && noted.is_ok() { self.commit().await } else { noted };
             let is_noted = noted.is_ok();
+            if commits && is_noted {
+                self.recalls.lists_end(&records);
+            }
             if let Err(errno) = noted {
                 tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
             }

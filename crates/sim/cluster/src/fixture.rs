@@ -243,6 +243,13 @@ impl Cluster {
         }
     }
 
+    /// Breaks the links between `node` and every server of this kind.
+    pub fn break_links(&self, node: &NodeHandle, kind: TargetKind) {
+        for server in self.servers.iter().filter(|server| server.target.kind == kind) {
+            self.sim.reset_links(node, &server.node);
+        }
+    }
+
     /// Cuts `node` off from the server of one target.
     pub fn cut_off_from(&self, node: &NodeHandle, target: TargetId) {
         for server in self.servers.iter().filter(|server| server.target == target) {

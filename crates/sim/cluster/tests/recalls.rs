@@ -290,6 +290,49 @@ fn a_client_that_died_before_a_restart_delays_a_change_once() {
     }
 }
 
+/// When its link went, the MDT has made a list of what it held.
+#[test]
+fn a_client_that_died_before_a_restart_delays_no_change_of_what_it_did_not_hold() {
+    let world = World::new();
+    let other = world
+        .run(0, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"other", 0o755).await)
+        .0
+        .fid();
+    world.look(1);
+    world.clients[1].0.kill_as(false);
+    world.cluster.sim.run_for(Span::secs(3));
+    world.cluster.restart_mdt(0);
+    let took = world.chmod_of(0, other, 0o711);
+    assert!(took < Span::secs(12), "it has the time of silent clients: {took:?}");
+    let took = world.chmod(0, 0o700);
+    assert!((Span::secs(10)..Span::secs(34)).contains(&took), "a lease is 30 s here: {took:?}");
+}
+
+/// The list that was made when its link broke is void when it is back. The next one has what it was
+/// granted since.
+#[test]
+fn a_client_that_was_back_before_it_died_delays_a_change_of_what_it_was_granted_since() {
+    let world = World::new();
+    let other = world
+        .run(0, async |client| client.mkdir(&Ctx::root(), Fid::ROOT, b"other", 0o755).await)
+        .0
+        .fid();
+    world.look(1);
+    let node = &world.clients[1].0;
+    world.cluster.cut_off(node, TargetKind::Mdt);
+    world.cluster.break_links(node, TargetKind::Mdt);
+    world.cluster.sim.run_for(Span::secs(3));
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(10));
+    assert!(world.look_at(1, other).1);
+    assert!(!world.look_at(1, other).1, "it is granted");
+    node.kill_as(false);
+    world.cluster.sim.run_for(Span::secs(3));
+    world.cluster.restart_mdt(0);
+    let took = world.chmod_of(0, other, 0o711);
+    assert!((Span::secs(10)..Span::secs(36)).contains(&took), "a lease is 30 s here: {took:?}");
+}
+
 #[test]
 fn what_was_durable_is_answered_without_a_request_after_a_restart() {
     let world = World::new();

@@ -14,6 +14,8 @@
 //!   [`Mdt::poll_output`] until it is empty.
 //! - [`Mdt::is_hurried`] at any time.
 //! - After a restart, for each session of a known client: [`Mdt::restate`] and [`Mdt::restated`].
+//!   Before any change, [`Mdt::claims`] if the instance before has said what the client held
+//!   ([`Mdt::files_of`], [`Mdt::set_listed`]).
 //!
 //! Invariants
 //! - No change is let go while another session has a grant that it affects. Such a grant is

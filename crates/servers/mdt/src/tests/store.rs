@@ -16,7 +16,7 @@ pub(crate) struct TestStore {
     pub(super) commits: Cell<u64>,
     pub(super) full: Cell<bool>,
     /// A record that cannot be read.
-    pub(super) damaged: RefCell<Option<(Table, Vec<u8>)>>,
+    pub(crate) damaged: RefCell<Option<(Table, Vec<u8>)>>,
 }
 
 impl TestStore {

@@ -4,6 +4,8 @@
 //! A change waits only at the MDT. It holds nothing that another change waits for, so changes
 //! cannot wait for each other in a circle here.
 
+use std::collections::BTreeSet;
+
 use types::{Fid, Instant};
 
 use super::parked::Parked;
@@ -130,7 +132,8 @@ impl Mdt {
         let Some(parked) = self.changes.get(&change) else { return Vec::new() };
         let way = self.way(parked.by, &parked.wants, now);
         let of_grants = way.grants.iter().map(|(place, _)| self.store.get(*place).holder);
-        let unstated = self.unstated.iter().copied().filter(|_| way.is_unstated);
+        let own = parked.by.and_then(|session| self.sessions.get(&session).copied());
+        let unstated = self.unstated_of(own, &parked.wants).filter(|_| way.is_unstated);
         let known = of_grants.chain(unstated).filter_map(|at| self.holder_at(at));
         let mut on: Vec<_> = known.map(|holder| holder.session).collect();
         let timed = parked.wants.iter().filter(|want| self.is_timed(**want, parked.by, now));
@@ -155,7 +158,7 @@ impl Mdt {
 
     fn way(&self, by: Option<HolderId>, wants: &[Want], now: Instant) -> Way {
         let own = by.and_then(|session| self.sessions.get(&session).copied());
-        let mut way = Way { is_unstated: self.waits_for_unstated(own), ..Way::default() };
+        let mut way = Way { is_unstated: self.waits_for_unstated(own, wants), ..Way::default() };
         way.until = self.timed.inherited(now);
         for want in wants {
             self.store.each_of(want.fid, |place, grant| {
@@ -172,10 +175,24 @@ impl Mdt {
         way
     }
 
-    /// A client that is back waits for the others of the instance before, not for itself.
-    fn waits_for_unstated(&self, own: Option<u32>) -> bool {
-        let others = self.unstated.iter().any(|at| Some(*at) != own);
-        others && !self.config.bugs.restart_waits_for_nobody()
+    /// Clients of the instance before that have not restated, and may hold something of this. A
+    /// client that is back waits for the others, not for itself.
+    fn unstated_of<'a>(
+        &'a self,
+        own: Option<u32>,
+        wants: &'a [Want],
+    ) -> impl Iterator<Item = u32> + 'a {
+        self.unstated.iter().copied().filter(move |at| {
+            let claims = self.holder_at(*at).and_then(|holder| holder.claims.as_ref());
+            let is_claimed =
+                |claims: &BTreeSet<Fid>| wants.iter().any(|want| claims.contains(&want.fid));
+            Some(*at) != own && claims.is_none_or(is_claimed)
+        })
+    }
+
+    fn waits_for_unstated(&self, own: Option<u32>, wants: &[Want]) -> bool {
+        let is_one = self.unstated_of(own, wants).next().is_some();
+        is_one && !self.config.bugs.restart_waits_for_nobody()
     }
 
     fn note_conflict(&mut self, want: Want, way: &Way, now: Instant) {

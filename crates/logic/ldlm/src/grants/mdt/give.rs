@@ -118,6 +118,7 @@ impl Mdt {
         let Some(holder) = self.holder_at(at) else { return Fit::None };
         let may_be_called = holder.has_callbacks
             && holder.renews()
+            && !holder.is_listed
             && holder.slow_until <= now
             && holder.until > now
             && self.config.mode == Mode::Recall;

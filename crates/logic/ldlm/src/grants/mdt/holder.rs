@@ -29,6 +29,10 @@ pub(super) struct Holder {
     pub(super) floor: Number,
     /// A client of the instance before: what it held is not known.
     pub(super) is_unstated: bool,
+    /// The files of which it may have held something, where that instance has said so.
+    pub(super) claims: Option<BTreeSet<Fid>>,
+    /// The store says what it holds: it is given nothing more that is called back.
+    pub(super) is_listed: bool,
     /// It has a callback lane.
     pub(super) has_callbacks: bool,
     /// It may have write rights at the OSTs.
@@ -70,6 +74,8 @@ impl Holder {
             until,
             floor: Number(0),
             is_unstated: false,
+            claims: None,
+            is_listed: false,
             has_callbacks: false,
             writes: false,
             is_stopped: false,

@@ -301,7 +301,8 @@ impl Mdt {
     }
 
     pub(super) fn is_stated(&mut self, at: u32, now: Instant) {
-        self.known_at(at).is_unstated = false;
+        let holder = self.known_at(at);
+        (holder.is_unstated, holder.claims) = (false, None);
         if self.unstated.remove(&at) {
             self.recheck_all(now);
         }

@@ -4,8 +4,13 @@
 //! A change waits until every known client has restated or its lease is over, counted from the
 //! start. A lease cannot have been renewed later, because there was no instance to reply. Of a
 //! client that was silent before, less of the lease is left.
+//!
+//! The instance before may have made a list of the files of which a client held something. It has
+//! given that client nothing since that is called back, so only changes of these files wait for it.
 
-use types::{Instant, Span};
+use std::collections::BTreeSet;
+
+use types::{Fid, Instant, Span};
 
 use super::Mdt;
 use super::holder::Holder;
@@ -27,6 +32,35 @@ impl Mdt {
         let at = self.admit(holder);
         self.unstated.insert(at);
         self.set_timer(at);
+    }
+
+    /// The list that the instance before has made of such a client. To be said after
+    /// [`Mdt::expect`], and with [`Mdt::set_listed`] as long as the store has the list.
+    ///
+    /// # Panics
+    /// If it is known what the session holds.
+    pub fn claims(&mut self, session: HolderId, files: BTreeSet<Fid>) {
+        let Some((_, holder)) = self.holder_mut(session) else { return };
+        assert!(holder.is_unstated, "what it holds is not known");
+        holder.claims = Some(files);
+    }
+
+    /// The files of which a session holds something, for a list. None if that is not known, if they
+    /// are more than `most`, or if there is a list.
+    #[must_use]
+    pub fn files_of(&self, session: HolderId, most: usize) -> Option<Vec<Fid>> {
+        let holder = self.holder(session)?;
+        if holder.is_unstated || holder.is_listed || holder.listed.count as usize > most {
+            return None;
+        }
+        Some(self.store.places(&holder.listed).map(|place| self.store.get(place).fid).collect())
+    }
+
+    /// From now on there is such a list of the session, or there is none any more.
+    pub fn set_listed(&mut self, session: HolderId, is_listed: bool) {
+        if let Some((_, holder)) = self.holder_mut(session) {
+            holder.is_listed = is_listed;
+        }
     }
 
     /// Whether all clients of the instance before have restated, or are gone.
@@ -114,6 +148,10 @@ impl Mdt {
     }
 
     fn take_stated(&mut self, at: u32, stated: &Stated) {
+        let claims = self.holder_at(at).and_then(|holder| holder.claims.as_ref());
+        if claims.is_some_and(|claims| !claims.contains(&stated.fid)) {
+            return; // changes of this file have not waited for it
+        }
         let bits = stated.bits - self.contradicted(at, stated);
         let place = self.store.find(stated.fid, at);
         let has_room = place.is_some() || self.store.len() < self.config.grants_max as usize;

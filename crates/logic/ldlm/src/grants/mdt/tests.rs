@@ -653,6 +653,33 @@ fn a_client_that_was_silent_before_a_restart_delays_changes_by_the_rest_of_its_l
     assert!(pass(&mut mdt, 7_000, 7_100, &[A]).contains(&Output::Ready(CHANGE)));
 }
 
+/// The instance before knew what the client held when its link went.
+#[test]
+fn a_client_with_a_list_delays_changes_of_its_files_alone() {
+    let mut mdt = usual();
+    mdt.give(B, X, Bits::PERM, at(0));
+    let list = mdt.files_of(B, 1).expect("it is known");
+    assert_eq!((&list[..], mdt.files_of(B, 0)), (&[X][..], None));
+    mdt.set_listed(B, true);
+    let given = mdt.give(B, file(1), Bits::PERM, at(1));
+    assert_eq!((given.kind, mdt.files_of(B, 9)), (Kind::Timed, None), "the list lacks it");
+
+    let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
+    [A, B].iter().for_each(|session| mdt.expect(*session, Span::ZERO, at(0)));
+    mdt.claims(B, list.into_iter().collect());
+    mdt.restated(A, at(100));
+    assert_eq!(mdt.files_of(B, 9), None, "it has not restated");
+    let other = [want(file(1), Bits::PERM)];
+    assert_eq!(mdt.begin(CHANGE, Some(A), &other, at(200)), Begun::Go);
+    mdt.end(CHANGE);
+    assert_eq!(mdt.begin(CHANGE, Some(A), &[want(X, Bits::PERM)], at(200)), Begun::Parked);
+    assert_eq!(mdt.waiting_on(CHANGE, at(200)), [B]);
+    mdt.restate(B, &[stated(file(1), Bits::PERM)], at(300)).expect("a good vector");
+    assert_eq!(mdt.bits_of(B, file(1)), Bits::empty(), "it was changed since");
+    assert!(!pass(&mut mdt, 300, 10_900, &[A]).contains(&Output::Ready(CHANGE)));
+    assert!(pass(&mut mdt, 11_000, 11_100, &[A]).contains(&Output::Ready(CHANGE)));
+}
+
 #[test]
 fn a_client_that_waited_for_the_end_of_a_recovery_has_a_whole_lease() {
     let mut mdt = Mdt::new(MdtConfig::default(), 2, at(0));
