@@ -84,7 +84,9 @@ impl Known {
         self.cache.end(id, &scope.wants, stat.as_of, now);
         self.cache.end(id, &[told], stat.as_of, now);
         let lease = self.lease(newer, since, stat, now);
-        self.end_names(scope, true);
+        // a rename between two names of one file has done nothing
+        let is_same = scope.is_wide && stat.touched.as_ref().is_some_and(Vec::is_empty);
+        self.end_names(scope, !is_same);
         if !scope.names.is_empty() {
             self.listings.forget(stat.attr.fid()); // a directory that is gone has no names
         }

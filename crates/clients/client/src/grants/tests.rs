@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use env_sim::{Sim, SimConfig};
-use ldlm::grants::{ChangeId, Recall};
+use ldlm::grants::{ChangeId, Name, Recall};
 use types::{Fid, Instant, Span, Transno};
 use wire::Attr;
 use wire::attr::{AttrFlags, S_IFDIR, S_IFREG};
@@ -178,6 +178,29 @@ fn a_rename_may_have_changed_anything() {
     assert_eq!(version(&mut known, OTHER, 1), None, "it may be what was replaced");
     assert_eq!(answer(&mut known, under_way, &stat(dir(OTHER, 1), 6), 1), (false, false));
     assert_eq!(hear(&mut known, &stat(dir(OTHER, 6), 6), 2), (true, true));
+}
+
+#[test]
+fn a_rename_that_touched_nothing_has_moved_no_name() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(dir(D, 1), 1) };
+    let question = known.cache.ask(at(0));
+    known.told(question, at(0), &told, at(0));
+    known.cache.finish(question);
+    known.cache.begin_names(D, true).expect("it is granted");
+    let [from, to] = [b"n", b"m"].map(|name| hash::hash_of(name));
+    [from, to].map(|name| known.cache.add_name(D, name));
+    let rename = |known: &mut Known, touched| {
+        let change = begin(known, Scope::rename((D, b"n"), (D, b"m"), false));
+        let told = made(dir(D, 5), 5);
+        let told = Stat { dir: told.dir.map(|(dir, _)| (dir, Gift::Called)), ..told };
+        end(known, &change, &Stat { touched: Some(touched), ..told });
+        [from, to].map(|name| known.cache.name(D, name, at(1)))
+    };
+    let both = [Name::Present, Name::Present];
+    assert_eq!(rename(&mut known, vec![]), both, "they are names of one file");
+    assert_eq!(rename(&mut known, vec![D, FILE])[0], Name::Absent);
 }
 
 #[test]
