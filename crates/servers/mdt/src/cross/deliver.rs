@@ -1,7 +1,6 @@
 //! Operations that this MDT coordinates, from the moment its own part is applied until all parts
 //! are durable.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -22,13 +21,10 @@ impl Mdt {
         if let Some(known) = self.deliveries.under_way.borrow().get(&record.id) {
             return known.clone();
         }
-        let parts = record.others(here).map(|mdt| (mdt, None)).collect();
-        let id = record.id;
-        let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
-        self.engine.state.borrow_mut().crossed.resumed(id);
-        let before = self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
-        assert!(before.is_none(), "an operation is delivered once");
-        self.deliveries.wake();
+        let delivery = Delivery::new(record, local, here);
+        self.engine.state.borrow_mut().crossed.resumed(delivery.record.id);
+        self.deliveries.begin(&delivery);
+        self.look_if_early();
         for mdt in delivery.record.others(here) {
             self.deliver_to(mdt, &delivery);
         }
@@ -61,46 +57,36 @@ impl Mdt {
             };
             let known = delivery.parts.borrow_mut().insert(other, Some((instance, transno)));
             assert!(known.is_some(), "only an MDT with a part executes one");
-            mdt.deliveries.moved.notify_waiters();
+            delivery.moved.notify_waiters();
+            mdt.look_if_early();
         });
     }
 
-    /// Waits until all other MDTs have executed their parts. An MDT that stops meanwhile gives no
-    /// answer: its next run does.
-    pub(crate) async fn executed(&self, delivery: &Delivery) {
-        loop {
-            let moved = self.deliveries.moved.notified();
-            if delivery.is_executed() {
-                return;
-            }
-            moved.await;
+    /// The planted bug ends operations as soon as the background task looks.
+    fn look_if_early(&self) {
+        if self.engine.config.bugs.forget_records_early() {
+            self.deliveries.wake();
         }
     }
 
     /// Waits until every operation that this MDT coordinates is executed.
     pub(crate) async fn all_executed(&self) {
         for delivery in self.deliveries.all() {
-            self.executed(&delivery).await;
+            delivery.executed().await;
         }
     }
 
     /// Waits until an MDT has executed its part in every operation that this one coordinates.
     pub(super) async fn executed_at(&self, other: u32) {
         for delivery in self.deliveries.all() {
-            loop {
-                let moved = self.deliveries.moved.notified();
-                if delivery.is_executed_at(other) {
-                    break;
-                }
-                moved.await;
-            }
+            delivery.until(|| delivery.is_executed_at(other)).await;
         }
     }
 
     /// Ends operations that are durable everywhere, and tells the other MDTs.
     pub(crate) async fn end_deliveries(self: Rc<Self>) {
         loop {
-            let moved = self.deliveries.moved.notified();
+            let woken = self.deliveries.woken.notified();
             if self.is_stopped() {
                 return;
             }
@@ -113,9 +99,9 @@ impl Mdt {
                 self.move_mark().await;
             }
             if self.has_peers() {
-                self.env.timeout(DONE_LOOK, moved).await;
+                self.env.timeout(DONE_LOOK, woken).await;
             } else {
-                moved.await; // an MDT alone sleeps
+                woken.await; // an MDT alone sleeps
             }
         }
     }
