@@ -374,6 +374,37 @@ fn a_striped_directory_that_is_granted_is_known_until_a_shard_changes() {
     assert!(world.look(0, dir).0.mtime() > before.mtime(), "times are the newest");
 }
 
+/// Whether a kernel's look-up of a name that is not there is a request.
+fn is_asked_for_absent(world: &World, dir: Fid, name: &'static str) -> bool {
+    let (found, is_asked) = world.ask(0, async move |client| {
+        let found = client.lookup_glance(&me(), dir, name.as_bytes()).await;
+        Ok(found.map(|glance| glance.attr.fid()).map_err(|error| error.errno()))
+    });
+    assert_eq!(found, Err(Errno::ENOENT), "{name}");
+    is_asked
+}
+
+#[test]
+fn names_that_are_absent_from_new_directories_of_other_mdts_are_not_asked_for() {
+    let (world, _) = World::with_kernels();
+    for (dir, name) in [(world.dir("far", 1), "far"), (world.striped(0, "wide"), "wide")] {
+        let found = world.run(0, async move |client| {
+            client.lookup_glance(&me(), Fid::ROOT, name.as_bytes()).await
+        });
+        assert_eq!(found.attr.fid(), dir);
+        for absent in ["a", "b", "c", "d"] {
+            assert!(!is_asked_for_absent(&world, dir, absent), "{name}/{absent}: it is empty");
+            world.make(0, dir, absent);
+        }
+        world.unlink(0, dir, "b");
+        assert!(!is_asked_for_absent(&world, dir, "b"), "this client has removed it");
+        world.make(1, dir, "b");
+        assert!(world.find(0, dir, "b").is_ok());
+        let found = world.run(0, async move |client| client.lookup_glance(&me(), dir, b"b").await);
+        assert!(found.attr.is_file(), "another client may make names");
+    }
+}
+
 #[test]
 fn a_change_of_a_striped_directory_reaches_its_shards() {
     let world = World::new();

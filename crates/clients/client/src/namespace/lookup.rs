@@ -30,7 +30,11 @@ impl Client {
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
         let mut known = self.0.named(parent, name);
-        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
+        let has_no_name = |holder: Fid| {
+            let has_none = self.0.grants.of(holder).has_no_name(holder, name);
+            // a directory whose striping has changed has its names in other shards
+            has_none && (holder == parent || self.0.grants.of(parent).is_believed(parent))
+        };
         let is_absent =
             known.is_none() && self.0.known_holder(parent, name).is_some_and(has_no_name);
         let is_known = known.is_some() || is_absent;
