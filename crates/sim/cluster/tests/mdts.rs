@@ -374,6 +374,21 @@ fn a_striped_directory_that_is_granted_is_known_until_a_shard_changes() {
     assert!(world.look(0, dir).0.mtime() > before.mtime(), "times are the newest");
 }
 
+#[test]
+fn of_a_striped_directory_only_the_shard_that_has_changed_is_asked() {
+    let (world, _) = World::with_kernels();
+    let dir = world.striped(0, "wide");
+    world.look(0, dir);
+    assert!(!world.look(0, dir).1, "all is granted");
+    world.make(1, dir, "a");
+    world.cluster.sim.run_for(Span::secs(2)); // the other client has closed the file
+    let before = world.cluster.sim.faults().delivered;
+    assert_eq!(world.look(0, dir).0.size, 1);
+    let messages = world.cluster.sim.faults().delivered - before;
+    assert!((2..4).contains(&messages), "a request and its answer, not {messages} messages");
+    assert!(!world.look(0, dir).1, "it is granted again");
+}
+
 /// Whether a kernel's look-up of a name that is not there is a request.
 fn is_asked_for_absent(world: &World, dir: Fid, name: &'static str) -> bool {
     let (found, is_asked) = world.ask(0, async move |client| {
