@@ -273,6 +273,27 @@ fn a_name_that_a_kernel_moves_to_another_mdt_is_called_back_there() {
 }
 
 #[test]
+fn a_name_of_a_file_whose_mdt_grants_it_is_not_looked_up_after_a_move() {
+    let moved = |world: &World| {
+        let (near, far) = (world.dir("near", 0), world.dir("far", 1));
+        let file = world.make(0, near, "a");
+        world.cluster.sim.run_for(Span::secs(2));
+        world.find(0, near, "a").expect("it is there");
+        let before = world.cluster.sim.faults().delivered;
+        world.rename(0, (near, "a"), (far, "b"));
+        (far, file, world.cluster.sim.faults().delivered - before)
+    };
+    let (_, _, without_kernel) = moved(&World::new());
+    let (world, told) = World::with_kernels();
+    let (far, file, messages) = moved(&world);
+    assert!(messages < without_kernel + 2, "{messages} messages, not {without_kernel}");
+    world.clients[0].1.told_kernel(file, world.cluster.sim.now() + Span::secs(9));
+    told[0].1.borrow_mut().clear();
+    world.rename(1, (far, "b"), (far, "c"));
+    assert_eq!(*told[0].1.borrow(), [file], "the MDT of the file has called its names back");
+}
+
+#[test]
 fn a_link_to_a_file_of_another_mdt_counts_there() {
     let world = World::new();
     let (near, far) = (world.dir("near", 0), world.dir("far", 2));
