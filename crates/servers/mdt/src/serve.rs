@@ -81,7 +81,7 @@ impl Mdt {
         let (reply, delivery) = outcome?;
         if let Some(delivery) = delivery {
             incoming.step_aside();
-            self.executed(&delivery).await;
+            delivery.executed().await;
         }
         if is_stretched || (request.has(RequestFlags::SYNC) && request.opcode().modifies()) {
             self.commit().await?;

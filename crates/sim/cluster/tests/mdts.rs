@@ -274,6 +274,27 @@ fn a_name_that_a_kernel_moves_to_another_mdt_is_called_back_there() {
 }
 
 #[test]
+fn a_name_of_a_file_whose_mdt_grants_it_is_not_looked_up_after_a_move() {
+    let moved = |world: &World| {
+        let (near, far) = (world.dir("near", 0), world.dir("far", 1));
+        let file = world.make(0, near, "a");
+        world.cluster.sim.run_for(Span::secs(2));
+        world.find(0, near, "a").expect("it is there");
+        let before = world.cluster.sim.faults().delivered;
+        world.rename(0, (near, "a"), (far, "b"));
+        (far, file, world.cluster.sim.faults().delivered - before)
+    };
+    let (_, _, without_kernel) = moved(&World::new());
+    let (world, told) = World::with_kernels();
+    let (far, file, messages) = moved(&world);
+    assert!(messages < without_kernel + 2, "{messages} messages, not {without_kernel}");
+    world.clients[0].1.told_kernel(file, world.cluster.sim.now() + Span::secs(9));
+    told[0].1.borrow_mut().clear();
+    world.rename(1, (far, "b"), (far, "c"));
+    assert_eq!(*told[0].1.borrow(), [file], "the MDT of the file has called its names back");
+}
+
+#[test]
 fn a_link_to_a_file_of_another_mdt_counts_there() {
     let world = World::new();
     let (near, far) = (world.dir("near", 0), world.dir("far", 2));
@@ -391,6 +412,52 @@ fn a_striped_directory_that_is_granted_is_known_until_a_shard_changes() {
     let (before, _) = world.look(1, dir);
     world.unlink(1, dir, "absent");
     assert!(world.look(0, dir).0.mtime() > before.mtime(), "times are the newest");
+}
+
+#[test]
+fn of_a_striped_directory_only_the_shard_that_has_changed_is_asked() {
+    let (world, _) = World::with_kernels();
+    let dir = world.striped(0, "wide");
+    world.look(0, dir);
+    assert!(!world.look(0, dir).1, "all is granted");
+    world.make(1, dir, "a");
+    world.cluster.sim.run_for(Span::secs(2)); // the other client has closed the file
+    let before = world.cluster.sim.faults().delivered;
+    assert_eq!(world.look(0, dir).0.size, 1);
+    let messages = world.cluster.sim.faults().delivered - before;
+    assert!((2..4).contains(&messages), "a request and its answer, not {messages} messages");
+    assert!(!world.look(0, dir).1, "it is granted again");
+}
+
+/// Whether a kernel's look-up of a name that is not there is a request.
+fn is_asked_for_absent(world: &World, dir: Fid, name: &'static str) -> bool {
+    let (found, is_asked) = world.ask(0, async move |client| {
+        let found = client.lookup_glance(&me(), dir, name.as_bytes()).await;
+        Ok(found.map(|glance| glance.attr.fid()).map_err(|error| error.errno()))
+    });
+    assert_eq!(found, Err(Errno::ENOENT), "{name}");
+    is_asked
+}
+
+#[test]
+fn names_that_are_absent_from_new_directories_of_other_mdts_are_not_asked_for() {
+    let (world, _) = World::with_kernels();
+    for (dir, name) in [(world.dir("far", 1), "far"), (world.striped(0, "wide"), "wide")] {
+        let found = world.run(0, async move |client| {
+            client.lookup_glance(&me(), Fid::ROOT, name.as_bytes()).await
+        });
+        assert_eq!(found.attr.fid(), dir);
+        for absent in ["a", "b", "c", "d"] {
+            assert!(!is_asked_for_absent(&world, dir, absent), "{name}/{absent}: it is empty");
+            world.make(0, dir, absent);
+        }
+        world.unlink(0, dir, "b");
+        assert!(!is_asked_for_absent(&world, dir, "b"), "this client has removed it");
+        world.make(1, dir, "b");
+        assert!(world.find(0, dir, "b").is_ok());
+        let found = world.run(0, async move |client| client.lookup_glance(&me(), dir, b"b").await);
+        assert!(found.attr.is_file(), "another client may make names");
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use env::Env;
-use ldlm::grants::Bugs as GrantBugs;
+use ldlm::grants::{Bits, Bugs as GrantBugs};
 use types::{Fid, Instant};
 use wire::Attr;
 
@@ -117,6 +117,19 @@ impl AllGrants {
         let until = now + KERNEL_BELIEF_MAX;
         self.of(dir).known.borrow_mut().cache.told(file, until);
         lease.name > now
+    }
+
+    /// A kernel has moved a name of this file to another MDT. Whether the MDT of the file calls all
+    /// names of it back: a change of a name anywhere changes the file, too.
+    pub(crate) fn names_are_called_back(&self, file: Fid) -> bool {
+        let now = self.env.now();
+        let grants = self.of(file);
+        let mut known = grants.known();
+        let is_called_back = known.cache.is_called_back(file, Bits::LOOKUP, now);
+        if is_called_back {
+            known.cache.told(file, now + KERNEL_BELIEF_MAX);
+        }
+        is_called_back
     }
 
     /// The kernel is to forget what it was told of these files, once it can.

@@ -132,6 +132,7 @@ impl Known {
     /// The answer of a question that was sent at `since`: how long it holds.
     fn told(&mut self, question: Question, since: Instant, stat: &Stat, now: Instant) -> Lease {
         let newer = self.take_all(question, stat, now);
+        self.found_empty(&stat.attr, newer);
         self.lease(newer, since, stat, now)
     }
 
@@ -396,6 +397,11 @@ impl Grants {
         let mut known = self.known();
         let (attr, attrs) = known.attributes(fid, self.env.now())?;
         Some((attr, Lease { attrs, recalls: known.recalls.now(), ..Lease::default() }))
+    }
+
+    /// Whether no other client can have changed attributes of a file that are known.
+    pub(crate) fn is_believed(&self, fid: Fid) -> bool {
+        self.known().cache.belief(fid, STAT, self.env.now()) != Belief::No
     }
 
     /// Whether nobody can have made this name, of which it is known that there is none.

@@ -7,6 +7,7 @@ use ldlm::grants::{Belief, Bits, Name, Number};
 use queues::FixedMap;
 use types::{Fid, Instant};
 use wire::Attr;
+use wire::attr::AttrFlags;
 
 use super::hash::hash_of;
 use super::{Known, Lease};
@@ -30,6 +31,17 @@ impl Known {
         let is_absent = self.cache.name(dir, hash_of(name), now) == Name::Absent;
         self.hits += u64::from(is_absent);
         is_absent
+    }
+
+    /// An answer told attributes of a file, and `newer` was taken of it. If that is a directory or
+    /// shard without names, no name is there until another client makes one. The size of a
+    /// directory is that of its names. Those of a striped one are in its shards.
+    pub(super) fn found_empty(&mut self, attr: &Attr, newer: Bits) {
+        let holds_names = attr.is_dir() && !attr.flags.contains(AttrFlags::STRIPED);
+        let is_empty = holds_names && (attr.size, attr.nlink) == (0, 2);
+        if is_empty && newer.contains(Bits::UPDATE) && !self.cache.has_names(attr.fid()) {
+            self.cache.begin_names(attr.fid(), true);
+        }
     }
 
     /// An answer said so, and grants it until it is called back.

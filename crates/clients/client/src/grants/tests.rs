@@ -124,6 +124,59 @@ fn what_was_held_when_the_lease_ended_is_given_back() {
     assert!(known.attributes(FILE, at(1)).is_none());
 }
 
+/// Attributes of a directory came, and are granted until a recall. Whether a name is known to be
+/// absent then.
+fn is_known_to_lack_a_name(known: &mut Known, attr: Attr, as_of: u64) -> bool {
+    let told = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(attr, as_of) };
+    let question = known.cache.ask(at(1));
+    known.told(question, at(1), &told, at(1));
+    known.cache.finish(question);
+    known.has_no_name((attr.fid(), b"n"), at(1))
+}
+
+#[test]
+fn a_directory_without_names_answers_that_names_are_absent() {
+    let lacks = |attr: Attr| {
+        let mut known = Known::default();
+        known.cache.leased(Span::secs(10), at(10_000));
+        is_known_to_lack_a_name(&mut known, attr, 1)
+    };
+    let empty = Attr { nlink: 2, ..dir(D, 1) };
+    assert!(lacks(empty));
+    assert!(lacks(Attr { flags: AttrFlags::SHARD, ..empty }));
+    assert!(!lacks(Attr { flags: AttrFlags::STRIPED, ..empty }), "its shards have its names");
+    assert!(!lacks(Attr { size: 1, ..empty }) && !lacks(Attr { nlink: 3, ..empty }));
+    assert!(!lacks(Attr { nlink: 0, ..empty }), "it is gone");
+}
+
+#[test]
+fn an_old_answer_about_a_directory_without_names_hides_no_name() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let old = known.cache.ask(at(0));
+    let change = begin(&mut known, Scope::entry(D, b"n"));
+    let empty = Attr { nlink: 2, ..dir(D, 1) };
+    let full = Attr { size: 1, nlink: 2, ..dir(D, 5) };
+    let answer = Stat { dir: Some((full, Gift::Called)), ..made(full, 5) };
+    end(&mut known, &change, &answer);
+    let late = Stat { lease: Gift::Called, name_lease: Gift::None, ..stat(empty, 4) };
+    known.told(old, at(0), &late, at(1));
+    known.cache.finish(old);
+    assert!(!known.has_no_name((D, b"n"), at(1)));
+}
+
+#[test]
+fn a_name_that_is_being_made_in_a_directory_without_names_is_not_known_to_be_absent() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    let change = begin(&mut known, Scope::entry(D, b"n"));
+    let empty = Attr { nlink: 2, ..dir(D, 1) };
+    assert!(!is_known_to_lack_a_name(&mut known, empty, 4));
+    let full = Attr { size: 1, nlink: 2, ..dir(D, 5) };
+    end(&mut known, &change, &Stat { dir: Some((full, Gift::Called)), ..made(full, 5) });
+    assert!(!known.has_no_name((D, b"n"), at(1)) && known.has_no_name((D, b"m"), at(1)));
+}
+
 #[test]
 fn a_directory_is_answered_as_of_the_last_change_in_it() {
     let mut known = Known::default();

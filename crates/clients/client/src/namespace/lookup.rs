@@ -30,7 +30,11 @@ impl Client {
     /// As [`Client::lookup`].
     pub async fn lookup_glance(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Glance> {
         let mut known = self.0.named(parent, name);
-        let has_no_name = |holder: Fid| self.0.grants.of(holder).has_no_name(holder, name);
+        let has_no_name = |holder: Fid| {
+            let has_none = self.0.grants.of(holder).has_no_name(holder, name);
+            // a directory whose striping has changed has its names in other shards
+            has_none && (holder == parent || self.0.grants.of(parent).is_believed(parent))
+        };
         let is_absent =
             known.is_none() && self.0.known_holder(parent, name).is_some_and(has_no_name);
         let is_known = known.is_some() || is_absent;
@@ -91,6 +95,9 @@ impl Client {
         if let Some(believed) = self.0.believed(fid).filter(|(attr, _)| self.0.trusts(attr)) {
             return Ok(believed);
         }
+        if let Some(asked) = self.0.known_but_shards(ctx, fid).await? {
+            return Ok(asked);
+        }
         let (mut stat, lease) = self.0.look_at_size(ctx, fid, file).await?;
         if !self.0.trusts_stat(&stat) && !crate::needs_glimpse(&stat.attr) {
             self.0.resolve_known(ctx, &mut stat).await?;
@@ -108,6 +115,9 @@ impl Client {
     pub async fn glance(&self, ctx: &Ctx, fid: Fid) -> Result<Glance> {
         if let Some((attr, lease)) = self.0.believed(fid) {
             return Ok(Glance { attr, lease, size_known: self.0.trusts(&attr) });
+        }
+        if let Some((attr, lease)) = self.0.known_but_shards(ctx, fid).await? {
+            return Ok(Glance { attr, lease, size_known: true });
         }
         let (mut stat, lease) = self.0.look(ctx, fid, None).await?;
         Ok(self.0.glance(&mut stat, lease))
@@ -142,6 +152,19 @@ impl Inner {
         let believed = self.grants.of(fid).believed(fid)?;
         let (attr, lease) = self.complete_known(believed)?;
         Some((self.whole(attr)?, lease))
+    }
+
+    /// The same of a striped directory, of which only shards are asked that are not known.
+    async fn known_but_shards(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        dir: Fid,
+    ) -> Result<Option<(Attr, Lease)>> {
+        if !self.is_striped(dir) {
+            return Ok(None);
+        }
+        let asked = Box::pin(self.ask_shards(ctx, dir)).await?;
+        Ok(asked.and_then(|(attr, lease)| Some((self.whole(attr)?, lease))))
     }
 
     /// The same of the file that a name stands for. Only where a kernel has found that the caller

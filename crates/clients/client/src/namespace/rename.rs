@@ -50,7 +50,9 @@ impl Client {
             Ok((stat, parent, new_parent))
         });
         let (stat, parent, new_parent) = renamed.await?;
-        if mdt_of(parent) != mdt_of(new_parent) && self.0.grants.has_kernel() {
+        let grants = &self.0.grants;
+        let is_held = || !is_exchange && grants.names_are_called_back(stat.attr.fid());
+        if mdt_of(parent) != mdt_of(new_parent) && grants.has_kernel() && !is_held() {
             let names = [(new_parent, new_name), (parent, name)];
             let names = if is_exchange { &names[..] } else { &names[..1] };
             Box::pin(self.0.hold_moved(ctx, names, &stat)).await;
@@ -61,7 +63,8 @@ impl Client {
 
 impl Inner {
     /// The kernel believes the names that it moves for as long as before. So the MDT that has them
-    /// now must know, before the kernel hears that they have moved.
+    /// now must know, before the kernel hears that they have moved. This is not needed where the
+    /// MDT of the file grants its names (`names_are_called_back`).
     async fn hold_moved(self: &Rc<Self>, ctx: &Ctx, names: &[(Fid, &[u8])], stat: &Stat) {
         let mut are_held = true;
         for (dir, name) in names {

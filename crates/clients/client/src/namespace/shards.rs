@@ -237,6 +237,20 @@ impl Inner {
         Err(Error::local(Errno::ESTALE, "mds_getattr").about(dir))
     }
 
+    /// Attributes of a striped directory whose own are known, with those of its shards. Nothing if
+    /// its own are not known.
+    pub(super) async fn ask_shards(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        dir: Fid,
+    ) -> Result<Option<(Attr, Lease)>> {
+        let known = self.grants.of(dir).believed(dir);
+        let known = known.filter(|(attr, _)| attr.flags.contains(AttrFlags::STRIPED));
+        let Some((mut attr, mut lease)) = known else { return Ok(None) };
+        self.add_shards(ctx, &mut attr, &mut lease).await?;
+        Ok(Some((attr, lease)))
+    }
+
     async fn shard_attr(self: &Rc<Self>, ctx: &Ctx, shard: Fid) -> Result<(Attr, Lease)> {
         let grants = self.grants.of(shard);
         if let Some(known) = grants.believed(shard) {

@@ -177,6 +177,18 @@ impl Cache {
         })
     }
 
+    /// Whether the MDT calls these bits back before another client changes them. They are held
+    /// until a recall, and none has come. Their value may be unknown.
+    #[must_use]
+    pub fn is_called_back(&self, fid: Fid, bits: Bits, now: Instant) -> bool {
+        let lasts = !self.is_recovering && self.names_until() > now;
+        let held = |place: u32| {
+            let entry = self.slab.get(place);
+            entry.bits - entry.timed - entry.dying
+        };
+        lasts && self.find(fid).is_some_and(|place| held(place).contains(bits))
+    }
+
     /// When the lease ends.
     #[must_use]
     pub fn lease_until(&self) -> Instant {

@@ -1,8 +1,6 @@
 //! Operations that this MDT coordinates, from the moment its own part is applied until all parts
 //! are durable.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -23,15 +21,12 @@ impl Mdt {
         if let Some(known) = self.deliveries.under_way.borrow().get(&record.id) {
             return known.clone();
         }
-        let others = record.others(here).filter(|mdt| !self.is_forgotten(*mdt));
-        let parts: BTreeMap<u32, _> = others.map(|mdt| (mdt, None)).collect();
-        assert!(!parts.contains_key(&here), "the own part is applied before");
-        let id = record.id;
-        let delivery = Rc::new(Delivery { record, local, parts: RefCell::new(parts) });
-        self.engine.state.borrow_mut().crossed.resumed(id);
-        let before = self.deliveries.under_way.borrow_mut().insert(id, delivery.clone());
-        assert!(before.is_none(), "an operation is delivered once");
-        self.deliveries.wake();
+        let delivery = Delivery::new(record, local, here);
+        // a forgotten MDT has no part any more
+        delivery.parts.borrow_mut().retain(|mdt, _| !self.is_forgotten(*mdt));
+        self.engine.state.borrow_mut().crossed.resumed(delivery.record.id);
+        self.deliveries.begin(&delivery);
+        self.look_if_early();
         let others: Vec<u32> = delivery.parts.borrow().keys().copied().collect();
         for mdt in others {
             self.deliver_to(mdt, &delivery);
@@ -59,7 +54,7 @@ impl Mdt {
                     }
                     Err(_) if mdt.is_forgotten(other) => {
                         delivery.parts.borrow_mut().remove(&other);
-                        mdt.deliveries.moved.notify_waiters();
+                        delivery.moved.notify_waiters();
                     }
                     Err(error) => {
                         if mdt.deliveries.is_refusal_due(&error, mdt.env.now()) {
@@ -73,46 +68,36 @@ impl Mdt {
             if let Some(part) = delivery.parts.borrow_mut().get_mut(&other) {
                 *part = Some((instance, transno)); // otherwise it was forgotten meanwhile
             }
-            mdt.deliveries.moved.notify_waiters();
+            delivery.moved.notify_waiters();
+            mdt.look_if_early();
         });
     }
 
-    /// Waits until all other MDTs have executed their parts. An MDT that stops meanwhile gives no
-    /// answer: its next run does.
-    pub(crate) async fn executed(&self, delivery: &Delivery) {
-        loop {
-            let moved = self.deliveries.moved.notified();
-            if delivery.is_executed() {
-                return;
-            }
-            moved.await;
+    /// The planted bug ends operations as soon as the background task looks.
+    fn look_if_early(&self) {
+        if self.engine.config.bugs.forget_records_early() {
+            self.deliveries.wake();
         }
     }
 
     /// Waits until every operation that this MDT coordinates is executed.
     pub(crate) async fn all_executed(&self) {
         for delivery in self.deliveries.all() {
-            self.executed(&delivery).await;
+            delivery.executed().await;
         }
     }
 
     /// Waits until an MDT has executed its part in every operation that this one coordinates.
     pub(super) async fn executed_at(&self, other: u32) {
         for delivery in self.deliveries.all() {
-            loop {
-                let moved = self.deliveries.moved.notified();
-                if delivery.is_executed_at(other) {
-                    break;
-                }
-                moved.await;
-            }
+            delivery.until(|| delivery.is_executed_at(other)).await;
         }
     }
 
     /// Ends operations that are durable everywhere, and tells the other MDTs.
     pub(crate) async fn end_deliveries(self: Rc<Self>) {
         loop {
-            let moved = self.deliveries.moved.notified();
+            let woken = self.deliveries.woken.notified();
             if self.is_stopped() {
                 return;
             }
@@ -126,9 +111,9 @@ impl Mdt {
                 self.look_for_forgotten();
             }
             if self.has_peers() {
-                self.env.timeout(DONE_LOOK, moved).await;
+                self.env.timeout(DONE_LOOK, woken).await;
             } else {
-                moved.await; // an MDT alone sleeps
+                woken.await; // an MDT alone sleeps
             }
         }
     }

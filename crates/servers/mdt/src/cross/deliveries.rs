@@ -17,6 +17,8 @@ pub(crate) struct Delivery {
     pub(super) local: Transno,
     /// By MDT: the run that executed the part, and the place in its history below which it is.
     pub(super) parts: RefCell<BTreeMap<u32, Option<(Instance, Transno)>>>,
+    /// A part was executed.
+    pub(super) moved: Notify,
 }
 
 /// Those of this MDT.
@@ -34,14 +36,37 @@ pub(crate) struct Deliveries {
     asked: RefCell<BTreeMap<u32, Instance>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
     pub(super) told: RefCell<BTreeMap<u32, (Instance, u64)>>,
-    /// A part was executed, or became durable.
-    pub(super) moved: Notify,
+    /// The background task is to look now.
+    pub(super) woken: Notify,
     /// The log says that an MDT does not take its part.
     refused_said: Seldom,
 }
 
 impl Delivery {
-    pub(super) fn is_executed(&self) -> bool {
+    /// No part is executed yet but the own one, whose place in history is `local`.
+    pub(super) fn new(record: Rc<Record>, local: Transno, here: u32) -> Rc<Delivery> {
+        let parts = RefCell::new(record.others(here).map(|mdt| (mdt, None)).collect());
+        Rc::new(Delivery { record, local, parts, moved: Notify::new() })
+    }
+
+    /// Waits until all other MDTs have executed their parts. An MDT that stops meanwhile gives no
+    /// answer: its next run does.
+    pub(crate) async fn executed(&self) {
+        self.until(|| self.is_executed()).await;
+    }
+
+    /// Waits until this is so, which a part that is executed may change.
+    pub(super) async fn until(&self, is_so: impl Fn() -> bool) {
+        loop {
+            let moved = self.moved.notified();
+            if is_so() {
+                return;
+            }
+            moved.await;
+        }
+    }
+
+    fn is_executed(&self) -> bool {
         self.parts.borrow().values().all(Option::is_some)
     }
 
@@ -94,25 +119,56 @@ impl Deliveries {
     pub(super) fn leave_out(&self, mdt: u32) {
         for delivery in self.all() {
             delivery.parts.borrow_mut().remove(&mdt);
+            delivery.moved.notify_waiters();
         }
-        self.moved.notify_waiters();
+        self.wake();
     }
 
     pub(super) fn all(&self) -> Vec<Rc<Delivery>> {
         self.under_way.borrow().values().cloned().collect()
     }
 
-    /// Lets the background task look: an operation is new, or the instance is over.
+    /// An operation is under way. Only the first one wakes the background task, which looks at all
+    /// of them again and again: each look takes longer the more there are.
+    pub(super) fn begin(&self, delivery: &Rc<Delivery>) {
+        let is_first = self.under_way.borrow().is_empty();
+        let id = delivery.record.id;
+        let before = self.under_way.borrow_mut().insert(id, delivery.clone());
+        assert!(before.is_none(), "an operation is delivered once");
+        if is_first {
+            self.wake();
+        }
+    }
+
+    /// Lets the background task look: there is something to look at, or the instance is over.
     pub(crate) fn wake(&self) {
-        self.moved.notify_waiters();
+        self.woken.notify_waiters();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use types::Span;
 
     use super::*;
+
+    #[test]
+    fn the_background_task_is_woken_by_the_first_operation_alone() {
+        let deliveries = Deliveries::default();
+        let wakes = |number: u64| {
+            let id = OpId { mdt: 0, number };
+            let record = Record { id, time: (0, 0), parts: Vec::new(), reply: Default::default() };
+            let woken = pin!(deliveries.woken.notified());
+            deliveries.begin(&Delivery::new(Rc::new(record), Transno(number), 0));
+            woken.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+        };
+        assert_eq!([1, 2, 3].map(wakes), [true, false, false]);
+        deliveries.under_way.borrow_mut().clear();
+        assert!(wakes(4), "it may be asleep again");
+    }
 
     #[test]
     fn a_refused_part_is_in_the_log_once_a_minute() {

@@ -59,7 +59,7 @@ impl Mdt {
         self.recalls.drive();
         let (value, delivery) = done?;
         if let Some(delivery) = delivery {
-            self.executed(&delivery).await;
+            delivery.executed().await;
         }
         Ok(value)
     }

@@ -46,6 +46,12 @@ impl Cache {
         Some(listing)
     }
 
+    /// Whether there is a set of names of a directory, complete or not.
+    #[must_use]
+    pub fn has_names(&self, directory: Fid) -> bool {
+        self.directories.sets.contains_key(&directory)
+    }
+
     /// A page of the listing, or a change of this client's, says that a name exists.
     pub fn add_name(&mut self, directory: Fid, hash: u64) {
         self.directories.with(directory, hash, |hashed| {

@@ -323,6 +323,20 @@ fn the_least_used_is_given_back_unless_the_kernel_keeps_it() {
 }
 
 #[test]
+fn a_grant_whose_value_is_unknown_is_called_back_all_the_same() {
+    let mut cache = told_cache(0);
+    cache.begin(CHANGE, &[Want { fid: X, bits: Bits::UPDATE }]);
+    cache.end(CHANGE, &[Want { fid: X, bits: Bits::UPDATE }], Transno(9), at(1));
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(2)), Belief::No);
+    assert!(cache.is_called_back(X, Bits::UPDATE, at(2)));
+    assert!(!cache.is_called_back(X, Bits::LOOKUP, at(2)), "it is not held");
+    assert!(!cache.is_called_back(X, Bits::UPDATE, cache.names_until()), "the lease");
+    cache.told(X, at(5_000));
+    cache.recall(recall(2), at(3));
+    assert!(!cache.is_called_back(X, Bits::UPDATE, at(3)), "it is called back already");
+}
+
+#[test]
 fn all_names_of_a_directory_answer_what_is_absent() {
     let mut cache = cache();
     assert_eq!(cache.begin_names(X, true), None, "not without UPDATE");
