@@ -243,7 +243,7 @@ fn a_rename_that_touched_nothing_has_moved_no_name() {
     known.cache.finish(question);
     known.cache.begin_names(D, true).expect("it is granted");
     let [from, to] = [b"n", b"m"].map(|name| hash::hash_of(name));
-    [from, to].map(|name| known.cache.add_name(D, name));
+    [from, to].into_iter().for_each(|name| known.cache.add_name(D, name));
     let rename = |known: &mut Known, touched| {
         let change = begin(known, Scope::rename((D, b"n"), (D, b"m"), false));
         let told = made(dir(D, 5), 5);
