@@ -12,7 +12,7 @@ use wire::body::SyncRep;
 use wire::updates::{self, Done, Record, Update};
 
 use super::Delivery;
-use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK, DONE_REST};
 use crate::target::Mdt;
 
 impl Mdt {
@@ -117,6 +117,8 @@ impl Mdt {
             } else {
                 moved.await; // an MDT alone sleeps
             }
+            // a look passes all that are under way, and each part that is executed wakes this task
+            self.env.sleep(DONE_REST).await;
         }
     }
 
@@ -126,6 +128,7 @@ impl Mdt {
     }
 
     fn look_at_deliveries(self: &Rc<Self>) {
+        self.deliveries.looks.set(self.deliveries.looks.get() + 1);
         let committed = self.exports.last_committed();
         for delivery in self.deliveries.all() {
             let is_durable = self.look_at(&delivery) && delivery.local <= committed;
@@ -141,24 +144,25 @@ impl Mdt {
     /// Whether all parts are durable. A part that went with its MDT's run is sent again.
     fn look_at(self: &Rc<Self>, delivery: &Rc<Delivery>) -> bool {
         let Some(endpoint) = &self.osts else { return false };
-        let parts: Vec<_> = delivery.parts.borrow().clone().into_iter().collect();
-        let mut durable = true;
-        for (other, part) in parts {
-            let remote = endpoint.remote(TargetId::mdt(other));
+        let (mut durable, mut gone) = (true, Vec::new());
+        for (other, part) in &*delivery.parts.borrow() {
             let Some((instance, transno)) = part else {
                 durable = false;
                 continue;
             };
-            if remote.instance() != instance {
-                planted::reached("mdt: an update was sent again to a restarted MDT");
-                delivery.parts.borrow_mut().insert(other, None);
-                self.deliver_to(other, delivery);
-                durable = false;
+            let remote = endpoint.remote(TargetId::mdt(*other));
+            if remote.instance() == *instance {
+                durable &= remote.last_committed() >= *transno;
             } else {
-                durable &= remote.last_committed() >= transno;
+                gone.push(*other);
             }
         }
-        durable
+        for other in &gone {
+            planted::reached("mdt: an update was sent again to a restarted MDT");
+            delivery.parts.borrow_mut().insert(*other, None);
+            self.deliver_to(*other, delivery);
+        }
+        durable && gone.is_empty()
     }
 
     /// Forgets what is done, here and at the other MDTs.

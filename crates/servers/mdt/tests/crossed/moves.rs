@@ -234,6 +234,30 @@ fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
     world.check();
 }
 
+/// Each look passes all operations that are under way, and a move of names makes many of them.
+#[test]
+fn a_move_of_many_names_is_looked_at_now_and_then() {
+    let world = World::new(27);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let all = files(&world, dir, 400);
+    world.settle();
+    let looks = || {
+        let running = world.servers[1].running.borrow();
+        running.as_ref().expect("runs").0.looks_at_deliveries()
+    };
+    let (before, began) = (looks(), world.clients[0].0.env().now());
+    world.restripe(dir, &[0, 1, 2]).expect("begun");
+    while !world.names(dir).is_empty() {
+        world.sim.run_for(Span::millis(1));
+    }
+    let took = world.clients[0].0.env().now() - began;
+    let most = took.as_millis() / 20 + 2;
+    assert!(looks() - before <= most, "{} looks in {took:?}", looks() - before);
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    world.check();
+}
+
 #[test]
 fn a_damaged_name_holds_up_no_other_one() {
     let world = World::damaged(24);
