@@ -32,7 +32,16 @@ impl Mdt {
         for mdt in delivery.record.others(here) {
             self.deliver_to(mdt, &delivery);
         }
+        self.commit_restriped(&delivery.record);
         delivery
+    }
+
+    /// A part is executed here of an operation that begins or ends a move of names. Requests about
+    /// these names wait for its commit on each MDT, one after the other. So all begin it at once.
+    pub(super) fn commit_restriped(&self, record: &Record) {
+        if restripes(record) {
+            self.engine.pace.wake();
+        }
     }
 
     fn deliver_to(self: &Rc<Self>, other: u32, delivery: &Rc<Delivery>) {
@@ -204,6 +213,12 @@ fn departs(record: &Record) -> bool {
     updates.iter().any(|update| matches!(update, Update::Own(own) if is_named(own.fid)))
 }
 
+/// Whether names of a directory begin to move, or have moved.
+fn restripes(record: &Record) -> bool {
+    let mut updates = record.parts.iter().flat_map(|part| &part.updates);
+    updates.any(|update| matches!(update, Update::Stripe { .. }))
+}
+
 /// Has an MDT execute its part; returns its run, and the place in its history below which it is.
 async fn bring(
     endpoint: &Rc<Endpoint>,
@@ -225,4 +240,23 @@ pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> Optio
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await.ok()?;
     Some(Instance(answer.reply.header.instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::updates::{OpId, Part};
+
+    use super::*;
+
+    #[test]
+    fn what_begins_a_move_of_names_is_committed_at_once_and_a_move_is_not() {
+        let of = |updates: Vec<Update>| Record {
+            id: OpId { mdt: 1, number: 1 },
+            time: (0, 0),
+            parts: vec![Part { mdt: 1, updates: Vec::new() }, Part { mdt: 2, updates }],
+            reply: Default::default(),
+        };
+        assert!(restripes(&of(vec![Update::Stripe { fid: Fid::ROOT, value: Vec::new() }])));
+        assert!(!restripes(&of(vec![Update::Size { dir: Fid::ROOT, name_bytes: 3, subdirs: 0 }])));
+    }
 }
