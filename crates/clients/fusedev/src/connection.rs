@@ -273,7 +273,7 @@ impl Taker {
             loop {
                 match self.device.read(&mut buffer)? {
                     Got::Message(len) => {
-                        self.dispatch(&origin, &self.pool.message(&mut buffer, len))
+                        self.dispatch(&origin, self.pool.message(&mut buffer, len))
                     }
                     Got::Empty => {
                         ready.clear_ready();
@@ -319,7 +319,7 @@ impl Taker {
                 for brought in &turn.requests {
                     let origin = Origin::Ring(ring.clone(), brought.entry);
                     match ring.message(brought.entry, &self.pool) {
-                        Some(message) => self.dispatch(&origin, &message),
+                        Some(message) => self.dispatch(&origin, message),
                         None => origin.refuse(),
                     }
                 }
@@ -343,8 +343,10 @@ impl Taker {
     }
 
     /// Decodes a message and sees to it that it is answered.
-    fn dispatch(&self, origin: &Origin, message: &Bytes) {
-        let (header, op) = match decode(message) {
+    fn dispatch(&self, origin: &Origin, message: Bytes) {
+        let decoded = decode(&message);
+        drop(message); // so that the data of a write has one owner, which may keep it as it is
+        let (header, op) = match decoded {
             Ok(decoded) => decoded,
             Err(error) => {
                 tracing::error!(%error, "the kernel sent something that is not a request");

@@ -182,6 +182,12 @@ pub(crate) const FORGOTTEN_PAUSE: Span = Span::secs(10);
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
 
+/// Least time between two such looks. Each passes all operations of the last seconds, which are
+/// thousands while names move.
+pub(crate) const DONE_REST: Span = Span::millis(20);
+
+const _: () = assert!(DONE_REST.0 < DONE_LOOK.0);
+
 /// Records of operations that are removed in one set: some ten milliseconds.
 pub(crate) const FORGET_MAX: usize = 4_096;
 
@@ -198,11 +204,27 @@ pub(crate) const FORGET_PAUSE: Span = Span::millis(10);
 /// How often a request of another MDT looks whether this one's clients have replayed.
 pub(crate) const REPLAYS_LOOK: Span = Span::millis(10);
 
-/// Names that move to another shard in one operation. Requests about them wait for its end, some
-/// milliseconds; a tenth of a millisecond for each name is the share of the store.
+/// Names that move to another shard in one operation at most. Requests about them wait for its end,
+/// some milliseconds.
 pub(crate) const MOVE_NAMES_MAX: usize = 64;
 
-/// Least pause between two such operations, so that requests of clients get in between.
+/// Names of the first such operation. Later ones have as many as [`MOVE_HOLD_MAX`] allows.
+pub(crate) const MOVE_NAMES_FIRST: usize = 16;
+
+/// Names of such an operation at least, unless fewer are left: each operation takes two round trips
+/// to another MDT.
+pub(crate) const MOVE_NAMES_LEAST: usize = 8;
+
+const _: () = assert!(MOVE_NAMES_LEAST <= MOVE_NAMES_FIRST && MOVE_NAMES_FIRST <= MOVE_NAMES_MAX);
+
+/// How long one such operation is to keep the MDT's thread. [`MOVES_AT_ONCE`] of them may do so one
+/// after the other, before a request gets its turn.
+pub(crate) const MOVE_HOLD_MAX: Span = Span::millis(2);
+
+/// Operations that move names of one directory at the same time, each to another new shard.
+pub(crate) const MOVES_AT_ONCE: usize = 4;
+
+/// Least pause after such operations, so that requests of clients get in between.
 pub(crate) const MOVE_PAUSE: Span = Span::millis(1);
 
 /// How often directories whose names move are looked at, while nothing can be moved here.
@@ -219,6 +241,10 @@ pub(crate) const SPLIT_TO_MERGE: u64 = 4;
 /// Directories whose size is remembered because they may be split or merged by themselves; of more
 /// of them, all are counted again.
 pub(crate) const WATCHED_MAX: usize = 65_536;
+
+/// Names that are known to be absent in shards that names leave, some 200 bytes each. A lookup finds
+/// that out for the create that follows, so few are enough.
+pub(crate) const ABSENT_NAMES_MAX: usize = 4_096;
 
 /// Names of a directory that are counted in one step.
 pub(crate) const COUNT_SLICE: usize = 4_096;

@@ -1,15 +1,16 @@
 //! Directories and shards of this MDT whose names are to move, as far as memory knows them. The
 //! store has a key for each of them, so that a restart goes on ([`crate::background::moves`]).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use osd::{StoreError, Table, View};
 use tokio::sync::Notify;
 use types::Fid;
+use wire::updates::Place;
 
 use crate::keys;
-use crate::limits::WATCHED_MAX;
+use crate::limits::{ABSENT_NAMES_MAX, WATCHED_MAX};
 
 /// How far the names of one directory or shard are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub(crate) struct Moves {
     looks: BTreeMap<Fid, bool>,
     /// Those that were counted: bytes of names from which on, and down to which, they are again.
     watched: BTreeMap<Fid, (u64, u64)>,
+    /// Names that are neither in a new shard of this MDT, which comes first, nor in the shard that
+    /// they would leave. Each move of names makes shards on one side or the other, under FIDs that
+    /// no other move has. So what is known of a pair of shards stays true.
+    absent: BTreeSet<(Fid, Place)>,
     /// There is something to move, or the instance is over.
     pub(crate) wanted: Rc<Notify>,
 }
@@ -69,6 +74,19 @@ impl Moves {
             self.looks.insert(dir, has_grown);
             self.wanted.notify_one();
         }
+    }
+
+    /// A name was not in the shard that it would leave, and never comes to be there.
+    pub(crate) fn found_absent(&mut self, left: (Fid, Place)) {
+        if self.absent.len() >= ABSENT_NAMES_MAX {
+            self.absent.clear();
+        }
+        self.absent.insert(left);
+    }
+
+    /// Whether it is known that a name is not in the shard that it would leave.
+    pub(crate) fn is_absent(&self, left: &(Fid, Place)) -> bool {
+        self.absent.contains(left)
     }
 
     /// One that is to be counted, and whether it has grown.

@@ -45,7 +45,11 @@ pub(crate) struct Order {
     pub(crate) written: Cell<u64>,
     pub(crate) durable: Cell<u64>,
     commits: Cell<u32>,
+    /// A commit has ended, or the bytes that it covers are durable. All new files since it began may
+    /// wait for this, so nothing else wakes them.
     pub(crate) ended: Notify,
+    /// The bytes of a file that a close has brought are written, or are not.
+    pub(crate) brought: Notify,
 }
 
 impl Order {
@@ -64,6 +68,7 @@ impl Order {
     pub(crate) fn synced(&self, number: u64) {
         assert!(number <= self.written.get(), "only what was written is durable");
         self.durable.set(self.durable.get().max(number));
+        self.ended.notify_waiters();
     }
 }
 
@@ -134,6 +139,9 @@ impl Bringing {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use wire::body::{SetattrFlags, SetattrReq};
     use wire::{Opcode, Request, encode_body};
 
@@ -156,6 +164,20 @@ mod tests {
         assert!(!order.may_apply(late), "another commit is under way");
         drop(other);
         assert!(order.may_apply(late));
+    }
+
+    /// They are many, and each would wake all others.
+    #[test]
+    fn new_files_that_wait_for_a_commit_do_not_wake_each_other() {
+        let order = Order::default();
+        let commit = Committing::begin(&order);
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut waits = pin!(order.ended.notified());
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        order.brought.notify_waiters();
+        assert!(waits.as_mut().poll(&mut cx).is_pending());
+        drop(commit);
+        assert!(waits.as_mut().poll(&mut cx).is_ready());
     }
 
     #[test]

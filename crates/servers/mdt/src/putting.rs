@@ -31,7 +31,7 @@ impl BringingOne {
 impl Drop for BringingOne {
     fn drop(&mut self) {
         self.mdt.engine.state.borrow_mut().bringing.end(self.fid);
-        self.mdt.engine.puts.ended.notify_waiters();
+        self.mdt.engine.puts.brought.notify_waiters();
     }
 }
 
@@ -113,8 +113,8 @@ impl Mdt {
             }
             Attempted::Brought => {
                 incoming.step_aside();
-                let ended = self.engine.puts.ended.notified();
-                let _looks_again = self.env.timeout(HELD_WAIT, ended).await;
+                let brought = self.engine.puts.brought.notified();
+                let _looks_again = self.env.timeout(HELD_WAIT, brought).await;
                 return Ok(None);
             }
             Attempted::Done(..) => {

@@ -143,6 +143,13 @@ impl Mdt {
         self.engine.state.borrow().moves.all().into_iter().map(|(dir, _)| dir).collect()
     }
 
+    /// How often this run has looked whether operations of several MDTs are durable everywhere.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn looks_at_deliveries(&self) -> u64 {
+        self.deliveries.looks.get()
+    }
+
     /// Whether and when directories are split by themselves from now on.
     #[doc(hidden)]
     pub fn set_split(&self, split: crate::Split) {

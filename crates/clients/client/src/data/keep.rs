@@ -89,8 +89,13 @@ fn may_keep(open: &Open, flags: u32, len: usize) -> bool {
         && inner.grants.of(open.inode.fid).may_write(open.inode.fid)
 }
 
-/// Keeps a write, if it may be kept, and says so.
-pub(super) async fn keep(open: &Rc<Open>, flags: u32, offset: u64, data: &Bytes) -> Result<bool> {
+/// Keeps a write, if it may be kept, and says so. Then `data` may be gone.
+pub(super) async fn keep(
+    open: &Rc<Open>,
+    flags: u32,
+    offset: u64,
+    data: &mut Bytes,
+) -> Result<bool> {
     if !may_keep(open, flags, data.len()) {
         return Ok(false);
     }
@@ -134,18 +139,18 @@ pub(crate) async fn keep_append(open: &Rc<Open>, flags: u32, data: &Bytes) -> Re
     let layout = layout_for_write(open, extent.end()).await?;
     drop_set_id(open).await?;
     let is_there = known_end(open) == Some(end) && may_keep(open, flags, data.len());
-    Ok(is_there && put(open, &layout, extent, data))
+    Ok(is_there && put(open, &layout, extent, &mut data.clone()))
 }
 
-/// Puts a write into the run of its file, or begins another one.
-fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bool {
+/// Puts a write into the run of its file, or begins another one, which takes the bytes as they are.
+fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &mut Bytes) -> bool {
     let (inner, inode) = (&open.inner, &open.inode);
-    let keeper = &inner.keeper;
-    if keeper.bytes.get() + data.len() > KEPT_BYTES_MAX {
+    let (keeper, len) = (&inner.keeper, data.len());
+    if keeper.bytes.get() + len > KEPT_BYTES_MAX {
         return false;
     }
     let joins = |kept: &Kept| {
-        Rc::ptr_eq(&kept.open, open) && kept.run.growth(extent.start(), data.len()).is_some()
+        Rc::ptr_eq(&kept.open, open) && kept.run.growth(extent.start(), len).is_some()
     };
     let (is_new, costs) = {
         let kept = inode.keeping.kept.borrow();
@@ -175,7 +180,7 @@ fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bo
     let mut kept = inode.keeping.kept.borrow_mut();
     let growth = match &mut *kept {
         Some(kept) => {
-            let growth = kept.run.growth(extent.start(), data.len()).unwrap_or(0);
+            let growth = kept.run.growth(extent.start(), len).unwrap_or(0);
             kept.run.put(extent.start(), data, mtime, now);
             for (ost, bytes) in costs {
                 *kept.costs.entry(ost).or_default() += bytes;
@@ -183,9 +188,9 @@ fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bo
             growth
         }
         None => {
-            let run = Run::new(extent.start(), data, mtime, now);
+            let run = Run::new(extent.start(), std::mem::take(data), mtime, now);
             *kept = Some(Kept { run, open: open.clone(), costs });
-            data.len()
+            len
         }
     };
     let is_full = kept.as_ref().is_some_and(|kept| kept.run.is_full());
@@ -193,7 +198,7 @@ fn put(open: &Rc<Open>, layout: &FileLayout, extent: Extent, data: &Bytes) -> bo
     keeper.bytes.set(keeper.bytes.get() + growth);
     keeper.count(|stats| {
         stats.writes += 1;
-        stats.bytes += data.len() as u64;
+        stats.bytes += len as u64;
     });
     planted::reached("client: a write was acknowledged before it was sent");
     if is_full {

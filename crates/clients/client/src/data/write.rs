@@ -25,9 +25,15 @@ use crate::join::join_bounded;
 use crate::{Error, Result};
 
 /// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
-pub(crate) async fn write(open: &Rc<Open>, flags: u32, offset: u64, data: Bytes) -> Result<usize> {
-    if keep::keep(open, flags, offset, &data).await? {
-        return Ok(data.len());
+pub(crate) async fn write(
+    open: &Rc<Open>,
+    flags: u32,
+    offset: u64,
+    mut data: Bytes,
+) -> Result<usize> {
+    let len = data.len();
+    if keep::keep(open, flags, offset, &mut data).await? {
+        return Ok(len);
     }
     let _is_under_way = keep::Reshaping::begin(&open.inode);
     keep::flush(&open.inner, &open.inode).await;

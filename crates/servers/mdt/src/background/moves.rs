@@ -1,13 +1,15 @@
 //! Moves the names of directories and shards of this MDT that are to leave them, while clients use
 //! them ([`crate::op::moves`]). The store knows which these are, so a restart goes on.
 //!
-//! One operation moves at most [`MOVE_NAMES_MAX`] names to one new shard. A pause as long as the
-//! operation follows, so at most half of the MDT's time goes into moves. The MDT of the directory
-//! finishes when no old shard on any MDT has a name.
+//! One operation moves at most [`MOVE_NAMES_MAX`] names to one new shard, and fewer if these keep
+//! the thread for longer than [`MOVE_HOLD_MAX`]. Up to [`MOVES_AT_ONCE`] operations are under way,
+//! each to another new shard. A pause as long as they took follows, so at most half of the MDT's
+//! time goes into moves. The MDT of the directory finishes when no old shard on any MDT has a name.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use env::LocalFuture;
 use layout::dir::Stripes;
 use osd::{Table, View};
 use target::Decided;
@@ -17,10 +19,52 @@ use wire::updates::Move;
 
 use crate::cross::own;
 use crate::keys::{self, LMV};
-use crate::limits::{COUNT_SLICE, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_LOOK, MOVES_STUCK};
+use crate::limits::{
+    COUNT_SLICE, MOVE_HOLD_MAX, MOVE_NAMES_FIRST, MOVE_NAMES_LEAST, MOVE_NAMES_MAX, MOVE_PAUSE,
+    MOVES_AT_ONCE, MOVES_LOOK, MOVES_STUCK,
+};
 use crate::op::moves;
 use crate::record::{DirentRecord, Inode};
 use crate::target::Mdt;
+
+/// Names by their new shards.
+type ByHome = BTreeMap<Fid, Vec<Vec<u8>>>;
+
+/// How many names one operation moves: as many as the thread executes in a moment, so that requests
+/// get in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Size(usize);
+
+impl Default for Size {
+    fn default() -> Size {
+        Size(MOVE_NAMES_FIRST)
+    }
+}
+
+impl Size {
+    /// After an operation that kept the thread for this long. One that keeps it for less than half
+    /// of what it may can have twice as many names.
+    fn after(self, held: Span) -> Size {
+        let size = if held > MOVE_HOLD_MAX {
+            self.0 / 2
+        } else if held < Span(MOVE_HOLD_MAX.0 / 2) {
+            self.0 * 2
+        } else {
+            self.0
+        };
+        Size(size.clamp(MOVE_NAMES_LEAST, MOVE_NAMES_MAX))
+    }
+}
+
+/// What a step with several operations came to.
+#[derive(Debug, Default)]
+struct Step {
+    /// A name stays, because it leads nowhere or is in its new shard already.
+    is_stuck: bool,
+    /// How long the quickest operation kept the thread. The thread of the others may have waited
+    /// for a processor.
+    held: Option<Span>,
+}
 
 /// How far one pass over the names of a directory is.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +77,7 @@ struct Pass {
     pause: Span,
     /// Nothing is done before.
     not_before: Instant,
+    size: Size,
 }
 
 impl Pass {
@@ -135,11 +180,19 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, 
     if stripes.is_left(dir) {
         count(mdt, dir).await?;
         let from = pass.from(dir);
-        let look = || first_names(&*mdt.engine.store.meta().running()?, dir, &from);
+        let most = pass.size.0;
+        let look =
+            || next_names(&*mdt.engine.store.meta().running()?, dir, &from, (&stripes, most));
         let (names, next) = mdt.persist(look).await?;
         if !names.is_empty() {
             let is_lasting = pass.pause == MOVES_STUCK;
-            pass.is_stuck |= push(mdt, dir, &stripes, names, is_lasting).await?;
+            let pushed = push(mdt, dir, names, is_lasting).await;
+            if pushed.as_ref().is_err_and(|errno| *errno == Errno::ENOSPC) {
+                pass.size = Size(MOVE_NAMES_LEAST); // they fit into the reserve one after the other
+            }
+            let Step { is_stuck, held } = pushed?;
+            pass.is_stuck |= is_stuck;
+            pass.size = held.map_or(pass.size, |held| pass.size.after(held));
             pass.from = Some(next);
             return Ok(None);
         }
@@ -161,32 +214,44 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, 
     Ok(Some(MOVES_LOOK))
 }
 
-/// Names by their new shards, one operation for each shard, or for each name if they cannot move
-/// together. Returns whether a name stays, because it leads nowhere or is in its new shard already.
-async fn push(
-    mdt: &Rc<Mdt>,
-    dir: Fid,
-    stripes: &Stripes,
-    names: Vec<Vec<u8>>,
-    is_lasting: bool,
-) -> Result<bool, Errno> {
-    let mut by_home = BTreeMap::<Fid, Vec<Vec<u8>>>::new();
-    for name in names {
-        by_home.entry(stripes.home(&name)).or_default().push(name);
-    }
-    let (mut failed, mut is_stuck) = (None, false);
-    for names in by_home.into_values() {
+/// One operation for each new shard, some of them at the same time.
+async fn push(mdt: &Rc<Mdt>, dir: Fid, by_home: ByHome, is_lasting: bool) -> Result<Step, Errno> {
+    let (mut failed, mut done) = (None, Step::default());
+    let homes: Vec<Vec<Vec<u8>>> = by_home.into_values().collect();
+    for some in homes.chunks(MOVES_AT_ONCE) {
         let began = mdt.env.now();
-        match mdt.push(dir, &names).await {
-            Ok(_) => {}
-            Err(errno) if is_of_name(errno) => {
-                is_stuck |= push_each(mdt, dir, &names, is_lasting).await?;
+        let pushes = some.iter().map(|names| -> LocalFuture<'_, Result<Step, Errno>> {
+            Box::pin(push_to_one(mdt, dir, names, is_lasting))
+        });
+        for pushed in env::join_all(pushes.collect()).await {
+            match pushed {
+                Ok(Step { is_stuck, held }) => {
+                    done.is_stuck |= is_stuck;
+                    done.held = done.held.into_iter().chain(held).min();
+                }
+                Err(errno) => failed = Some(errno), // another shard may take its names
             }
-            Err(errno) => failed = Some(errno), // another shard may take its names
         }
         mdt.env.sleep((mdt.env.now() - began).max(MOVE_PAUSE)).await;
     }
-    failed.map_or(Ok(is_stuck), Err)
+    failed.map_or(Ok(done), Err)
+}
+
+/// Names of one new shard: one operation, or one for each name if they cannot move together.
+async fn push_to_one(
+    mdt: &Rc<Mdt>,
+    dir: Fid,
+    names: &[Vec<u8>],
+    is_lasting: bool,
+) -> Result<Step, Errno> {
+    match mdt.push_timed(dir, names).await {
+        Ok((_, held)) => Ok(Step { is_stuck: false, held: Some(held) }),
+        Err(errno) if is_of_name(errno) => {
+            let is_stuck = push_each(mdt, dir, names, is_lasting).await?;
+            Ok(Step { is_stuck, held: None })
+        }
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Moves names one by one, so that one which cannot move holds up no other. `is_lasting`: it could
@@ -256,16 +321,28 @@ fn stored(view: &dyn View, dir: Fid) -> Decided<Option<Stripes>> {
     Ok(value.and_then(|value| Stripes::decode(&value).ok()))
 }
 
-/// Some names from a key on, and where those behind them begin.
-fn first_names(view: &dyn View, dir: Fid, from: &[u8]) -> Decided<(Vec<Vec<u8>>, Vec<u8>)> {
-    let (prefix, mut names, mut next) = (dir.to_key(), Vec::new(), from.to_vec());
+/// Some names from a key on, at most so many for each new shard, and where those behind them begin.
+fn next_names(
+    view: &dyn View,
+    dir: Fid,
+    from: &[u8],
+    (stripes, most): (&Stripes, usize),
+) -> Decided<(ByHome, Vec<u8>)> {
+    let (prefix, mut by_home, mut next) = (dir.to_key(), ByHome::new(), from.to_vec());
+    let mut count = 0;
     view.scan_within((Table::Dirents, &prefix), from, &mut |key, value| {
-        names.extend(DirentRecord::decode(value).map(|record| record.name));
+        let mut is_full = false;
+        if let Some(record) = DirentRecord::decode(value) {
+            let names = by_home.entry(stripes.home(&record.name)).or_default();
+            names.push(record.name);
+            is_full = names.len() >= most;
+            count += 1;
+        }
         next = [key, &[0]].concat();
-        names.len() < MOVE_NAMES_MAX
+        !is_full && count < MOVES_AT_ONCE * MOVE_NAMES_MAX
     })?;
-    assert!(names.len() <= MOVE_NAMES_MAX, "others get their turn");
-    Ok((names, next))
+    assert!(by_home.values().all(|names| names.len() <= most), "others get their turn");
+    Ok((by_home, next))
 }
 
 /// Counts the names of a directory once.
@@ -300,4 +377,59 @@ async fn names_in(mdt: &Rc<Mdt>, dir: Fid) -> Result<u64, Errno> {
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use osd::{MetaStore, WriteSet};
+
+    use super::*;
+    use crate::tests::store::TestStore;
+
+    #[test]
+    fn an_operation_has_as_many_names_as_the_thread_executes_in_a_moment() {
+        let mut size = Size::default();
+        for _ in 0..9 {
+            size = size.after(Span::ZERO);
+        }
+        assert_eq!(size, Size(MOVE_NAMES_MAX));
+        assert_eq!(size.after(MOVE_HOLD_MAX), size);
+        assert_eq!(size.after(Span::millis(3)), Size(MOVE_NAMES_MAX / 2));
+        for _ in 0..9 {
+            size = size.after(Span::secs(1));
+        }
+        assert_eq!(size, Size(MOVE_NAMES_LEAST));
+    }
+
+    #[test]
+    fn one_step_takes_names_of_each_new_shard_and_passes_none() {
+        let (dir, other) = (Fid::new(9, 1), Fid::new(9, 2));
+        let shards = [3, 4, 5].map(|oid| Fid::new(9, oid)).to_vec();
+        let stripes = Stripes { hash: 0, version: 1, master: 0, shards, leaving: None };
+        let (meta, mut set) = (TestStore::default(), WriteSet::new());
+        for number in 0..200_u32 {
+            let name = format!("file.{number}").into_bytes();
+            let record = DirentRecord { fid: Fid::new(9, 100 + number), file_type: 0, name };
+            let place = if number < 190 { dir } else { other };
+            let cookie = u64::from(number) << 16;
+            set.put(Table::Dirents, keys::dirent(place, cookie), record.encode());
+        }
+        meta.apply(&set).expect("room");
+        let view = meta.running().expect("ready");
+        let (mut from, mut steps, mut found) = (dir.to_key().to_vec(), 0, 0);
+        loop {
+            let step = next_names(&*view, dir, &from, (&stripes, 16)).expect("readable");
+            let (by_home, next) = step;
+            if by_home.is_empty() {
+                break;
+            }
+            assert!(by_home.values().all(|names| names.len() <= 16));
+            let is_home = |home: &Fid, name: &Vec<u8>| stripes.home(name) == *home;
+            assert!(by_home.iter().all(|(home, names)| names.iter().all(|n| is_home(home, n))));
+            found += by_home.values().map(Vec::len).sum::<usize>();
+            (from, steps) = (next, steps + 1);
+        }
+        assert_eq!(found, 190, "those of another directory stay");
+        assert!((4..12).contains(&steps), "{steps}: each has names of several shards");
+    }
 }

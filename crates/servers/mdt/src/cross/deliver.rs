@@ -11,7 +11,7 @@ use wire::body::SyncRep;
 use wire::updates::{self, Done, Record, Update};
 
 use super::Delivery;
-use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK, DONE_REST};
 use crate::target::Mdt;
 
 impl Mdt {
@@ -31,7 +31,16 @@ impl Mdt {
         for mdt in others {
             self.deliver_to(mdt, &delivery);
         }
+        self.commit_restriped(&delivery.record);
         delivery
+    }
+
+    /// A part is executed here of an operation that begins or ends a move of names. Requests about
+    /// these names wait for its commit on each MDT, one after the other. So all begin it at once.
+    pub(super) fn commit_restriped(&self, record: &Record) {
+        if restripes(record) {
+            self.engine.pace.wake();
+        }
     }
 
     fn deliver_to(self: &Rc<Self>, other: u32, delivery: &Rc<Delivery>) {
@@ -115,6 +124,8 @@ impl Mdt {
             } else {
                 woken.await; // an MDT alone sleeps
             }
+            // a look passes all that are under way, and each part that is executed wakes this task
+            self.env.sleep(DONE_REST).await;
         }
     }
 
@@ -124,6 +135,7 @@ impl Mdt {
     }
 
     fn look_at_deliveries(self: &Rc<Self>) {
+        self.deliveries.looks.set(self.deliveries.looks.get() + 1);
         let committed = self.exports.last_committed();
         for delivery in self.deliveries.all() {
             let is_durable = self.look_at(&delivery) && delivery.local <= committed;
@@ -139,24 +151,25 @@ impl Mdt {
     /// Whether all parts are durable. A part that went with its MDT's run is sent again.
     fn look_at(self: &Rc<Self>, delivery: &Rc<Delivery>) -> bool {
         let Some(endpoint) = &self.osts else { return false };
-        let parts: Vec<_> = delivery.parts.borrow().clone().into_iter().collect();
-        let mut durable = true;
-        for (other, part) in parts {
-            let remote = endpoint.remote(TargetId::mdt(other));
+        let (mut durable, mut gone) = (true, Vec::new());
+        for (other, part) in &*delivery.parts.borrow() {
             let Some((instance, transno)) = part else {
                 durable = false;
                 continue;
             };
-            if remote.instance() != instance {
-                planted::reached("mdt: an update was sent again to a restarted MDT");
-                delivery.parts.borrow_mut().insert(other, None);
-                self.deliver_to(other, delivery);
-                durable = false;
+            let remote = endpoint.remote(TargetId::mdt(*other));
+            if remote.instance() == *instance {
+                durable &= remote.last_committed() >= *transno;
             } else {
-                durable &= remote.last_committed() >= transno;
+                gone.push(*other);
             }
         }
-        durable
+        for other in &gone {
+            planted::reached("mdt: an update was sent again to a restarted MDT");
+            delivery.parts.borrow_mut().insert(*other, None);
+            self.deliver_to(*other, delivery);
+        }
+        durable && gone.is_empty()
     }
 
     /// Forgets what is done, here and at the other MDTs.
@@ -198,6 +211,12 @@ fn departs(record: &Record) -> bool {
     updates.iter().any(|update| matches!(update, Update::Own(own) if is_named(own.fid)))
 }
 
+/// Whether names of a directory begin to move, or have moved.
+fn restripes(record: &Record) -> bool {
+    let mut updates = record.parts.iter().flat_map(|part| &part.updates);
+    updates.any(|update| matches!(update, Update::Stripe { .. }))
+}
+
 /// Has an MDT execute its part; returns its run, and the place in its history below which it is.
 /// `is_passed_on`: the coordinator was forgotten, and this MDT has its operation.
 pub(super) async fn bring(
@@ -225,4 +244,23 @@ pub(super) async fn say(endpoint: &Rc<Endpoint>, mdt: u32, done: &Done) -> Optio
     call.patience = Some(DELIVER_PATIENCE);
     let answer = endpoint.remote(TargetId::mdt(mdt)).call(call).await.ok()?;
     Some(Instance(answer.reply.header.instance))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::updates::{OpId, Part};
+
+    use super::*;
+
+    #[test]
+    fn what_begins_a_move_of_names_is_committed_at_once_and_a_move_is_not() {
+        let of = |updates: Vec<Update>| Record {
+            id: OpId { mdt: 1, number: 1 },
+            time: (0, 0),
+            parts: vec![Part { mdt: 1, updates: Vec::new() }, Part { mdt: 2, updates }],
+            reply: Default::default(),
+        };
+        assert!(restripes(&of(vec![Update::Stripe { fid: Fid::ROOT, value: Vec::new() }])));
+        assert!(!restripes(&of(vec![Update::Size { dir: Fid::ROOT, name_bytes: 3, subdirs: 0 }])));
+    }
 }

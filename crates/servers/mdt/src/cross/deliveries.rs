@@ -38,6 +38,8 @@ pub(crate) struct Deliveries {
     pub(super) told: RefCell<BTreeMap<u32, (Instance, u64)>>,
     /// The background task is to look now.
     pub(super) woken: Notify,
+    /// How often all of them were looked at.
+    pub(crate) looks: Cell<u64>,
     /// The log says that an MDT does not take its part.
     refused_said: Seldom,
 }

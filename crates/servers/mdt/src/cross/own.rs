@@ -1,5 +1,6 @@
 //! Operations of the MDT's own, in no client's history: names that move to other shards.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -7,7 +8,7 @@ use endpoint::{Call, CallError};
 use env::LocalFuture;
 use service::Incoming;
 use target::Decided;
-use types::{Errno, Span, TargetId};
+use types::{Errno, Fid, Span, TargetId};
 use wire::updates::{self, Move, Moved, Place};
 use wire::{Opcode, Reply};
 
@@ -28,7 +29,7 @@ impl Mdt {
         self: &Rc<Self>,
         decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
     ) -> Result<T, Errno> {
-        self.run_by(Coordinator::new(self), &decide).await
+        self.run_by(Coordinator::new(self), &decide).await.map(|(value, _)| value)
     }
 
     /// The same, of a step of something that has begun: read-only MDTs take it.
@@ -36,7 +37,7 @@ impl Mdt {
         self: &Rc<Self>,
         decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
     ) -> Result<T, Errno> {
-        self.run_by(Coordinator::of_step(self), &decide).await
+        self.run_by(Coordinator::of_step(self), &decide).await.map(|(value, _)| value)
     }
 
     /// The same, of a check that takes nothing for lost which an MDT may bring back: MDTs refuse
@@ -45,30 +46,32 @@ impl Mdt {
         self: &Rc<Self>,
         decide: impl Fn(&mut Op<'_, '_>) -> Decided<T>,
     ) -> Result<T, Errno> {
-        self.run_by(Coordinator::of_check(self), &decide).await
+        self.run_by(Coordinator::of_check(self), &decide).await.map(|(value, _)| value)
     }
 
+    /// Returns as well how long an attempt kept the thread at most.
     async fn run_by<T>(
         self: &Rc<Self>,
         mut coordinator: Coordinator,
         decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
-    ) -> Result<T, Errno> {
+    ) -> Result<(T, Span), Errno> {
         let changing = self.recalls.change();
-        let done = self.decide_own(decide, &changing, &mut coordinator).await;
+        let longest = Cell::new(Span::ZERO);
+        let done = self.decide_own(decide, &changing, (&mut coordinator, &longest)).await;
         drop(changing);
         self.recalls.drive();
         let (value, delivery) = done?;
         if let Some(delivery) = delivery {
             delivery.executed().await;
         }
-        Ok(value)
+        Ok((value, longest.get()))
     }
 
     async fn decide_own<T>(
         self: &Rc<Self>,
         decide: &dyn Fn(&mut Op<'_, '_>) -> Decided<T>,
         changing: &Changing,
-        coordinator: &mut Coordinator,
+        (coordinator, longest): (&mut Coordinator, &Cell<Span>),
     ) -> Result<(T, Option<Rc<Delivery>>), Errno> {
         let (mut rounds, until) = (0_u32, self.env.now() + PREPARE_WAIT);
         loop {
@@ -80,9 +83,10 @@ impl Mdt {
             }
             let heard = |session| self.recalls.heard(session);
             let attempt = || {
+                let clock = self.env.now();
                 let caller = OwnCaller {
                     now: self.env.wall(),
-                    clock: self.env.now(),
+                    clock,
                     change: changing.id,
                     crossing: &coordinator.crossing,
                     heard: &heard,
@@ -90,7 +94,10 @@ impl Mdt {
                 if !coordinator.is_current() {
                     return Ok(OwnAttempt::Needs(super::Needs::default()));
                 }
-                self.engine.attempt_own(&caller, decide, &|| self.exports.next_own())
+                let attempted =
+                    self.engine.attempt_own(&caller, decide, &|| self.exports.next_own());
+                longest.set(longest.get().max(self.env.now() - clock));
+                attempted
             };
             match self.persist(attempt).await? {
                 OwnAttempt::Done(value, None) => return Ok((value, None)),
@@ -163,17 +170,23 @@ impl Mdt {
     }
 
     /// Moves names out of a shard of this MDT; returns how many were there.
-    pub(crate) async fn push(
+    pub(crate) async fn push(self: &Rc<Self>, from: Fid, names: &[Vec<u8>]) -> Result<u64, Errno> {
+        self.push_timed(from, names).await.map(|(moved, _)| moved)
+    }
+
+    /// The same, with how long that kept the thread at most without a break.
+    pub(crate) async fn push_timed(
         self: &Rc<Self>,
-        from: types::Fid,
+        from: Fid,
         names: &[Vec<u8>],
-    ) -> Result<u64, Errno> {
+    ) -> Result<(u64, Span), Errno> {
         if names.is_empty() {
-            return Ok(0);
+            return Ok((0, Span::ZERO));
         }
-        let pushed = self.run_step(|op| moves::push(op, from, names)).await?;
+        let decide = |op: &mut Op<'_, '_>| moves::push(op, from, names);
+        let (pushed, held) = self.run_by(Coordinator::of_step(self), &decide).await?;
         self.engine.state.borrow_mut().moves.moved(from, pushed.names);
-        Ok(pushed.names)
+        Ok((pushed.names, held))
     }
 }
 

@@ -448,6 +448,9 @@ impl Mdt {
         if is_new && record.id.mdt == self.engine.config.index && !key.is_empty() {
             self.exports.restore(key, value);
         }
+        if is_new {
+            self.commit_restriped(record);
+        }
         self.free_here(record.id);
         Ok(())
     }

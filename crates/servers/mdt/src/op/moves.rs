@@ -59,7 +59,11 @@ impl Op<'_, '_> {
         };
         let found = self.tx.entry(dir.fid(), name)?;
         if let (None, Some(old)) = (&found, old) {
-            self.tx.left(Place { dir: old, name: name.to_vec() })?;
+            let left = (dir.fid(), Place { dir: old, name: name.to_vec() });
+            if !self.state.moves.is_absent(&left) {
+                self.tx.left(left.1.clone())?;
+                self.state.moves.found_absent(left);
+            }
         }
         Ok(found)
     }

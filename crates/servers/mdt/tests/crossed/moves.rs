@@ -234,6 +234,30 @@ fn a_plain_directory_is_split_and_merged_and_its_inodes_stay() {
     world.check();
 }
 
+/// Each look passes all operations that are under way, and a move of names makes many of them.
+#[test]
+fn a_move_of_many_names_is_looked_at_now_and_then() {
+    let world = World::new(27);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let all = files(&world, dir, 400);
+    world.settle();
+    let looks = || {
+        let running = world.servers[1].running.borrow();
+        running.as_ref().expect("runs").0.looks_at_deliveries()
+    };
+    let (before, began) = (looks(), world.clients[0].0.env().now());
+    world.restripe(dir, &[0, 1, 2]).expect("begun");
+    while !world.names(dir).is_empty() {
+        world.sim.run_for(Span::millis(1));
+    }
+    let took = world.clients[0].0.env().now() - began;
+    let most = took.as_millis() / 20 + 2;
+    assert!(looks() - before <= most, "{} looks in {took:?}", looks() - before);
+    world.moved(dir);
+    assert_eq!(world.all_names(dir), all);
+    world.check();
+}
+
 #[test]
 fn a_damaged_name_holds_up_no_other_one() {
     let world = World::damaged(24);
@@ -272,6 +296,34 @@ fn a_damaged_name_holds_up_no_other_one() {
     world.moved(dir);
     assert_eq!(world.all_names(dir), all);
     world.check();
+}
+
+/// A program that makes a file looks its name up before. The lookup asks for all that the create
+/// needs to know of the old shard.
+#[test]
+fn a_name_that_was_looked_up_is_made_without_the_old_shard() {
+    let world = World::damaged(28);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let all = files(&world, dir, 20);
+    world.settle();
+    world.images(); // every store is ready
+    let mut set = WriteSet::new();
+    set.delete(Table::Inodes, all["file.7"].to_key());
+    let meta = world.servers[1].running.borrow().as_ref().expect("runs").1.clone();
+    meta.apply(&set).expect("room");
+    drop(meta);
+    world.restripe(dir, &[0, 2]).expect("begun");
+    world.sim.run_for(Span::secs(2));
+    assert!(world.stripes(dir).expect("striped").leaving.is_some(), "a name is left");
+    let home = world.home(dir, "new");
+    assert_eq!(world.lookup(0, home, "new").err(), Some(Errno::ENOENT));
+    world.kill(1);
+    let made = world.ask(0, home.mdt_index(), make(home, "new", S_IFREG | 0o644, &[]));
+    world.sim.run_for(Span::secs(1));
+    assert_eq!(*made.borrow(), Some(Ok(())), "it waits for no other MDT");
+    world.boot(1);
+    world.settle();
+    assert!(world.find(dir, "new").is_ok());
 }
 
 /// Access lists of the longest kind: 17 of them are more than one reply may have.

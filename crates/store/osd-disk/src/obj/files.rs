@@ -192,16 +192,22 @@ impl Files {
                 )
             })
         };
-        let fd = match open(OPEN) {
-            Err(Errno::ENOENT) if create => {
-                let fd = open(OPEN | OFlags::CREATE)?;
-                self.dirty().dirs |= 1 << dir_of(fid);
-                fd
+        if create {
+            // mostly it is new: its directory is searched once, as it is made
+            match open(OPEN | OFlags::CREATE | OFlags::EXCL) {
+                Ok(fd) => {
+                    self.dirty().dirs |= 1 << dir_of(fid);
+                    return Ok(Some(self.remember(fid, fd, destroys)));
+                }
+                Err(Errno::EEXIST) => {}
+                Err(error) => return Err(error),
             }
-            Err(Errno::ENOENT) => return Ok(None),
-            other => other?,
-        };
-        Ok(Some(self.remember(fid, fd, destroys)))
+        }
+        match open(OPEN) {
+            Ok(fd) => Ok(Some(self.remember(fid, fd, destroys))),
+            Err(Errno::ENOENT) if !create => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Out of descriptors: lets half of the kept ones go and tries once more.

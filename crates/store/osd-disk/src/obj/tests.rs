@@ -33,6 +33,22 @@ fn sparse_objects_read_back_after_reopening() {
 }
 
 #[test]
+fn a_sync_covers_the_directories_of_new_objects_alone() {
+    let dir = TestDir::new();
+    let fid = Fid::new(1, 2);
+    let objects = open(&dir);
+    let dirs = |objects: &DiskObjects| objects.files.take_dirty().dirs.count_ones();
+    assert!(objects.files.find(fid, false).expect("looks").is_none());
+    assert_eq!(dirs(&objects), 0);
+    assert!(objects.files.find(fid, true).expect("is made").is_some());
+    assert_eq!(dirs(&objects), 1);
+    drop(objects);
+    let objects = open(&dir); // it has no descriptor of the object
+    assert!(objects.files.find(fid, true).expect("opens").is_some());
+    assert_eq!(dirs(&objects), 0, "its name is there");
+}
+
+#[test]
 fn direct_and_cached_writes_agree() {
     let dir = TestDir::new();
     let objects = open(&dir);

@@ -25,8 +25,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// Of one write at `now`.
-    pub(super) fn new(offset: u64, data: &[u8], mtime: Timespec, now: Instant) -> Run {
+    /// Of one write at `now`. Its bytes are copied only if they have another owner.
+    pub(super) fn new(offset: u64, data: Bytes, mtime: Timespec, now: Instant) -> Run {
         assert!(!data.is_empty(), "a write has bytes");
         Run { start: offset, bytes: BytesMut::from(data), begun: now, last: now, mtime }
     }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     fn run(offset: u64, data: &str) -> Run {
-        Run::new(offset, data.as_bytes(), Timespec::default(), at(0))
+        Run::new(offset, Bytes::copy_from_slice(data.as_bytes()), Timespec::default(), at(0))
     }
 
     #[test]
@@ -118,6 +118,20 @@ mod tests {
         assert_eq!(own.mtime, Timespec::new(5, 0));
         let (extent, bytes) = own.into_parts();
         assert_eq!((extent.start(), extent.end(), &bytes[..]), (10, 15, &b"-bXYZ"[..]));
+    }
+
+    /// As the data of a FUSE message that is not lent out of a larger buffer.
+    #[test]
+    fn bytes_with_one_owner_are_sent_without_a_copy() {
+        let message = Bytes::from(vec![7; 33 << 10]);
+        let data = message.slice(80..);
+        drop(message);
+        let at_first = data.as_ptr();
+        let (extent, sent) = Run::new(0, data, Timespec::default(), at(0)).into_parts();
+        assert_eq!((sent.as_ptr(), sent.len() as u64), (at_first, extent.end()));
+        let copied = Run::new(0, sent.clone(), Timespec::default(), at(0)).into_parts().1;
+        assert_ne!(copied.as_ptr(), sent.as_ptr());
+        assert_eq!(copied, sent);
     }
 
     #[test]
@@ -154,7 +168,7 @@ mod tests {
                     Some(run) => run.put(offset, &data, Timespec::default(), at(0)),
                     None => {
                         send(own.take());
-                        own = Some(Run::new(offset, &data, Timespec::default(), at(0)));
+                        own = Some(Run::new(offset, data.into(), Timespec::default(), at(0)));
                     }
                 }
                 if is_sent {
