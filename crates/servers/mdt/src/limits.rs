@@ -242,8 +242,8 @@ pub(crate) const SPLIT_TO_MERGE: u64 = 4;
 /// of them, all are counted again.
 pub(crate) const WATCHED_MAX: usize = 65_536;
 
-/// Names that are known to be absent in shards that names leave, some 200 bytes each. A lookup finds
-/// that out for the create that follows, so few are enough.
+/// Names that are known to be absent in shards that names leave, some 200 bytes each. A lookup
+/// finds that out for the create that follows, so few are enough.
 pub(crate) const ABSENT_NAMES_MAX: usize = 4_096;
 
 /// Names of a directory that are counted in one step.

@@ -45,8 +45,8 @@ pub(crate) struct Order {
     pub(crate) written: Cell<u64>,
     pub(crate) durable: Cell<u64>,
     commits: Cell<u32>,
-    /// A commit has ended, or the bytes that it covers are durable. All new files since it began may
-    /// wait for this, so nothing else wakes them.
+    /// A commit has ended, or the bytes that it covers are durable. All new files since it began
+    /// may wait for this, so nothing else wakes them.
     pub(crate) ended: Notify,
     /// The bytes of a file that a close has brought are written, or are not.
     pub(crate) brought: Notify,

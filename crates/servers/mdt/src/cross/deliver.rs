@@ -28,6 +28,7 @@ impl Mdt {
         self.deliveries.begin(&delivery);
         self.look_if_early();
         let others: Vec<u32> = delivery.parts.borrow().keys().copied().collect();
+        assert!(!others.contains(&here), "the own part is applied before");
         for mdt in others {
             self.deliver_to(mdt, &delivery);
         }
@@ -124,7 +125,7 @@ impl Mdt {
             } else {
                 woken.await; // an MDT alone sleeps
             }
-            // a look passes all that are under way, and each part that is executed wakes this task
+            // a look passes all that are under way
             self.env.sleep(DONE_REST).await;
         }
     }
