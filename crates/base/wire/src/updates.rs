@@ -163,10 +163,19 @@ pub struct Move {
 pub struct Moved {
     /// The name was there and has moved. Otherwise it is absent there, for ever.
     pub was_there: bool,
-    /// Names that are left, as far as they are counted.
+    /// Names that are left, as far as they are counted. All ones: the MDT does not know.
     pub left: u64,
     /// Names that have moved since the MDT's start.
     pub moved: u64,
+}
+
+impl Moved {
+    /// Whether the name is absent there also for operations that come later. An MDT that does not
+    /// know of the move of names may have lost it, and hears of it from another MDT.
+    #[must_use]
+    pub const fn lasts(&self) -> bool {
+        !self.was_there && self.left != u64::MAX
+    }
 }
 
 /// What a striped directory and its shards have in common.

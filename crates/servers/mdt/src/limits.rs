@@ -182,12 +182,6 @@ pub(crate) const FORGOTTEN_PAUSE: Span = Span::secs(10);
 /// How often it is looked whether operations are durable everywhere.
 pub(crate) const DONE_LOOK: Span = Span::millis(500);
 
-/// Least time between two such looks. Each passes all operations of the last seconds, which are
-/// thousands while names move.
-pub(crate) const DONE_REST: Span = Span::millis(20);
-
-const _: () = assert!(DONE_REST.0 < DONE_LOOK.0);
-
 /// Records of operations that are removed in one set: some ten milliseconds.
 pub(crate) const FORGET_MAX: usize = 4_096;
 

@@ -61,8 +61,8 @@ impl Size {
 struct Step {
     /// A name stays, because it leads nowhere or is in its new shard already.
     is_stuck: bool,
-    /// How long the quickest operation kept the thread. The thread of the others may have waited
-    /// for a processor.
+    /// How long the quickest operation with many names kept the thread. The thread of the others
+    /// may have waited for a processor.
     held: Option<Span>,
 }
 
@@ -218,15 +218,17 @@ async fn step(mdt: &Rc<Mdt>, dir: Fid, pass: &mut Pass) -> Result<Option<Span>, 
 async fn push(mdt: &Rc<Mdt>, dir: Fid, by_home: ByHome, is_lasting: bool) -> Result<Step, Errno> {
     let (mut failed, mut done) = (None, Step::default());
     let homes: Vec<Vec<Vec<u8>>> = by_home.into_values().collect();
+    let most = homes.iter().map(Vec::len).max().unwrap_or(0);
     for some in homes.chunks(MOVES_AT_ONCE) {
         let began = mdt.env.now();
         let pushes = some.iter().map(|names| -> LocalFuture<'_, Result<Step, Errno>> {
             Box::pin(push_to_one(mdt, dir, names, is_lasting))
         });
-        for pushed in env::join_all(pushes.collect()).await {
+        for (names, pushed) in some.iter().zip(env::join_all(pushes.collect()).await) {
             match pushed {
                 Ok(Step { is_stuck, held }) => {
                     done.is_stuck |= is_stuck;
+                    let held = held.filter(|_| 2 * names.len() > most); // few names take no time
                     done.held = done.held.into_iter().chain(held).min();
                 }
                 Err(errno) => failed = Some(errno), // another shard may take its names

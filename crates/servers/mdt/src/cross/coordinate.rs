@@ -240,9 +240,14 @@ impl Coordinator {
         self.free();
         step_aside(incoming);
         for place in pulls {
-            if !self.mdt.move_away(&place, incoming).await? {
-                self.crossing.absent.insert(place);
+            let moved = self.mdt.move_away(&place, incoming).await?;
+            if moved.was_there {
+                continue;
             }
+            if moved.lasts() {
+                self.crossing.lasting.insert(place.clone());
+            }
+            self.crossing.absent.insert(place);
         }
         Ok(())
     }

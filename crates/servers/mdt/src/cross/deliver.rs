@@ -11,7 +11,7 @@ use wire::body::SyncRep;
 use wire::updates::{self, Done, Record, Update};
 
 use super::Delivery;
-use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK, DONE_REST};
+use crate::limits::{DELIVER_PATIENCE, DELIVER_PAUSE, DONE_LOOK};
 use crate::target::Mdt;
 
 impl Mdt {
@@ -125,8 +125,6 @@ impl Mdt {
             } else {
                 woken.await; // an MDT alone sleeps
             }
-            // a look passes all that are under way
-            self.env.sleep(DONE_REST).await;
         }
     }
 

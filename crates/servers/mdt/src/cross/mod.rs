@@ -42,6 +42,8 @@ pub(crate) struct Crossing {
     pub(crate) facts: Facts,
     /// Names that are absent for ever in shards that names leave.
     pub(crate) absent: BTreeSet<Place>,
+    /// Those of them that further operations need not ask for ([`wire::updates::Moved::lasts`]).
+    pub(crate) lasting: BTreeSet<Place>,
     /// MDTs that have answered, and take their part.
     pub(crate) prepared: BTreeSet<u32>,
     /// Those of them that have no room for what is there for good.

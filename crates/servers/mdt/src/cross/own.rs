@@ -124,7 +124,7 @@ impl Mdt {
     }
 
     /// Has a name leave the shard that it is to leave, on whichever MDT; returns whether it was
-    /// there. If not, it is absent there for ever.
+    /// there. If not, it is absent there for ever ([`Moved::lasts`]).
     ///
     /// # Errors
     /// ENODEV: there is no such MDT. ESTALE: the caller is gone. What the other MDT refuses.
@@ -132,7 +132,7 @@ impl Mdt {
         self: &Rc<Self>,
         place: &Place,
         incoming: Option<&Incoming>,
-    ) -> Result<bool, Errno> {
+    ) -> Result<Moved, Errno> {
         let of = place.dir.mdt_index();
         let endpoint = self.osts.clone().ok_or(Errno::ENODEV)?;
         let is_here = of == self.engine.config.index;
@@ -146,7 +146,7 @@ impl Mdt {
                 false => ask(&endpoint, &body).await,
             };
             match moved {
-                Ok(moved) => return Ok(moved.was_there),
+                Ok(moved) => return Ok(moved),
                 Err(_) if self.is_stopped() => std::future::pending::<()>().await, // the next run answers
                 Err(_) if self.is_forgotten(of) => return Err(Errno::ENODEV),
                 Err(CallError::TimedOut | CallError::Evicted | CallError::Errno(Errno::EAGAIN)) => {
@@ -165,7 +165,9 @@ impl Mdt {
         let names = if place.name.is_empty() { &names[..0] } else { &names[..] };
         let pushed = self.push(place.dir, names).await?;
         let progress = self.engine.state.borrow().moves.of(place.dir).unwrap_or_default();
-        let left = progress.left.unwrap_or(u64::MAX);
+        // an MDT that is away may bring an operation that makes the name there
+        let is_sure = !self.deliveries.is_owed() && self.deliveries.parting.borrow().is_empty();
+        let left = progress.left.filter(|_| is_sure || place.name.is_empty()).unwrap_or(u64::MAX);
         Ok(Moved { was_there: pushed > 0, left, moved: progress.moved })
     }
 

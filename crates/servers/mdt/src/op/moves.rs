@@ -62,7 +62,9 @@ impl Op<'_, '_> {
             let left = (dir.fid(), Place { dir: old, name: name.to_vec() });
             if !self.state.moves.is_absent(&left) {
                 self.tx.left(left.1.clone())?;
-                self.state.moves.found_absent(left);
+                if self.crossing.lasting.contains(&left.1) {
+                    self.state.moves.found_absent(left);
+                }
             }
         }
         Ok(found)
