@@ -205,7 +205,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: INSTRUCTIONS,
-        about: "instructions of a create and its close, at the client and at its servers",
+        about: "instructions of a create and its close, at the client",
         quick: false,
         run: instructions::of_creates,
     },

@@ -1,8 +1,8 @@
-//! Instructions in user space of a create and its close, counted by callgrind. One row is a native
-//! client, and the other one the process of its servers. The load of the machine does not change
-//! them.
+//! Instructions in user space of a create and its close at a native client, counted by callgrind.
+//! The load of the machine does not change them. Those of servers are not counted, because the
+//! record store does not open under valgrind.
 //!
-//! Each process is counted twice, with few files and with many. The difference is without the start
+//! The client is counted twice, with few files and with many. The difference is without the start
 //! and the end of the process.
 
 use std::fs;
@@ -12,11 +12,10 @@ use std::process::ExitStatus;
 use anyhow::{Context, Result, ensure};
 use mounted::nacre_bin;
 use mounted::nodes::{Nodes, Shape};
-use serde_json::Value;
 
 use super::metadata::text;
 use super::public::is_installed;
-use crate::bed::{Bed, nacre};
+use crate::bed::Bed;
 use crate::machine::output;
 use crate::row::Row;
 use crate::scale::Scale;
@@ -26,13 +25,6 @@ pub(super) const VALGRIND: &str = "valgrind";
 /// Files of the two runs.
 const FILES: [u32; 2] = [1_000, 5_000];
 
-/// The process that is counted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Counted {
-    Client,
-    Servers,
-}
-
 /// Whether instructions can be counted.
 pub(crate) fn can_be_counted() -> bool {
     is_installed(VALGRIND)
@@ -40,22 +32,14 @@ pub(crate) fn can_be_counted() -> bool {
 
 pub(crate) fn of_creates(bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
     let dir = bed.fresh("instructions");
-    let cases = [
-        (Counted::Client, "client", "at the client"),
-        (Counted::Servers, "servers", "at its servers"),
-    ];
-    let mut rows = Vec::new();
-    for (counted, id, place) in cases {
-        let mut totals = [0.0; 2];
-        for (total, files) in totals.iter_mut().zip(FILES) {
-            *total = count(&dir.join(format!("{id}-{files}")), counted, files)?;
-        }
-        let (id, title) = (format!("instructions/{id}"), format!("create and close, {place}"));
-        let values = [vec![each(totals)], Vec::new()];
-        rows.push(Row::of(&id, &title, "instructions", values, None, &command(counted)));
+    let mut totals = [0.0; 2];
+    for (total, files) in totals.iter_mut().zip(FILES) {
+        *total = count(&dir.join(files.to_string()), files)?;
     }
     fs::remove_dir_all(&dir)?;
-    Ok(rows)
+    let values = [vec![each(totals)], Vec::new()];
+    let (id, title) = ("instructions/client", "create and close, at the client");
+    Ok(vec![Row::of(id, title, "instructions", values, None, &command())])
 }
 
 /// What a file costs, from the instructions of both runs.
@@ -63,39 +47,26 @@ fn each([few, many]: [f64; 2]) -> f64 {
     (many - few) / f64::from(FILES[1] - FILES[0])
 }
 
-fn command(counted: Counted) -> String {
-    let driver = format!(
-        "nacre bench mdtest --native NID:/testfs --in-flight 64 -F -C -n {} --keep",
-        FILES[1]
-    );
-    let valgrind = format!("{VALGRIND} --tool=callgrind");
-    match counted {
-        Counted::Client => format!("{valgrind} {driver}; less the same of {} files", FILES[0]),
-        Counted::Servers => {
-            format!("{valgrind} nacre serve DIR...; {driver}; less the same of {} files", FILES[0])
-        }
-    }
+fn command() -> String {
+    let [few, many] = FILES;
+    format!(
+        "{VALGRIND} --tool=callgrind nacre bench mdtest --native NID:/testfs --in-flight 64 -F -C \
+         -n {many} --keep; less the same of {few} files"
+    )
 }
 
-/// Instructions of a process while a client makes files in a new file system.
-fn count(dir: &Path, counted: Counted, files: u32) -> Result<f64> {
+/// Instructions of a client that makes files in a new file system.
+fn count(dir: &Path, files: u32) -> Result<f64> {
     fs::create_dir_all(dir)?;
     let (profile, files) = (dir.join("callgrind.out"), files.to_string());
     let out = format!("--callgrind-out-file={}", text(&profile)?);
-    let valgrind = [VALGRIND, "--tool=callgrind", &out];
     let mut nodes = Nodes::format(dir);
-    let program = if counted == Counted::Servers { &valgrind[..] } else { &[] };
-    nodes.start_under(program, Shape::OneProcess, &[]);
+    nodes.start(Shape::OneProcess, &[]);
     let (address, binary) = (nodes.address(), text(&nacre_bin())?);
+    let driver = [&binary, "bench", "mdtest", "--native", &address];
     let options = ["--in-flight", "64", "-F", "-C", "-n", &files, "--keep", "--json"];
-    let args = [&["bench", "mdtest", "--native", &address][..], &options].concat();
-    match counted {
-        Counted::Servers => drop(nacre::<Value>(&args)?),
-        Counted::Client => {
-            let words = [&valgrind[1..], &[&binary], &args[..]].concat();
-            drop(output(VALGRIND, &words)?);
-        }
-    }
+    let words = [&["--tool=callgrind", &out][..], &driver, &options].concat();
+    drop(output(VALGRIND, &words)?);
     let ended = nodes.stop();
     ensure!(ended.iter().all(ExitStatus::success), "a server ended with {ended:?}");
     total(&fs::read_to_string(&profile)?)

@@ -55,19 +55,13 @@ impl Nodes {
 
     /// Starts them, with further arguments, and waits until the MGS knows all targets.
     pub fn start(&mut self, shape: Shape, args: &[&str]) {
-        self.start_under(&[], shape, args);
-    }
-
-    /// The same as arguments of another program, which runs them in its own process.
-    pub fn start_under(&mut self, program: &[&str], shape: Shape, args: &[&str]) {
         assert!(self.processes.is_empty(), "they are started once");
         let both = ADDRESSES.map(|at| ["--listen", at]);
-        let mut serve = |targets: &[&str], listen: &[&str]| {
-            self.serve(program, targets, &[listen, args].concat())
-        };
         let mut outs = match shape {
-            Shape::OneProcess => vec![serve(&TARGETS.concat(), &both.concat())],
-            Shape::TwoProcesses => vec![serve(TARGETS[0], &both[0]), serve(TARGETS[1], &both[1])],
+            Shape::OneProcess => vec![self.serve(&TARGETS.concat(), &both.concat(), args)],
+            Shape::TwoProcesses => {
+                vec![self.serve(TARGETS[0], &both[0], args), self.serve(TARGETS[1], &both[1], args)]
+            }
         };
         let lines = |(out, count): &mut (BufReader<ChildStdout>, usize)| {
             for _ in 0..*count {
@@ -81,20 +75,13 @@ impl Nodes {
     /// Starts a process; what it prints, and how many targets it has.
     fn serve(
         &mut self,
-        program: &[&str],
         targets: &[&str],
+        listen: &[&str],
         args: &[&str],
     ) -> (BufReader<ChildStdout>, usize) {
         let dirs = targets.iter().map(|name| self.dir.join(name));
-        let mut command = match program {
-            [] => Command::new(nacre_bin()),
-            [program, words @ ..] => {
-                let mut command = Command::new(program);
-                command.args(words).arg(nacre_bin());
-                command
-            }
-        };
-        command.arg("serve").args(dirs).args(args).stdout(Stdio::piped());
+        let mut command = Command::new(nacre_bin());
+        command.arg("serve").args(dirs).args(listen).args(args).stdout(Stdio::piped());
         let mut child = command.spawn().expect("nacre starts");
         let out = BufReader::new(child.stdout.take().expect("piped"));
         self.processes.push(child);
