@@ -96,10 +96,11 @@ pub(crate) fn tell_hidden(dir: &Path) {
     }
 }
 
-/// Whether a mount is at this place whose daemon is gone.
+/// Whether a mount is at this place whose daemon is gone. `statfs` asks the daemon: for attributes
+/// the kernel may not need one.
 fn is_dead(dir: &Path) -> Result<bool> {
     let mount = mounts::at(dir)?.filter(|mount| rundir::of_device(mount.device).is_none());
-    Ok(mount.is_some() && std::fs::metadata(dir).is_err())
+    Ok(mount.is_some() && rustix::fs::statvfs(dir).is_err())
 }
 
 /// Takes dead mounts away, right before the new mount. Until now paths have led to none of the

@@ -10,7 +10,7 @@ use super::life::Run;
 use super::net::{Net, nid, tool, try_tool};
 use super::times::{MDS, MOUNTS, OSTS, is_mount, mount, name};
 use crate::cut::Disk;
-use crate::{Scratch, is_dead, is_mounted, kill, nacre_bin, wait_bounded};
+use crate::{Scratch, is_there, is_mounted, kill, nacre_bin, wait_bounded};
 
 const NODES: usize = 1 + OSTS + MOUNTS + 1;
 /// The mount that looks at everything at the end.
@@ -226,7 +226,7 @@ impl Machines {
     fn is_usable(&self, node: usize) -> bool {
         let text = fs::read_to_string(self.log(node)).unwrap_or_default();
         let dir = self.mount_dir(node);
-        text.lines().any(|line| line == READY) && is_mounted(&dir) && !is_dead(&dir)
+        text.lines().any(|line| line == READY) && is_mounted(&dir) && is_there(&dir)
     }
 
     fn mount_now(&mut self, node: usize) -> Result<(), String> {
