@@ -46,6 +46,9 @@ const SECONDS: &str = "tests/mounted/seconds.txt";
 /// Last lines of a failed test's output that are shown once more at the end of a run.
 const FAILURE_LINES: usize = 40;
 
+/// Lines of its first panic that the last lines of a run show.
+const PANIC_LINES: usize = 3;
+
 /// What the last run printed of its tests, below `target/`.
 pub(crate) const LINES: &str = "mounted.txt";
 
@@ -161,11 +164,14 @@ pub(crate) fn mounted(options: &Options) -> Result<()> {
     drop(batch.home);
     let done = batch.done.into_inner().expect("no lane panics");
     let failed: Vec<_> = done.iter().filter(|(_, passed, _)| !passed).collect();
-    for (name, text) in batch.failures.into_inner().expect("no lane panics") {
+    let mut told = Vec::new();
+    for (name, why, text) in batch.failures.into_inner().expect("no lane panics") {
+        told.push(format!("failed: {name}: {why}{}", first_panic(&text)));
         let lines: Vec<_> = text.lines().collect();
         let last = &lines[lines.len().saturating_sub(FAILURE_LINES)..];
         println!("---- failed: {name}; its output ended with\n{}", last.join("\n"));
     }
+    told.iter().for_each(|line| say(line)); // at the end, where little is cut off
     say(&format!("{} passed, {} failed", done.len() - failed.len(), failed.len()));
     parameters.compare()?;
     if !failed.is_empty() {
@@ -264,8 +270,8 @@ struct Batch {
     home: Home,
     full: bool,
     done: Mutex<Vec<(String, bool, f64)>>,
-    /// Name and output of those that failed.
-    failures: Mutex<Vec<(String, String)>>,
+    /// Of those that failed: name, why, and output.
+    failures: Mutex<Vec<(String, String, String)>>,
 }
 
 impl Batch {
@@ -294,10 +300,11 @@ impl Batch {
         let seconds = start.elapsed().as_secs_f64();
         let passed = outcome == Outcome::Passed;
         let mut done = self.done.lock().expect("no lane panics"); // and prints in one piece
-        let word = outcome.why().map_or("ok".to_owned(), |why| format!("FAILED, {why}"));
-        if !passed {
+        let why = outcome.why();
+        let word = why.as_ref().map_or("ok".to_owned(), |why| format!("FAILED, {why}"));
+        if let Some(why) = why {
             println!("---- output of {}\n{text}---- end of {}", job.shown(), job.shown());
-            self.failures.lock().expect("no lane panics").push((job.shown(), text));
+            self.failures.lock().expect("no lane panics").push((job.shown(), why, text));
         } else if job.measures() || self.full {
             // what it saw
             let ours = |line: &&str| {
@@ -322,6 +329,14 @@ impl Batch {
         let outcome = lane.run(&job.program, &args, &envs, false)?;
         Ok((outcome, lane.text()))
     }
+}
+
+/// Where a test panicked first, and what it said, if it did.
+fn first_panic(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| line.contains(" panicked at "));
+    let shown = at.map(|at| &lines[at..lines.len().min(at + PANIC_LINES)]).unwrap_or_default();
+    shown.iter().map(|line| format!("\n    {line}")).collect()
 }
 
 /// To stdout and to [`LINES`].
@@ -367,6 +382,14 @@ mod tests {
         let mut jobs = ["short", "new", "long"].map(job);
         sort_longest_first(&mut jobs, &kept);
         assert_eq!(jobs.map(|job| job.test), ["long", "new", "short"]);
+    }
+
+    #[test]
+    fn a_panic_is_told_with_its_place_and_its_first_line() {
+        let text = "runs\nthread 'a' (7) panicked at kill.rs:59:5:\nwaited 5 s\nstack\n0: begin";
+        let told = first_panic(text);
+        assert_eq!(told, "\n    thread 'a' (7) panicked at kill.rs:59:5:\n    waited 5 s\n    stack");
+        assert_eq!(first_panic("a limit ended it"), "");
     }
 
     #[test]
