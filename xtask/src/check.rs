@@ -50,10 +50,7 @@ const STAGES: &[Stage] = &[
             &[],
         )
     }),
-    ("doc", |_| {
-        let args = ["doc", "--profile", "ci", "--workspace", "--no-deps", "--quiet"];
-        run("cargo", &args, &[("RUSTDOCFLAGS", "-D warnings")])
-    }),
+    ("doc", |_| document()),
     ("tidy", |_| tidy::tidy()),
     ("build", |_| {
         compile_tests()?;
@@ -90,6 +87,21 @@ fn run_beside(stages: &[&Stage], scale: Scale) -> Vec<(&'static str, Duration, R
         (*name, start.elapsed(), outcome)
     };
     stages.iter().map(one).collect()
+}
+
+/// Cargo takes the metadata of the crates that clippy has checked if it would run the same compiler
+/// with the same arguments. `CLIPPY_ARGS` has those of the stage clippy as `cargo clippy` passes
+/// them. If they differ, all crates are checked once more.
+fn document() -> Result<()> {
+    let sysroot = output("rustc", &["--print", "sysroot"])?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver").display().to_string();
+    let same = [
+        ("RUSTC_WORKSPACE_WRAPPER", driver.as_str()),
+        ("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__"),
+    ];
+    let same = if Path::new(&driver).exists() { &same[..] } else { &[] };
+    let args = ["doc", "--profile", "ci", "--workspace", "--no-deps", "--quiet"];
+    run("cargo", &args, &[same, &[("RUSTDOCFLAGS", "-D warnings")]].concat())
 }
 
 fn compile_tests() -> Result<()> {
