@@ -1,6 +1,6 @@
 //! The MDT's engine: executes one thing at a time and keeps the answers to changes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ldlm::grants::{
     Begun, Bits, Bugs, ChangeId, HolderId, Mdt, MdtConfig, Mode, Number, Output, Recall, Told, Want,
@@ -23,6 +23,8 @@ pub(crate) struct Server {
     kept: BTreeMap<ChangeId, (Vec<(Told, Values)>, Transno)>,
     /// What expelled sessions had that are not refused yet.
     unfenced: BTreeMap<usize, Vec<(Fid, Bits)>>,
+    /// Files of which some clients held something at the end of an instance.
+    listed: BTreeMap<usize, BTreeSet<Fid>>,
 }
 
 impl Server {
@@ -44,6 +46,7 @@ impl Server {
             given_up: Vec::new(),
             kept: BTreeMap::new(),
             unfenced: BTreeMap::new(),
+            listed: BTreeMap::new(),
         }
     }
 
@@ -77,6 +80,17 @@ impl Server {
         want.bits.iter().for_each(|part| {
             self.truth.insert((want.fid, part), transno);
         });
+    }
+
+    /// An instance has ended. Of every other client the next one is told what it held.
+    fn list(&mut self, ended: &Mdt, at: usize, session: HolderId) {
+        match ended.files_of(session, super::FILES as usize) {
+            Some(files) if (self.epoch as usize + at).is_multiple_of(2) => {
+                self.listed.insert(at, files.into_iter().collect());
+            }
+            None if ended.knows(session) => {} // it has not restated: what was listed before
+            _ => drop(self.listed.remove(&at)),
+        }
     }
 
     /// Every recall is for another client's change.
@@ -248,7 +262,11 @@ impl World {
 
     /// The MDT dies. Changes from some point on are lost, or none.
     pub(crate) fn crash(&mut self) {
-        self.server.mdt = None;
+        if let Some(ended) = self.server.mdt.take() {
+            for (at, client) in self.clients.iter().enumerate() {
+                self.server.list(&ended, at, client.session);
+            }
+        }
         self.server.waiting.clear();
         self.server.given_up.clear();
         self.server.unfenced.clear();
@@ -276,9 +294,12 @@ impl World {
         let epoch = self.server.epoch;
         let config = Server::config(self.scenario.mode, self.server.holders_max, self.server.bugs);
         let mut mdt = Mdt::new(config, epoch, self.now);
-        for client in &self.clients {
+        for (at, client) in self.clients.iter().enumerate() {
             // one that was evicted may still believe: its record goes when its lease is over
             mdt.expect(client.session, Span::ZERO, self.now);
+            if let Some(files) = self.server.listed.get(&at) {
+                mdt.claims(client.session, files.clone());
+            }
             if client.is_evicted {
                 mdt.evict(client.session, self.now);
             }
