@@ -191,13 +191,10 @@ impl Handler for Fs {
     }
 
     fn forget(&self, nodeid: u64, nlookup: u64) {
-        let dirs = self.nodes.borrow().names.dirs_of(nodeid);
         self.nodes.borrow_mut().forget(nodeid, nlookup);
         if self.nodes.borrow().get(nodeid).is_none() {
             self.pages.borrow_mut().forget(nodeid);
-            let mut kept = self.kept_dirs.borrow_mut();
-            kept.forget(nodeid);
-            dirs.into_iter().for_each(|dir| kept.lost(dir));
+            self.kept_dirs.borrow_mut().forget(nodeid);
         }
     }
 }

@@ -199,10 +199,10 @@ impl KeptDirs {
         }
     }
 
-    /// The kernel has dropped an entry of a directory.
-    pub(crate) fn lost(&mut self, nodeid: u64) {
+    /// The kernel has dropped so many entries of a directory, or their attributes.
+    pub(crate) fn lost(&mut self, nodeid: u64, entries: u32) {
         if let Some(pass) = self.dirs.get_mut(&nodeid).and_then(|dir| dir.pass.as_mut()) {
-            pass.others = pass.others.saturating_add(1);
+            pass.others = pass.others.saturating_add(entries);
         }
     }
 
@@ -352,7 +352,7 @@ mod tests {
         [at(9_000), at(20), at(20)].into_iter().for_each(|until| pass.told(until, at(0)));
         dirs.passed(DIR, pass);
         assert_eq!(open(&mut dirs, 3, 5, at(1)), Opening::Kept, "two directories");
-        dirs.lost(DIR);
+        dirs.lost(DIR, 1);
         assert_eq!(open(&mut dirs, 4, 5, at(1)), Opening::Aside);
         dirs.passed(DIR, pass);
         dirs.lost_all();

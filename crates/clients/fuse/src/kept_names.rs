@@ -22,9 +22,9 @@
 //!   answer comes after the names were dropped. [`crate::page_cache`] has the same rule.
 //! - In the middle of a directory, the kernel asks for nothing. POSIX does not say whether a name
 //!   is listed that comes or goes after the begin.
-//! - Names come without attributes from the kernel. It would look each file up whose attributes
-//!   have ended. So it asks for names again if many would be looked up
-//!   ([`crate::kept_dirs::Pass`]).
+//! - Names come without attributes from the kernel. It would ask for each file whose attributes
+//!   have ended, by time or because the file has changed. So it asks for names again if there are
+//!   many of these ([`crate::kept_dirs::Pass`], [`crate::nodes::Nodes::take_lost`]).
 
 use std::io;
 
@@ -57,6 +57,7 @@ impl Fs {
         if told.is_none_or(|told| told.attrs_until > now) {
             return abi::FOPEN_KEEP_CACHE;
         }
+        self.note_lost(header.nodeid);
         let listed = self.client.listed_since(dir.fid);
         let handle = (header.nodeid, fh);
         let opening = self.kept_dirs.borrow_mut().open(handle, listed, header.pid, now);
@@ -70,6 +71,12 @@ impl Fs {
                 abi::FOPEN_CACHE_DIR | abi::FOPEN_KEEP_CACHE
             }
         }
+    }
+
+    /// The kernel has to ask for entries of a directory that it had when it read them last.
+    pub(crate) fn note_lost(&self, nodeid: u64) {
+        let lost = self.nodes.borrow_mut().take_lost(nodeid);
+        self.kept_dirs.borrow_mut().lost(nodeid, lost);
     }
 
     /// Another thread may still have to take in the end of a directory that this one wants to read

@@ -26,7 +26,7 @@ use fusedev::abi::ROOT_ID;
 use types::{Fid, Instant, Timespec};
 
 use crate::guard::Guard;
-use crate::limits::BELIEF_MAX;
+use crate::limits::{BELIEF_MAX, FRESH_LEAST};
 use crate::names::Names;
 
 /// What is known of a node.
@@ -128,6 +128,9 @@ pub(crate) struct Nodes {
     /// Directories that were locked for long when the kernel was told of a name; until when none is
     /// believed for long.
     stuck: BTreeMap<u64, Instant>,
+    /// How many entries of each known directory the kernel has had for less long than it was told,
+    /// since [`Nodes::take_lost`] was asked last.
+    lost: BTreeMap<u64, u32>,
     last: u64,
 }
 
@@ -141,6 +144,7 @@ impl Nodes {
             seen: BTreeMap::new(),
             names: Names::default(),
             stuck: BTreeMap::new(),
+            lost: BTreeMap::new(),
             last: ROOT_ID,
         }
     }
@@ -206,16 +210,38 @@ impl Nodes {
     /// The kernel is about to hear attributes of a file that replace those of before, and hold
     /// until `end`.
     pub(crate) fn heard(&mut self, fid: Fid, end: Instant) {
-        if let Some(node) = self.node_mut(fid) {
-            node.fresh_until = end;
+        let Some(id) = self.id_of(fid) else { return };
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        let ends_early = end + FRESH_LEAST < node.fresh_until;
+        node.fresh_until = end;
+        if ends_early {
+            self.lose(id);
         }
     }
 
     /// The kernel will ask for the attributes.
     pub(crate) fn doubts(&mut self, id: u64) {
-        if let Some(node) = self.by_id.get_mut(&id) {
-            node.fresh_until = Instant::default();
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        let had_attrs = node.fresh_until != Instant::default();
+        node.fresh_until = Instant::default();
+        if had_attrs {
+            self.lose(id);
         }
+    }
+
+    /// The kernel will ask for a node that it would have had for longer.
+    fn lose(&mut self, id: u64) {
+        for dir in self.names.dirs_of(id) {
+            if self.by_id.contains_key(&dir) {
+                let lost = self.lost.entry(dir).or_default();
+                *lost = lost.saturating_add(1);
+            }
+        }
+    }
+
+    /// How many entries of a directory the kernel has lost since this was asked last.
+    pub(crate) fn take_lost(&mut self, dir: u64) -> u32 {
+        self.lost.remove(&dir).unwrap_or_default()
     }
 
     /// Until when the kernel has the attributes of a file, and that a name in a directory stands
@@ -324,16 +350,20 @@ impl Nodes {
         node.lookups = node.lookups.saturating_sub(lookups);
         if node.lookups == 0 {
             let fid = node.fid;
+            self.lose(id);
             self.by_id.remove(&id);
             self.by_fid.remove(&fid);
             self.seen.remove(&id);
             self.names.forget(id);
+            self.lost.remove(&id);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use types::Span;
+
     use super::*;
 
     const A: Fid = Fid { seq: 0x2_0000_0400, oid: 1, ver: 0 };
@@ -373,6 +403,29 @@ mod tests {
         nodes.names.told((1, b"a"), id, at(0), at(8));
         nodes.forget(id, 1);
         assert!(nodes.fresh_until(A, (1, b"a")) <= at(5));
+    }
+
+    #[test]
+    fn entries_that_the_kernel_has_to_ask_for_are_counted_in_their_directories() {
+        let (mut nodes, at) = (Nodes::new(), |secs: u64| Instant::default() + Span::secs(secs));
+        let id = nodes.look_up(A, 0);
+        let lost = |nodes: &mut Nodes| [nodes.take_lost(ROOT_ID), nodes.take_lost(77)];
+        nodes.names.told((ROOT_ID, b"a"), id, at(0), at(30));
+        nodes.names.told((77, b"a"), id, at(0), at(30));
+        nodes.heard(A, at(10));
+        nodes.heard(A, at(20));
+        assert_eq!(lost(&mut nodes), [0, 0]);
+        nodes.doubts(id);
+        nodes.doubts(id);
+        assert_eq!(lost(&mut nodes), [1, 0], "once, and nothing of an unknown directory");
+        assert_eq!(lost(&mut nodes), [0, 0]);
+        nodes.heard(A, at(20));
+        nodes.heard(A, at(5));
+        assert_eq!(lost(&mut nodes), [1, 0], "the answer to a change holds for a moment");
+        nodes.forget(id, 1);
+        assert_eq!(lost(&mut nodes), [1, 0]);
+        nodes.doubts(id);
+        assert!(nodes.lost.is_empty());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use client::{Client, Ctx};
+use client::{Client, Ctx, SetAttr};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::{NodeHandle, Rng};
 use fusedev::InitInfo;
@@ -103,6 +103,22 @@ impl World {
         let own = maker.clone();
         let gone = async move { own.rmdir(&Ctx::root(), dir, name).await };
         self.cluster.sim.block_on(node, gone).expect("it is there");
+    }
+
+    /// Another client changes all files.
+    fn chmod_far(&self) {
+        let ((node, maker), dir) = (&self.maker, self.dir);
+        let own = maker.clone();
+        let changed = async move {
+            let (me, set) = (Ctx::root(), SetAttr { mode: Some(0o600), ..SetAttr::default() });
+            for file in 0..FILES {
+                let name = format!("file{file}");
+                let fid = own.lookup(&me, dir, name.as_bytes()).await?.fid();
+                own.setattr(&me, fid, &set, None).await?;
+            }
+            Ok::<(), client::Error>(())
+        };
+        self.cluster.sim.block_on(node, changed).expect("they are there");
     }
 
     fn open(&self) -> Rc<OpenDir> {
@@ -248,6 +264,21 @@ fn a_listing_that_is_repeated_asks_for_no_names_where_the_kernel_keeps_them() {
     let late = world.ls();
     assert_eq!(late.names, FILES);
     assert!(late.for_files < u64::from(FILES) * 2, "attributes come with names: {late:?}");
+}
+
+#[test]
+fn a_listing_of_files_that_another_client_changed_brings_their_attributes_with_names() {
+    let world = World::with(FILES, KEEPS);
+    for _ in 0..3 {
+        world.ls();
+    }
+    world.chmod_far();
+    let changed = world.ls();
+    assert_eq!(changed.names, FILES);
+    // each access list, and not the attributes of each file
+    assert!(changed.for_files < u64::from(FILES) * 3 / 2, "{changed:?}");
+    let warm = world.ls();
+    assert!(warm.for_names <= KEPT_NAMES_REQUESTS_MAX && warm.for_files == 0, "{warm:?}");
 }
 
 #[test]

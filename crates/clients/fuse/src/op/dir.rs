@@ -75,6 +75,7 @@ impl Fs {
         let cookie = args.offset.saturating_sub(DOTS);
         if args.offset == 0 {
             self.was_read(&ctx, header.nodeid);
+            self.note_lost(header.nodeid); // what is lost from now on counts after this pass
             dir.pass.set(Pass::START);
         }
         let mut out = DirBuf::new(args.size);
