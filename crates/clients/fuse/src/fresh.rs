@@ -29,7 +29,6 @@ impl Fs {
         }
         let doubted = match op {
             Op::Read(_)
-            | Op::Readdir { .. }
             | Op::Readlink
             | Op::Write { .. }
             | Op::Fallocate(_)
@@ -43,6 +42,10 @@ impl Fs {
             Op::Rename { name, newdir, newname, .. } => {
                 let (names, old) = (&nodes.names, header.nodeid);
                 [names.node_of(old, name), names.node_of(*newdir, newname)]
+            }
+            Op::Readdir { .. } => {
+                nodes.doubts_atime(header.nodeid);
+                [None; 2]
             }
             _ => [None; 2],
         };
