@@ -170,6 +170,9 @@ impl Notifier {
         names: &[Name],
         expires_only: bool,
     ) -> LocalFuture<'static, Vec<io::Result<()>>> {
+        if names.is_empty() {
+            return Box::pin(std::future::ready(Vec::new())); // without a thread
+        }
         match &self.to {
             Kernel::Direct(kernel) => {
                 let (kernel, names) = (kernel.clone(), names.to_vec());
