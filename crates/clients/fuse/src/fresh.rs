@@ -10,6 +10,7 @@ use fusedev::{Header, Op};
 use types::Instant;
 
 use crate::fs::Fs;
+use crate::news;
 
 const O_TRUNC: u32 = libc::O_TRUNC as u32;
 
@@ -23,6 +24,9 @@ impl Fs {
     /// Those that an answer carries come later, and are not doubted.
     pub(crate) fn note_doubts(&self, header: &Header, op: &Op) {
         let mut nodes = self.nodes.borrow_mut();
+        for nodeid in news::changed_dirs(header, op).into_iter().flatten() {
+            nodes.doubts(nodeid);
+        }
         let doubted = match op {
             Op::Read(_)
             | Op::Readlink
@@ -32,10 +36,16 @@ impl Fs {
             | Op::Removexattr { .. } => [Some(header.nodeid), None],
             Op::Open(args) => [Some(header.nodeid).filter(|_| args.flags & O_TRUNC != 0), None],
             Op::CopyFileRange(args) => [Some(header.nodeid), Some(args.nodeid_out)],
-            Op::Unlink { name } => [nodes.names.node_of(header.nodeid, name), None],
+            Op::Unlink { name } | Op::Rmdir { name } => {
+                [nodes.names.node_of(header.nodeid, name), None]
+            }
             Op::Rename { name, newdir, newname, .. } => {
                 let (names, old) = (&nodes.names, header.nodeid);
                 [names.node_of(old, name), names.node_of(*newdir, newname)]
+            }
+            Op::Readdir { .. } => {
+                nodes.doubts_atime(header.nodeid);
+                [None; 2]
             }
             _ => [None; 2],
         };

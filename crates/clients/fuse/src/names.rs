@@ -1,10 +1,11 @@
-//! Names that the kernel caches, and until when. A notification makes it forget a single name.
+//! Names that the kernel caches, and until when. A notification makes it forget a single name, or
+//! look the name of a directory up again.
 //!
 //! ```text
 //!  told (LOOKUP, CREATE, READDIRPLUS) --> believed --time, recall, FORGET, own unlink--> gone
 //!                                             own rename: the kernel takes its time along
 //! ```
-//! Names of directories are not kept here, because an order to forget one removes the mounts on it.
+//! An order to forget the name of a directory would remove the mounts on it. So only its time ends.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

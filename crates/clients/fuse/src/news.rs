@@ -38,7 +38,7 @@ pub(crate) fn changed_dirs(header: &Header, op: &Op) -> [Option<u64>; 2] {
 pub(crate) fn changed_names(header: &Header, op: &Op) -> Vec<Name> {
     let name = |parent: u64, name: &[u8]| (parent, Rc::from(name));
     match op {
-        Op::Unlink { name: old } => vec![name(header.nodeid, old)],
+        Op::Unlink { name: old } | Op::Rmdir { name: old } => vec![name(header.nodeid, old)],
         Op::Rename { name: old, newdir, newname, .. } => {
             vec![name(header.nodeid, old), name(*newdir, newname)]
         }

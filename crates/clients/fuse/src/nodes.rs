@@ -229,6 +229,14 @@ impl Nodes {
         }
     }
 
+    /// The kernel will ask for the attributes of a directory that it has listed, where a caller
+    /// wants the access time. Callers that walk through directories do not.
+    pub(crate) fn doubts_atime(&mut self, id: u64) {
+        if let Some(node) = self.by_id.get_mut(&id) {
+            node.fresh_until = Instant::default();
+        }
+    }
+
     /// The kernel will ask for a node that it would have had for longer.
     fn lose(&mut self, id: u64) {
         for dir in self.names.dirs_of(id) {
@@ -419,6 +427,10 @@ mod tests {
         nodes.doubts(id);
         assert_eq!(lost(&mut nodes), [1, 0], "once, and nothing of an unknown directory");
         assert_eq!(lost(&mut nodes), [0, 0]);
+        nodes.heard(A, at(20));
+        nodes.doubts_atime(id);
+        assert!(nodes.fresh_until(A, (ROOT_ID, b"a")) < at(1));
+        assert_eq!(lost(&mut nodes), [0, 0], "few callers ask for it");
         nodes.heard(A, at(20));
         nodes.heard(A, at(5));
         assert_eq!(lost(&mut nodes), [1, 0], "the answer to a change holds for a moment");

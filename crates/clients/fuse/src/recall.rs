@@ -7,7 +7,8 @@
 //!  names        NOTIFY_INVAL_ENTRY, which waits for the directory's lock; whoever has it may wait
 //!               for us, in a circle over two mounts: so all names are made old after 20 ms, and
 //!               at once where the lock is that of a rename by this mount
-//!  the rest     (answers to changes, names of directories) ends with its short time
+//!  of dirs      the same with EXPIRE_ONLY; again later, if an answer may have given it time since
+//!  the rest     (answers to changes, names without a place) ends with its short time
 //! ```
 
 use std::io;
@@ -145,7 +146,8 @@ impl Fs {
         planted::reached("fuse: a name was called back");
         let start = self.env.now();
         let mut in_the_air = self.tell_names(&names).await;
-        // from Linux 6.19 on it looks before it has the lock: the answer may be on its way
+        // From Linux 6.19 on it looks before it has the lock, so the answer may be on its way. A
+        // directory's name stays, and any answer on its way gives it time again.
         let told_at = |name: &Name| self.nodes.borrow().names.told_at(name);
         in_the_air.retain(|name| told_at(name) + ANSWER_LATE > self.env.now());
         if let Some(last) = in_the_air.iter().map(told_at).max() {
@@ -160,7 +162,8 @@ impl Fs {
         }
     }
 
-    /// Returns the names that the kernel does not know.
+    /// Returns the names that an answer under way may still bring: those that the kernel does not
+    /// know, and those of directories, whose time it may renew.
     async fn tell_names(&self, names: &[Name]) -> Vec<Name> {
         if self.nodes.borrow().names.are_moving(names) && self.notifier.has_epochs() {
             // the rename may be what calls the names back: it would wait for us, and we for it
@@ -172,24 +175,35 @@ impl Fs {
             self.env.sleep(Span(STUCK_AFTER.0 + telling)).await;
             None
         };
-        let told = self.notifier.inval_entries(names);
-        let Some(heard) = or(async { Some(told.await) }, late).await else {
+        let is_of_dir = |name: &Name| self.is_of_dir(name);
+        let (dirs, others): (Vec<Name>, Vec<Name>) = names.iter().cloned().partition(is_of_dir);
+        let told = zip(self.notifier.inval_entries(&others), self.notifier.expire_entries(&dirs));
+        let Some((removed, expired)) = or(async { Some(told.await) }, late).await else {
             self.dir_is_stuck(names).await;
             return Vec::new();
         };
-        tracing::debug!(?names, ?heard, "the kernel was notified of names");
-        let mut unknown = Vec::new();
-        for (name, heard) in names.iter().zip(heard) {
+        tracing::debug!(?names, ?removed, ?expired, "the kernel was notified of names");
+        let mut open = Vec::new();
+        let removed = others.into_iter().zip(removed).map(|(name, heard)| (name, heard, false));
+        let expired = dirs.into_iter().zip(expired).map(|(name, heard)| (name, heard, true));
+        for (name, heard, is_of_dir) in removed.chain(expired) {
             match heard {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => unknown.push(name.clone()),
-                Err(error) => {
+                Ok(()) if !is_of_dir => {}
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!(%error, "the kernel cannot be notified of a name");
-                    self.wait_out(std::slice::from_ref(name)).await;
+                    self.wait_out(std::slice::from_ref(&name)).await;
                 }
+                _ => open.push(name),
             }
         }
-        unknown
+        open
+    }
+
+    /// Whether the kernel was told that a name stands for a directory.
+    fn is_of_dir(&self, (dir, name): &Name) -> bool {
+        let nodes = self.nodes.borrow();
+        let node = nodes.names.node_of(*dir, name).and_then(|nodeid| nodes.get(nodeid));
+        node.is_some_and(|node| node.mode & libc::S_IFMT == libc::S_IFDIR)
     }
 
     /// A directory stays locked: the names of the whole mount are made old instead.

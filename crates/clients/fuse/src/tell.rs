@@ -84,7 +84,7 @@ impl Fs {
         let lasting = name.filter(|(parent, name)| {
             let nodes = self.nodes.borrow();
             end > now + UNGUARDED_MAX
-                && !glance.attr.is_dir()
+                && (!glance.attr.is_dir() || self.notifier.has_epochs())
                 && self.notifier.tells_names()
                 && nodes.names.has_room(nodeid, *parent, name)
                 && !nodes.is_stuck(*parent, now)

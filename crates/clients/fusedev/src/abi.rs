@@ -166,6 +166,8 @@ pub mod opcode {
 pub const NOTIFY_INVAL_INODE: i32 = 2;
 pub const NOTIFY_INVAL_ENTRY: i32 = 3;
 pub const NOTIFY_INC_EPOCH: i32 = 8;
+/// Of a name: only its time is over (Linux 6.2).
+pub const EXPIRE_ONLY: u32 = 1 << 0;
 /// Kernels from this minor version on know it (Linux 6.16).
 pub const EPOCH_MINOR: u32 = 44;
 /// From this one on (Linux 6.14), the first answer about an inode is not believed where one was

@@ -49,6 +49,14 @@ pub trait Hears {
     /// NotFound: it does not know the name.
     fn inval_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>>;
 
+    /// The time of a name in `parent`. The name stays, and is looked up when it is used next.
+    ///
+    /// # Errors
+    /// NotFound: it does not know the name.
+    fn expire_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
+        self.inval_entry(parent, name)
+    }
+
     /// All names.
     ///
     /// # Errors
@@ -148,20 +156,43 @@ impl Notifier {
     /// the notifications go on. Returns the outcome of each, ENOENT where the kernel does not know
     /// the name.
     pub fn inval_entries(&self, names: &[Name]) -> LocalFuture<'static, Vec<io::Result<()>>> {
+        self.tell(names, false)
+    }
+
+    /// Ends the time of names, as [`Notifier::inval_entries`] removes them. What is mounted on one
+    /// stays. An answer about a name that is on its way gives it time again.
+    pub fn expire_entries(&self, names: &[Name]) -> LocalFuture<'static, Vec<io::Result<()>>> {
+        self.tell(names, true)
+    }
+
+    fn tell(
+        &self,
+        names: &[Name],
+        expires_only: bool,
+    ) -> LocalFuture<'static, Vec<io::Result<()>>> {
+        if names.is_empty() {
+            return Box::pin(std::future::ready(Vec::new())); // without a thread
+        }
         match &self.to {
             Kernel::Direct(kernel) => {
                 let (kernel, names) = (kernel.clone(), names.to_vec());
                 Box::pin(async move {
                     let mut outcomes = Vec::new();
                     for (parent, name) in names {
-                        outcomes.push(kernel.inval_entry(parent, &name).await);
+                        let heard = match expires_only {
+                            true => kernel.expire_entry(parent, &name),
+                            false => kernel.inval_entry(parent, &name),
+                        };
+                        outcomes.push(heard.await);
                     }
                     outcomes
                 })
             }
             Kernel::Device(aside) => {
                 let count = names.len();
-                let name = |(parent, name): &Name| Told::Name(*parent, name.to_vec());
+                let told: fn(u64, Vec<u8>) -> Told =
+                    if expires_only { Told::Time } else { Told::Name };
+                let name = |(parent, name): &Name| told(*parent, name.to_vec());
                 let names = names.iter().map(name).collect();
                 let told = aside.tellers.as_ref().map(|tellers| tellers.tell(names));
                 Box::pin(async move {

@@ -36,6 +36,8 @@ pub(crate) type Outcomes = Vec<io::Result<()>>;
 pub(crate) enum Told {
     /// A name in the directory with this node id.
     Name(u64, Vec<u8>),
+    /// For how long such a name holds.
+    Time(u64, Vec<u8>),
     /// All pages of a node.
     Pages(u64),
 }
@@ -138,14 +140,15 @@ fn work(fd: RawFd, queue: &Queue, relay: &Relay, pending: &AtomicUsize) {
 }
 
 fn forget(device: &Device, told: &Told) -> io::Result<()> {
-    let (parent, name) = match told {
-        Told::Name(parent, name) => (*parent, name),
+    let (parent, name, flags) = match told {
+        Told::Name(parent, name) => (*parent, name, 0),
+        Told::Time(parent, name) => (*parent, name, abi::EXPIRE_ONLY),
         Told::Pages(ino) => {
             let out = abi::NotifyInvalInodeOut { ino: *ino, off: 0, len: 0 };
             return device.notify(abi::NOTIFY_INVAL_INODE, &[out.as_bytes()]);
         }
     };
     let namelen = u32::try_from(name.len()).map_err(io::Error::other)?;
-    let out = abi::NotifyInvalEntryOut { parent, namelen, flags: 0 };
+    let out = abi::NotifyInvalEntryOut { parent, namelen, flags };
     device.notify(abi::NOTIFY_INVAL_ENTRY, &[out.as_bytes(), name, b"\0"])
 }

@@ -239,6 +239,11 @@ impl Cache {
         dentry.until.get() >= self.ticks(now)
     }
 
+    /// `fuse_invalidate_entry_cache`: an answer that is under way may give it time again.
+    pub(crate) fn expire(dentry: &Dentry) {
+        dentry.until.set(0);
+    }
+
     /// Whether all names were made old since it was looked up.
     pub(crate) fn is_of_old(&self, dentry: &Dentry) -> bool {
         dentry.epoch < self.epoch

@@ -23,7 +23,8 @@
 //! - Unused entries may be forgotten at any time.
 //! - A notification about an inode makes every answer under way too old for it. One about a name
 //!   waits for the directory's lock; from Linux 6.19 on it looks for the name first. A new epoch
-//!   makes all names old, also those whose answers are under way.
+//!   makes all names old, also those whose answers are under way. One that only ends a name's
+//!   time is undone by an answer about the name that is under way.
 //!
 //! - Files that are opened through the page cache have one page (`pages.rs`).
 //! - Names of a directory are kept, if it is opened so, and read again without a request

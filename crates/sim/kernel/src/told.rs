@@ -46,16 +46,11 @@ impl Hears for Ear {
 
     /// Goes on although nobody waits for it any more, as the thread does that tells it.
     fn inval_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
-        let (done, outcome) = oneshot::channel();
-        let own = self.waits.notification();
-        let told = (own, self.waits.clone());
-        let inval = inval_entry(self.cache.clone(), self.version, told, parent, name.to_vec());
-        self.env.spawn("inval entry", async move {
-            drop(done.send(inval.await));
-        });
-        let outcome: LocalFuture<'static, io::Result<()>> =
-            Box::pin(async move { outcome.await.map_err(io::Error::other)? });
-        self.waits.outcome(own, outcome)
+        self.tell_of_name(parent, name, false)
+    }
+
+    fn expire_entry(&self, parent: u64, name: &[u8]) -> LocalFuture<'static, io::Result<()>> {
+        self.tell_of_name(parent, name, true)
     }
 
     fn inc_epoch(&self) -> io::Result<()> {
@@ -71,20 +66,45 @@ impl Hears for Ear {
     }
 }
 
+impl Ear {
+    fn tell_of_name(
+        &self,
+        parent: u64,
+        name: &[u8],
+        expires_only: bool,
+    ) -> LocalFuture<'static, io::Result<()>> {
+        let (done, outcome) = oneshot::channel();
+        let own = self.waits.notification();
+        let told = (own, self.waits.clone());
+        let name = (parent, name.to_vec());
+        let inval = inval_entry(self.cache.clone(), self.version, told, name, expires_only);
+        self.env.spawn("inval entry", async move {
+            drop(done.send(inval.await));
+        });
+        let outcome: LocalFuture<'static, io::Result<()>> =
+            Box::pin(async move { outcome.await.map_err(io::Error::other)? });
+        self.waits.outcome(own, outcome)
+    }
+}
+
 /// `fuse_reverse_inval_entry`.
 async fn inval_entry(
     cache: Rc<RefCell<Cache>>,
     version: Version,
     (own, waits): (Party, Waits),
-    parent: u64,
-    name: Vec<u8>,
+    (parent, name): (u64, Vec<u8>),
+    expires_only: bool,
 ) -> io::Result<()> {
     let dir = cache.borrow().node(parent).ok_or(io::ErrorKind::NotFound)?;
     if version == Version::LooksFirst && cache.borrow().name(&dir, &name).is_none() {
         return Err(io::ErrorKind::NotFound.into());
     }
     let _alone = waits.alone(own, Lock::Inode(parent), &dir.lock).await;
-    cache.borrow_mut().take_name(&dir, &name).ok_or(io::ErrorKind::NotFound)?;
+    let known = cache.borrow().name(&dir, &name).ok_or(io::ErrorKind::NotFound)?;
+    match expires_only {
+        true => Cache::expire(&known),
+        false => drop(cache.borrow_mut().take_name(&dir, &name)),
+    }
     Cache::distrust(&dir);
     Ok(())
 }

@@ -160,7 +160,9 @@ impl Fs {
     pub(crate) async fn rmdir(&self, header: &Header, name: &[u8]) -> Reply {
         let parent = self.fid(header.nodeid)?;
         let done = self.client.rmdir(&self.ctx(header, 0), parent, convert::name(name)?).await;
-        done.map(|()| Body::Empty).map_err(errno)
+        done.map_err(errno)?;
+        self.nodes.borrow_mut().names.remove(&(header.nodeid, name.into()));
+        Ok(Body::Empty)
     }
 
     pub(crate) async fn rename(
