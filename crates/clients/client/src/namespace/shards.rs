@@ -161,6 +161,7 @@ impl Inner {
                 }
             }
         }
+        let version = self.striped.version(dir);
         let value = match Client(self.clone()).getxattr(ctx, dir, LMV).await {
             Err(error) if error.errno() == Errno::ENODATA => {
                 self.stat(ctx, dir, 0).await?; // it is plain by now, and this notes that
@@ -172,7 +173,7 @@ impl Inner {
             tracing::warn!("the MDT sent a broken striping: {error}");
             Error::local(Errno::EPROTO, "getxattr").about(dir)
         })?;
-        Ok(Some(self.striped.learn(dir, stripes, self.env.now())))
+        Ok(Some(self.striped.learn(dir, stripes, version, self.env.now())))
     }
 
     /// Completes attributes of a striped directory with those of its shards; the lease ends with

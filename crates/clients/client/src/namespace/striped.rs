@@ -85,15 +85,29 @@ impl Striped {
         self.0.borrow().masters.get(&fid).copied().unwrap_or(fid)
     }
 
-    /// The shards of a directory are these.
-    pub(crate) fn learn(&self, dir: Fid, stripes: Stripes, now: Instant) -> Rc<Stripes> {
+    /// Version of a directory that attributes told; zero if none did.
+    pub(crate) fn version(&self, dir: Fid) -> u64 {
+        self.0.borrow().dirs.get(&dir).map_or(0, |dir| dir.version)
+    }
+
+    /// The shards of a directory are these, by an answer to a question that was asked when this
+    /// `version` of it was known. They are not kept if a later one is known by now.
+    pub(crate) fn learn(
+        &self,
+        dir: Fid,
+        stripes: Stripes,
+        version: u64,
+        now: Instant,
+    ) -> Rc<Stripes> {
         let mut known = self.0.borrow_mut();
         known.make_room(now);
         let stripes = Rc::new(stripes);
         let shards = stripes.places().filter(|shard| *shard != dir);
         known.masters.extend(shards.map(|shard| (shard, dir)));
         let known = known.dirs.entry(dir).or_default();
-        (known.is_striped, known.stripes) = (true, Some(stripes.clone()));
+        if known.version <= version {
+            (known.is_striped, known.stripes) = (true, Some(stripes.clone()));
+        }
         stripes
     }
 
@@ -208,10 +222,25 @@ mod tests {
         striped
             .note(&Attr { flags: AttrFlags::STRIPED, ..Attr::default() }.with_fid(dir), Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(None));
-        let known = striped.learn(dir, stripes(10, 3), Instant(0));
+        let known = striped.learn(dir, stripes(10, 3), 0, Instant(0));
         assert_eq!(striped.kind(dir), Kind::Striped(Some(known.clone())));
         assert_eq!((striped.master(known.shards[2]), striped.master(dir)), (dir, dir));
         assert_eq!(striped.kind(known.shards[2]), Kind::Plain);
+    }
+
+    #[test]
+    fn shards_from_before_a_later_version_of_their_directory_are_not_kept() {
+        let striped = Striped::default();
+        let dir = Fid::new(0x2_0000_0400, 1);
+        let version =
+            |version| Attr { flags: AttrFlags::STRIPED, version, ..Attr::default() }.with_fid(dir);
+        striped.note(&version(5), Instant(0));
+        let asked = striped.version(dir);
+        striped.note(&version(6), Instant(0));
+        striped.learn(dir, stripes(10, 3), asked, Instant(0));
+        assert_eq!(striped.kind(dir), Kind::Striped(None), "version 6 may have other shards");
+        let known = striped.learn(dir, stripes(20, 3), striped.version(dir), Instant(0));
+        assert_eq!(striped.kind(dir), Kind::Striped(Some(known)));
     }
 
     #[test]
@@ -220,10 +249,10 @@ mod tests {
         let dir = |oid| Fid::new(0x2_0000_0401, oid);
         let most = SHARDS_KNOWN_MAX as u32 / 256;
         (0..most).for_each(|number| {
-            striped.learn(dir(number), stripes(number * 256, 256), Instant(0));
+            striped.learn(dir(number), stripes(number * 256, 256), 0, Instant(0));
         });
         striped.told(dir(5), Instant(10));
-        striped.learn(dir(most), stripes(most * 256, 256), Instant(9));
+        striped.learn(dir(most), stripes(most * 256, 256), 0, Instant(9));
         assert!(striped.shards(dir(5)).is_some() && striped.shards(dir(most)).is_some());
         assert_eq!((striped.kind(dir(6)), striped.0.borrow().masters.len()), (Kind::Unknown, 512));
     }
