@@ -320,11 +320,13 @@ impl Cache {
     pub fn end_elsewhere(&mut self, change: ChangeId, wants: &[Want]) {
         self.be_deaf();
         for want in wants {
-            let Some(changing) = self.changing.get_mut(&want.fid) else { continue };
-            changing.retain(|(other, _)| *other != change);
-            if changing.is_empty() {
-                self.changing.remove(&want.fid);
+            if let Some(changing) = self.changing.get_mut(&want.fid) {
+                changing.retain(|(other, _)| *other != change);
+                if changing.is_empty() {
+                    self.changing.remove(&want.fid);
+                }
             }
+            // the session may be another one by now: the other MDT executes the change all the same
             if let Some(place) = self.find(want.fid) {
                 let entry = self.slab.get_mut(place);
                 entry.stale |= want.bits & entry.bits;

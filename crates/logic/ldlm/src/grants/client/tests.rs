@@ -353,6 +353,17 @@ fn after_a_change_by_way_of_another_mdt_only_later_answers_count() {
 }
 
 #[test]
+fn a_change_by_way_of_another_mdt_outlives_the_session() {
+    let mut cache = told_cache(0);
+    let wants = [Want { fid: X, bits: Bits::UPDATE }];
+    cache.begin(CHANGE, &wants);
+    cache.session_over(Number(50));
+    assert_eq!(hear(&mut cache, told(X, Bits::UPDATE, 51, 1), 1), Bits::UPDATE);
+    cache.end_elsewhere(CHANGE, &wants);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(2)), Belief::No, "that was before the change");
+}
+
+#[test]
 fn all_names_of_a_directory_answer_what_is_absent() {
     let mut cache = cache();
     assert_eq!(cache.begin_names(X, true), None, "not without UPDATE");
