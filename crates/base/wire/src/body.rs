@@ -276,8 +276,8 @@ bodies! {
         new_parent: WireFid,
         /// RENAME_NOREPLACE 1, RENAME_EXCHANGE 2.
         flags: u32,
-        /// Zero.
-        reserved: u32,
+        /// Not zero: the client counts the change in both directories, at whatever MDT they are.
+        keeps_dirs: u32,
     }
     /// Set the attributes named by `valid` to those in `attr` (its FID names the file). Buffer 1:
     /// with SIZE_KNOWN, the stripes from 64 on that have an object; may be absent.

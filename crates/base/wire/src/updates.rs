@@ -393,7 +393,9 @@ pub enum Fact {
 /// check has found. An MDT that serves without another one, which may know operations that it has
 /// lost, refuses that (EBUSY). Buffer 4 is a `bool`: the operation is a step of something that has
 /// begun, such as names that move. A read-only MDT refuses to begin a change (EROFS), and takes
-/// such a step. Where a buffer is absent, it is false.
+/// such a step. Where a buffer is absent, it is false. Buffer 5 may be absent: the number (`u128`)
+/// of the client that counts the change of directories itself
+/// ([`RenameReq`](crate::body::RenameReq)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {
     /// The operation that asks.

@@ -17,7 +17,7 @@ use zerocopy::{Immutable, IntoBytes};
 
 use crate::config::MountConfig;
 use crate::data::{Closes, Cuts, DataChange, Keeper};
-use crate::grants::{AllGrants, Gift, Lease, Scope};
+use crate::grants::{AllGrants, Changing, Gift, Lease, Scope};
 use crate::inode::Inodes;
 use crate::limits;
 use crate::locks::{Held, Turns};
@@ -361,20 +361,37 @@ impl Inner {
         target: TargetId,
         call: impl Into<Call>,
     ) -> Result<(Stat, Lease)> {
+        self.change_beside(scope, target, call, None).await
+    }
+
+    /// The same of a change that is counted at another MDT, too.
+    pub(crate) async fn change_beside(
+        self: &Rc<Self>,
+        scope: Scope,
+        target: TargetId,
+        call: impl Into<Call>,
+        beside: Option<Changing>,
+    ) -> Result<(Stat, Lease)> {
         let dirs: Vec<Fid> = scope.named_in().collect();
         let changing = self.grants.at(target.index).changing(scope);
-        let call = Call { hold: changing.hold(), ..call.into() };
+        let hold = match &beside {
+            None => changing.hold(),
+            Some(beside) => Hold(Some(Rc::new((changing.hold(), beside.hold())) as _)),
+        };
+        let call = Call { hold, ..call.into() };
         let stage = call.opcode.name();
         match self.ask(target, call).await {
             Ok(answer) => {
                 let stat = self.stat_of(target, &answer.reply, stage)?;
                 self.note_names(&dirs, &stat);
                 let lease = changing.done(&stat);
+                beside.into_iter().for_each(Changing::done_elsewhere);
                 self.shed_grants(target.index);
                 Ok((stat, lease))
             }
             Err(error) => {
                 changing.failed(&error);
+                beside.into_iter().for_each(|beside| beside.failed(&error));
                 Err(error)
             }
         }

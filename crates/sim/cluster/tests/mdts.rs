@@ -295,6 +295,34 @@ fn a_name_of_a_file_whose_mdt_grants_it_is_not_looked_up_after_a_move() {
 }
 
 #[test]
+fn a_mount_keeps_its_grant_of_a_directory_of_another_mdt_when_it_moves_files_there() {
+    let (world, told) = World::with_kernels();
+    let (near, far) = (world.dir("near", 0), world.dir("far", 1));
+    world.make_all(near, ["a", "b"].into_iter().map(str::to_owned));
+    world.cluster.sim.run_for(Span::secs(2));
+    assert!(world.find(0, near, "a").is_ok() && world.find(0, near, "b").is_ok());
+    let until = world.cluster.sim.now() + Span::secs(9);
+    for at in [0, 1] {
+        world.look(at, far);
+        assert!(!world.look(at, far).1, "client {at} is granted it");
+        world.clients[at].1.told_kernel(far, until);
+        told[at].0.borrow_mut().clear();
+    }
+    let has_forgotten = |at: usize| told[at].0.borrow().contains(&far);
+    world.rename(0, (near, "a"), (far, "a"));
+    assert_eq!([0, 1].map(has_forgotten), [false, true], "the other client's is called back");
+    assert_eq!(world.look(0, far).0.size, 1, "it is asked for after the change");
+    assert!(!world.look(0, far).1, "once");
+    assert!(!is_asked_for_absent(&world, far, "c"), "all names are known");
+    world.rename(0, (near, "b"), (far, "c"));
+    let found = world.run(0, async move |client| client.lookup_glance(&me(), far, b"c").await);
+    assert!(found.attr.is_file() && !has_forgotten(0));
+    world.unlink(1, far, "a");
+    assert!(has_forgotten(0), "another client has changed it");
+    assert_eq!(world.look(0, far).0.size, 1);
+}
+
+#[test]
 fn a_link_to_a_file_of_another_mdt_counts_there() {
     let world = World::new();
     let (near, far) = (world.dir("near", 0), world.dir("far", 2));

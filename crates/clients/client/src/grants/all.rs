@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A change goes to one MDT, and its effects are counted in the cache of that MDT. Other MDTs call
-//! back the grants that it affects there, also from the client that makes the change.
+//! back the grants that it affects there, also from the client that makes the change. A directory
+//! into which a kernel renames a file is counted in both caches and keeps its grant.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -102,6 +102,12 @@ impl Known {
         lease
     }
 
+    /// A change was executed by another MDT and this one.
+    pub(super) fn end_elsewhere(&mut self, id: ChangeId, scope: &Scope) {
+        self.cache.end_elsewhere(id, &scope.wants);
+        self.end_names(scope, true);
+    }
+
     /// It is not under way any more, and has changed nothing that is not doubted.
     pub(super) fn end_silently(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.cache.end(id, &scope.wants, Transno::NONE, now);
@@ -189,6 +195,16 @@ impl Changing {
         is_over.set(true);
         let now = grants.env.now();
         grants.known().end((*id, scope), self.question, self.since, stat, now)
+    }
+
+    /// It happened, and the answer came from another MDT.
+    pub(crate) fn done_elsewhere(self) {
+        let UnderWay { grants, id, scope, is_over, .. } = &*self.under_way;
+        if grants.bugs.keep_old_beliefs() {
+            return self.under_way.end();
+        }
+        is_over.set(true);
+        grants.known().end_elsewhere(*id, scope);
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use types::Fid;
+use types::{Fid, TargetId};
 use wire::Opcode;
 use wire::body::RenameReq;
 
 use super::check_name;
 use crate::client::{Client, Inner, mdt_of};
-use crate::grants::Scope;
+use crate::grants::{Changing, Scope};
 use crate::stat::Stat;
 use crate::{Ctx, Result};
 
@@ -38,15 +38,17 @@ impl Client {
             self.0.end_rest_of(new_parent, new_name);
         }
         let renamed = self.0.at_holders(ctx, names, async |[parent, new_parent]| {
+            let beside = self.0.beside(mdt_of(parent), new_parent, new_name);
             let body = RenameReq {
                 parent: parent.into(),
                 new_parent: new_parent.into(),
                 flags,
-                ..RenameReq::default()
+                keeps_dirs: beside.is_some().into(),
             };
             let call = self.0.call(ctx, Opcode::MdtRename, &body).name(name).name(new_name);
             let scope = Scope::rename((parent, name), (new_parent, new_name), is_exchange);
-            let (stat, _) = self.0.change(scope, mdt_of(parent), call).await?;
+            let changed = self.0.change_beside(scope, mdt_of(parent), call, beside);
+            let (stat, _) = changed.await?;
             Ok((stat, parent, new_parent))
         });
         let (stat, parent, new_parent) = renamed.await?;
@@ -62,6 +64,13 @@ impl Client {
 }
 
 impl Inner {
+    /// The change of a directory in which a name comes, if another MDT than `target` has it: its
+    /// grant stays. A native program uses no grants of names, and lets it be called back.
+    fn beside(&self, target: TargetId, dir: Fid, name: &[u8]) -> Option<Changing> {
+        let is_beside = mdt_of(dir) != target && self.grants.has_kernel();
+        is_beside.then(|| self.grants.of(dir).changing(Scope::entry(dir, name)))
+    }
+
     /// The kernel believes the names that it moves for as long as before. So the MDT that has them
     /// now must know, before the kernel hears that they have moved. This is not needed where the
     /// MDT of the file grants its names (`names_are_called_back`).

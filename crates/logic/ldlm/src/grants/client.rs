@@ -4,8 +4,9 @@
 //! - A request: [`Cache::ask`] when it is sent for the first time. After its reply:
 //!   [`Cache::heard`] with the reply's head, [`Cache::take`] for each file in the reply,
 //!   [`Cache::finish`]. The caller keeps the values for the bits that `take` returns.
-//! - A change: [`Cache::begin`] before it is sent, and [`Cache::end`] after its reply was taken. A
-//!   change whose caller is gone ends when its reply comes, or with the session.
+//! - A change: [`Cache::begin`] before it is sent, and [`Cache::end`] after its reply was taken, or
+//!   [`Cache::end_elsewhere`] if another MDT has replied. A change whose caller is gone ends when
+//!   its reply comes, or with the session.
 //! - A system call: [`Cache::belief`] returns whether the cache answers it, and how long the kernel
 //!   may keep the answer. A caller that gives the kernel such an answer reports it with
 //!   [`Cache::told`].
@@ -311,6 +312,25 @@ impl Cache {
             entry.set(unknown, as_of);
             entry.stale |= unknown & entry.bits;
             self.bury(place);
+        }
+    }
+
+    /// A change was executed by another MDT and this one. The place in the history of this one is
+    /// not told. So what it changed is not known, and of answers under way nothing is taken.
+    pub fn end_elsewhere(&mut self, change: ChangeId, wants: &[Want]) {
+        self.be_deaf();
+        for want in wants {
+            if let Some(changing) = self.changing.get_mut(&want.fid) {
+                changing.retain(|(other, _)| *other != change);
+                if changing.is_empty() {
+                    self.changing.remove(&want.fid);
+                }
+            }
+            // the session may be another one by now: the other MDT executes the change all the same
+            if let Some(place) = self.find(want.fid) {
+                let entry = self.slab.get_mut(place);
+                entry.stale |= want.bits & entry.bits;
+            }
         }
     }
 

@@ -15,7 +15,8 @@ use std::rc::Rc;
 use bytes::Bytes;
 use endpoint::{Call, CallError};
 use service::Incoming;
-use types::{Errno, Instance, Instant, Span, TargetId};
+use types::{ClientId, Errno, Instance, Instant, Span, TargetId};
+use wire::body::RenameReq;
 use wire::updates::{self, Done, Fact, Key, OpId, Place, Prepare, Record, Want};
 use wire::{Opcode, Reply};
 
@@ -289,10 +290,12 @@ impl Coordinator {
         let body = Prepare { id, wants: wants.iter().cloned().collect() };
         let adds: Bytes = updates::encode(&may_add(incoming)).into();
         let mut bufs = vec![Bytes::new(), updates::encode(&body).into(), adds];
-        if self.is_check || self.goes_on {
+        let keeper = incoming.and_then(keeper);
+        if self.is_check || self.goes_on || keeper.is_some() {
             let flags = [self.is_check, self.goes_on];
             bufs.extend(flags.map(|flag| Bytes::from(updates::encode(&flag))));
         }
+        bufs.extend(keeper.map(|client| Bytes::from(updates::encode(&client.0))));
         let mut call = Call::new(Opcode::MdtPrepare, bufs);
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));
@@ -386,6 +389,14 @@ impl Drop for Coordinator {
 fn may_add(incoming: Option<&Incoming>) -> bool {
     let row = incoming.and_then(|incoming| op::row(incoming.request.opcode()));
     row.is_some_and(|row| matches!(row.reach, Reach::Grows))
+}
+
+/// The client of a rename, if it counts the change of directories itself, at whatever MDT.
+fn keeper(incoming: &Incoming) -> Option<ClientId> {
+    let request = &incoming.request;
+    let keeps =
+        request.opcode() == Opcode::MdtRename && request.body::<RenameReq>().keeps_dirs != 0;
+    keeps.then_some(incoming.session.client)
 }
 
 fn step_aside(incoming: Option<&Incoming>) {

@@ -7,11 +7,11 @@ use std::rc::Rc;
 use bytes::Bytes;
 use env::LocalFuture;
 use layout::dir::Stripes;
-use ldlm::grants::{Bits, ChangeId, Want as WantedBits};
+use ldlm::grants::{Bits, ChangeId, HolderId, Want as WantedBits};
 use osd::{StoreError, Table, View};
 use service::Incoming;
 use target::{Decided, OpError};
-use types::{Errno, Fid, Instance, MDTS_MAX, TargetId};
+use types::{ClientId, Errno, Fid, Instance, MDTS_MAX, TargetId};
 use wire::body::{StatfsState, SyncRep};
 use wire::updates::{
     self, Done, Fact, Key, Named, OpId, Own, Prepare, Question, Record, Round, Update, Want,
@@ -114,6 +114,7 @@ async fn reserve(
     needs_room: bool,
 ) -> Result<Vec<Fact>, Errno> {
     let changing = mdt.recalls.change();
+    let keeper = incoming.and_then(|incoming| keeper(mdt, incoming));
     let until = mdt.env.now() + HELD_WAIT;
     loop {
         let freed = mdt.guests.freed.notified();
@@ -121,7 +122,7 @@ async fn reserve(
             if needs_room && mdt.engine.store.meta().is_full()? {
                 return Err(StoreError::Full.into());
             }
-            step(mdt, incoming, ask, changing.id)
+            step(mdt, incoming, ask, changing.id, keeper)
         };
         let step = mdt.persist(attempt).await?;
         match step {
@@ -144,7 +145,20 @@ async fn reserve(
     }
 }
 
-fn step(mdt: &Mdt, incoming: Option<&Incoming>, ask: &Prepare, change: ChangeId) -> Decided<Step> {
+/// The client for which the operation is done and its session here, if it counts the change of
+/// directories itself.
+fn keeper(mdt: &Mdt, incoming: &Incoming) -> Option<(ClientId, HolderId)> {
+    let client = ClientId(updates::decode(&incoming.request.buf(5))?);
+    Some((client, HolderId(mdt.exports.session_of(client)?.id)))
+}
+
+fn step(
+    mdt: &Mdt,
+    incoming: Option<&Incoming>,
+    ask: &Prepare,
+    change: ChangeId,
+    keeper: Option<(ClientId, HolderId)>,
+) -> Decided<Step> {
     let view = mdt.engine.store.meta().running()?;
     let mut guard = mdt.engine.state.borrow_mut();
     let state = &mut *guard;
@@ -174,12 +188,21 @@ fn step(mdt: &Mdt, incoming: Option<&Incoming>, ask: &Prepare, change: ChangeId)
     let wants: Vec<_> = changed.flat_map(|(want, fact)| wanted_bits(want, fact)).collect();
     mdt.guests.hold(ask.id, &wants, &mut state.grants);
     let clock = mdt.env.now();
-    let timed = wants.iter().filter_map(|want| state.grants.blocks_all(want.fid, clock));
+    // of files its client must forget all names and attributes, as any other
+    let keeper = keeper.filter(|_| wants.iter().all(|want| want.bits == Bits::UPDATE));
+    let timed = wants.iter().filter_map(|want| match keeper {
+        Some((client, _)) => state.grants.blocks(want.fid, client, clock),
+        None => state.grants.blocks_all(want.fid, clock),
+    });
     if let Some(end) = timed.max().max(state.grants.inherited(clock)) {
         return Err(OpError::LeasedUntil(end));
     }
     let heard = |session| mdt.recalls.heard(session);
-    if !state.grants.begin_for_all(change, || wants, &heard, clock) {
+    let is_free = match keeper {
+        Some((_, holder)) => state.grants.begin(change, holder.0, || wants, &heard, clock),
+        None => state.grants.begin_for_all(change, || wants, &heard, clock),
+    };
+    if !is_free {
         return Ok(Step::Recalling);
     }
     for (want, fact) in ask.wants.iter().zip(&mut facts) {

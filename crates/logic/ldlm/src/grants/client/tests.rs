@@ -337,6 +337,33 @@ fn a_grant_whose_value_is_unknown_is_called_back_all_the_same() {
 }
 
 #[test]
+fn after_a_change_by_way_of_another_mdt_only_later_answers_count() {
+    let mut cache = told_cache(0);
+    let wants = [Want { fid: X, bits: Bits::UPDATE }];
+    cache.begin(CHANGE, &wants);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(1)), Belief::No, "it is being changed");
+    let late = cache.ask(at(1));
+    cache.end_elsewhere(CHANGE, &wants);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(1)), Belief::No, "and not known");
+    assert_eq!(cache.take(late, told(X, Bits::UPDATE, 2, 8), at(2)), Bits::empty());
+    cache.finish(late);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(2)), Belief::No);
+    assert_eq!(hear(&mut cache, told(X, Bits::UPDATE, 3, 9), 2), Bits::UPDATE);
+    assert!(matches!(cache.belief(X, Bits::UPDATE, at(3)), Belief::Until(_)));
+}
+
+#[test]
+fn a_change_by_way_of_another_mdt_outlives_the_session() {
+    let mut cache = told_cache(0);
+    let wants = [Want { fid: X, bits: Bits::UPDATE }];
+    cache.begin(CHANGE, &wants);
+    cache.session_over(Number(50));
+    assert_eq!(hear(&mut cache, told(X, Bits::UPDATE, 51, 1), 1), Bits::UPDATE);
+    cache.end_elsewhere(CHANGE, &wants);
+    assert_eq!(cache.belief(X, Bits::UPDATE, at(2)), Belief::No, "that was before the change");
+}
+
+#[test]
 fn all_names_of_a_directory_answer_what_is_absent() {
     let mut cache = cache();
     assert_eq!(cache.begin_names(X, true), None, "not without UPDATE");
