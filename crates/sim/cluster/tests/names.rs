@@ -202,8 +202,8 @@ fn a_directory_that_is_used_moves_and_each_mdt_dies_meanwhile() {
     }
 }
 
-/// Inodes stay, so nothing that a client knows of files changes. A recall for each of them would hold
-/// up the move, and with it all that wait for its names.
+/// Inodes stay, so nothing that a client knows of files changes. A recall for each of them would
+/// hold up the move, and with it all that wait for its names.
 #[test]
 fn attributes_of_files_stay_known_while_their_names_move() {
     let world = World::new();

@@ -20,6 +20,7 @@ use wire::body::RenameReq;
 use wire::updates::{self, Done, Fact, Key, OpId, Place, Prepare, Record, Want};
 use wire::{Opcode, Reply};
 
+use super::peer::KEEPER_BUF;
 use super::{Claim, Crossing, Needs};
 use crate::limits::{
     DELIVER_PAUSE, HELD_ROUNDS_MAX, HELD_WAIT, MEND_ROUNDS_MAX, PREPARE_PATIENCE, PREPARE_WAIT,
@@ -295,7 +296,10 @@ impl Coordinator {
             let flags = [self.is_check, self.goes_on];
             bufs.extend(flags.map(|flag| Bytes::from(updates::encode(&flag))));
         }
-        bufs.extend(keeper.map(|client| Bytes::from(updates::encode(&client.0))));
+        if let Some(client) = keeper {
+            assert_eq!(bufs.len(), KEEPER_BUF, "behind both flags");
+            bufs.push(updates::encode(&client.0).into());
+        }
         let mut call = Call::new(Opcode::MdtPrepare, bufs);
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));

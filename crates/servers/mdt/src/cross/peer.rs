@@ -27,6 +27,9 @@ use crate::record::{DirentRecord, INODE_HAS_ACL, INODE_MOVES, Inode};
 use crate::share::ShareKey;
 use crate::target::Mdt;
 
+/// Where [`wire::Opcode::MdtPrepare`] names the client that keeps its grants of directories.
+pub(super) const KEEPER_BUF: usize = 5;
+
 /// What a step of a preparation came to.
 enum Step {
     Ready(Vec<Fact>),
@@ -148,7 +151,7 @@ async fn reserve(
 /// The client for which the operation is done and its session here, if it counts the change of
 /// directories itself.
 fn keeper(mdt: &Mdt, incoming: &Incoming) -> Option<(ClientId, HolderId)> {
-    let client = ClientId(updates::decode(&incoming.request.buf(5))?);
+    let client = ClientId(updates::decode(&incoming.request.buf(KEEPER_BUF))?);
     Some((client, HolderId(mdt.exports.session_of(client)?.id)))
 }
 

@@ -258,7 +258,7 @@ impl Run {
                     parent: fid.into(),
                     new_parent: new_fid.into(),
                     flags,
-                    reserved: 0,
+                    ..RenameReq::default()
                 };
                 let real = self
                     .rig

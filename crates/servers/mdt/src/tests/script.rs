@@ -140,7 +140,7 @@ impl Script {
                     parent: parent.into(),
                     new_parent: new_parent.into(),
                     flags,
-                    reserved: 0,
+                    ..RenameReq::default()
                 };
                 self.rig
                     .call(Opcode::MdtRename, &body, &[name.as_bytes(), new_name.as_bytes()])
