@@ -370,8 +370,9 @@ impl Inner {
         scope: Scope,
         target: TargetId,
         call: impl Into<Call>,
-        beside: Option<Changing>,
+        beside: Option<(Fid, Changing)>,
     ) -> Result<(Stat, Lease)> {
+        let (beside_dir, beside) = beside.unzip();
         let dirs: Vec<Fid> = scope.named_in().collect();
         let changing = self.grants.at(target.index).changing(scope);
         let hold = match &beside {
@@ -380,7 +381,11 @@ impl Inner {
         };
         let call = Call { hold, ..call.into() };
         let stage = call.opcode.name();
-        match self.ask(target, call).await {
+        let answer = match beside_dir {
+            None => self.ask(target, call).await,
+            Some(dir) => self.forgotten_if_slow(dir, self.ask(target, call)).await,
+        };
+        match answer {
             Ok(answer) => {
                 let stat = self.stat_of(target, &answer.reply, stage)?;
                 self.note_names(&dirs, &stat);
@@ -395,6 +400,17 @@ impl Inner {
                 Err(error)
             }
         }
+    }
+
+    /// The answer to a change of a directory that another MDT has as well. If the MDT that answers
+    /// is away, the other may have made the change long before the answer: the kernel asks then.
+    async fn forgotten_if_slow<T>(&self, dir: Fid, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        if let Some(answer) = self.env.timeout(limits::BESIDE_WAIT, answer.as_mut()).await {
+            return answer;
+        }
+        self.grants.forget_attrs(dir);
+        answer.await
     }
 
     /// A change that makes names in these directories was executed.

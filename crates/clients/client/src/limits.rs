@@ -265,3 +265,7 @@ pub(crate) const PATH_MDTS_MAX: u32 = 4_096;
 
 /// Places of one pass over a directory: cookies have 8 bits for them.
 pub(crate) const PLACES_MAX: usize = 256;
+
+/// How long a change of a directory of another MDT waits before the kernel forgets the directory's
+/// attributes: the MDT that answers may be away for seconds. A call back takes 50 ms at most.
+pub const BESIDE_WAIT: Span = Span::millis(50);

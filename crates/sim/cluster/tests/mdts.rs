@@ -10,7 +10,7 @@ use cluster::{Cluster, Granted, Scenario};
 use env::LocalFuture;
 use env_sim::NodeHandle;
 use layout::dir::{Asked, UNLIMITED};
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, TargetId};
 use wire::Opcode;
 
 /// Clients of a cluster of three MDTs on which nothing else happens.
@@ -319,6 +319,31 @@ fn a_mount_keeps_its_grant_of_a_directory_of_another_mdt_when_it_moves_files_the
     assert!(found.attr.is_file() && !has_forgotten(0));
     world.unlink(1, far, "a");
     assert!(has_forgotten(0), "another client has changed it");
+    assert_eq!(world.look(0, far).0.size, 1);
+}
+
+/// The other MDT may have made the change, and other clients see it.
+#[test]
+fn a_kernel_forgets_a_directory_of_another_mdt_when_a_move_there_is_not_answered() {
+    let (world, told) = World::with_kernels();
+    let (near, far) = (world.dir("near", 0), world.dir("far", 1));
+    world.make(0, near, "a");
+    world.look(0, far);
+    told[0].0.borrow_mut().clear();
+    let (node, client) = &world.clients[0];
+    world.cluster.cut_off_from(node, TargetId::mdt(0));
+    let (client, done) = (client.clone(), Rc::new(Cell::new(false)));
+    let is_done = Rc::clone(&done);
+    node.env().spawn("a move", async move {
+        client.rename(&me(), near, b"a", far, b"a", 0).await.expect("it is done");
+        is_done.set(true);
+    });
+    world.cluster.sim.run_for(Span::millis(200));
+    assert!(told[0].0.borrow().contains(&far) && !done.get());
+    assert!(!told[0].1.borrow().contains(&far), "its names stay");
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(10));
+    assert!(done.get());
     assert_eq!(world.look(0, far).0.size, 1);
 }
 

@@ -142,6 +142,14 @@ impl AllGrants {
         }
     }
 
+    /// The same of the attributes of one, whose names stay.
+    pub(crate) fn forget_attrs(&self, file: Fid) {
+        let kernel = self.shared.kernel();
+        if let Some(forgetting) = kernel.and_then(|kernel| kernel.forget(file, false)) {
+            self.env.spawn("attributes forgotten", forgetting);
+        }
+    }
+
     /// A kernel is told of files.
     pub(super) fn serve(&self, kernel: Rc<dyn Kernel>) {
         *self.shared.kernel.borrow_mut() = Some(kernel);

@@ -66,9 +66,9 @@ impl Client {
 impl Inner {
     /// The change of a directory in which a name comes, if another MDT than `target` has it: its
     /// grant stays. A native program uses no grants of names, and lets it be called back.
-    fn beside(&self, target: TargetId, dir: Fid, name: &[u8]) -> Option<Changing> {
+    fn beside(&self, target: TargetId, dir: Fid, name: &[u8]) -> Option<(Fid, Changing)> {
         let is_beside = mdt_of(dir) != target && self.grants.has_kernel();
-        is_beside.then(|| self.grants.of(dir).changing(Scope::entry(dir, name)))
+        is_beside.then(|| (dir, self.grants.of(dir).changing(Scope::entry(dir, name))))
     }
 
     /// The kernel believes the names that it moves for as long as before. So the MDT that has them
