@@ -10,6 +10,7 @@ use cluster::{Cluster, Granted, Scenario};
 use env_sim::{Faults, NodeHandle};
 use layout::dir::{Asked, BY_SPACE};
 use types::{Errno, Fid, Span};
+use wire::Opcode;
 
 const MDTS: u32 = 3;
 /// Files that stay while the names move.
@@ -199,6 +200,34 @@ fn a_directory_that_is_used_moves_and_each_mdt_dies_meanwhile() {
             assert!(world.kept.values().all(|file| file.mdt_index() == 0), "inodes stay");
         }
     }
+}
+
+/// Inodes stay, so nothing that a client knows of files changes. A recall for each of them would hold
+/// up the move, and with it all that wait for its names.
+#[test]
+fn attributes_of_files_stay_known_while_their_names_move() {
+    let world = World::new();
+    let files: Rc<Vec<Fid>> = Rc::new(world.kept.values().copied().collect());
+    let asked = || {
+        let files = files.clone();
+        world.run(1, async move |client| {
+            let asked = || client.requests().get(&Opcode::MdtGetattr).copied().unwrap_or(0);
+            let before = asked();
+            for file in &*files {
+                client.getattr(&me(), *file, None).await?;
+            }
+            Ok(asked() - before)
+        })
+    };
+    world.cluster.sim.run_for(Span::secs(3));
+    let first = asked();
+    let before = asked();
+    assert!(before < first, "most are granted: {first}, {before}");
+    assert_eq!(world.end(&world.migrate(1)), Ok(()));
+    assert_eq!(world.moved(), [1]);
+    let after = asked();
+    assert!(after <= before, "{before}, {after}");
+    world.check(&Names::new());
 }
 
 #[test]

@@ -342,25 +342,39 @@ pub(crate) fn check(
     })
 }
 
-/// The same for an operation of the MDT's own: no client keeps anything of what it changes.
+/// The same for an operation of the MDT's own: no client keeps anything that it changes.
 pub(crate) fn check_own(tx: &Tx<'_>, caller: &OwnCaller<'_>, grants: &mut Grants) -> Decided<bool> {
     let clock = caller.clock;
     let blocked = tx.touched().filter_map(|fid| grants.blocks_all(fid, clock)).max();
     if let Some(end) = grants.inherited(clock).max(blocked) {
         return Err(OpError::LeasedUntil(end));
     }
-    let is_resized = |fid: &Fid| {
-        let is_it = |update: &Update| matches!(update, Update::Size { dir, .. } if dir == fid);
-        tx.updates.iter().any(is_it)
-    };
     let wants = || {
+        let of = |pick: fn(&Update) -> Option<Fid>| -> BTreeSet<Fid> {
+            tx.updates.iter().filter_map(pick).collect()
+        };
+        let resized = of(|update| match update {
+            Update::Size { dir, .. } => Some(*dir),
+            _ => None,
+        });
+        let rehomed = of(|update| match update {
+            Update::Rehome { fid, .. } => Some(*fid),
+            _ => None,
+        });
+        // A name that moves to another shard leads to the same file, whose attributes stay. What a
+        // client knows of both by this MDT's word stays true: each later change of the name changes
+        // the file too, and calls that back here.
+        let stays = |fid: &Fid| {
+            let is_file = tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir());
+            is_file && rehomed.contains(fid)
+        };
         let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
         let want = |fid: Fid| {
-            let bits = if is_resized(&fid) { Bits::UPDATE } else { ATTRS | Bits::LOOKUP };
+            let bits = if resized.contains(&fid) { Bits::UPDATE } else { ATTRS | Bits::LOOKUP };
             Want { fid, bits }
         };
         let unnamed = tx.unnamed.iter().map(|fid| Want { fid: *fid, bits: Bits::LOOKUP });
-        touched.into_iter().map(want).chain(unnamed).collect()
+        touched.into_iter().filter(|fid| !stays(fid)).map(want).chain(unnamed).collect()
     };
     Ok(grants.begin_for_all(caller.change, wants, caller.heard, clock))
 }
