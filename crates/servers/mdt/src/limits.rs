@@ -15,6 +15,10 @@ pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
 /// memory takes less than a tenth of this.
 pub(crate) const LONG_ANSWER_MAX: Span = Span::millis(10);
 
+/// Inodes that one scan reads for grants that a client states: so many that its start costs little,
+/// and so few that files of different times have scans of their own.
+pub(crate) const JUDGED_AT_ONCE: usize = 256;
+
 /// Records that the closes of one request remove: some milliseconds. A file without a name goes
 /// with its last close, and one of 2,000 stripes has as many records.
 pub(crate) const CLOSES_CHANGES_MAX: usize = 1_024;
