@@ -15,6 +15,10 @@ pub(crate) const READDIR_ENTRIES_MAX: usize = 1_024;
 /// memory takes less than a tenth of this.
 pub(crate) const LONG_ANSWER_MAX: Span = Span::millis(10);
 
+/// Inodes that one scan reads for grants that a client states: so many that its start costs little,
+/// and so few that files of different times have scans of their own.
+pub(crate) const JUDGED_AT_ONCE: usize = 256;
+
 /// Records that the closes of one request remove: some milliseconds. A file without a name goes
 /// with its last close, and one of 2,000 stripes has as many records.
 pub(crate) const CLOSES_CHANGES_MAX: usize = 1_024;
@@ -221,6 +225,14 @@ pub(crate) const MOVES_AT_ONCE: usize = 4;
 /// Least pause after such operations, so that requests of clients get in between.
 pub(crate) const MOVE_PAUSE: Span = Span::millis(1);
 
+/// Moves wait while more than this part of what begins a commit is dirty. Each name changes pages
+/// that no other name does, so a large commit would hold up requests for longer than the moves do.
+pub(crate) const MOVE_DIRTY_PART: u64 = 2;
+
+/// How often they look whether that commit has begun: its pages are written out in a few times
+/// this.
+pub(crate) const MOVE_DIRTY_LOOK: Span = Span::millis(2);
+
 /// How often directories whose names move are looked at, while nothing can be moved here.
 pub(crate) const MOVES_LOOK: Span = Span::millis(200);
 
@@ -242,6 +254,12 @@ pub(crate) const ABSENT_NAMES_MAX: usize = 4_096;
 
 /// Names of a directory that are counted in one step.
 pub(crate) const COUNT_SLICE: usize = 4_096;
+
+/// After so many of them, it is looked whether the step takes longer than [`MOVE_HOLD_MAX`]: they
+/// are in a few pages.
+pub(crate) const COUNT_LOOK: usize = 128;
+
+const _: () = assert!(COUNT_LOOK < COUNT_SLICE);
 
 /// Names of a directory or a file that are counted to mend a count while clients are served: some
 /// ten milliseconds.

@@ -4,7 +4,9 @@
 //! One operation moves at most [`MOVE_NAMES_MAX`] names to one new shard, and fewer if these keep
 //! the thread for longer than [`MOVE_HOLD_MAX`]. Up to [`MOVES_AT_ONCE`] operations are under way,
 //! each to another new shard. A pause as long as they took follows, so at most half of the MDT's
-//! time goes into moves. The MDT of the directory finishes when no old shard on any MDT has a name.
+//! time goes into moves. Moves wait while half of what begins a commit is dirty, so a commit that
+//! they fill is short, and leaves the room behind it to clients. The MDT of the directory finishes
+//! when no old shard on any MDT has a name.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -20,8 +22,8 @@ use wire::updates::Move;
 use crate::cross::own;
 use crate::keys::{self, LMV};
 use crate::limits::{
-    COUNT_SLICE, MOVE_HOLD_MAX, MOVE_NAMES_FIRST, MOVE_NAMES_LEAST, MOVE_NAMES_MAX, MOVE_PAUSE,
-    MOVES_AT_ONCE, MOVES_LOOK, MOVES_STUCK,
+    COUNT_LOOK, COUNT_SLICE, MOVE_DIRTY_LOOK, MOVE_DIRTY_PART, MOVE_HOLD_MAX, MOVE_NAMES_FIRST,
+    MOVE_NAMES_LEAST, MOVE_NAMES_MAX, MOVE_PAUSE, MOVES_AT_ONCE, MOVES_LOOK, MOVES_STUCK,
 };
 use crate::op::moves;
 use crate::record::{DirentRecord, Inode};
@@ -220,6 +222,7 @@ async fn push(mdt: &Rc<Mdt>, dir: Fid, by_home: ByHome, is_lasting: bool) -> Res
     let homes: Vec<Vec<Vec<u8>>> = by_home.into_values().collect();
     let most = homes.iter().map(Vec::len).max().unwrap_or(0);
     for some in homes.chunks(MOVES_AT_ONCE) {
+        until_written(mdt).await;
         let began = mdt.env.now();
         let pushes = some.iter().map(|names| -> LocalFuture<'_, Result<Step, Errno>> {
             Box::pin(push_to_one(mdt, dir, names, is_lasting))
@@ -237,6 +240,25 @@ async fn push(mdt: &Rc<Mdt>, dir: Fid, by_home: ByHome, is_lasting: bool) -> Res
         mdt.env.sleep((mdt.env.now() - began).max(MOVE_PAUSE)).await;
     }
     failed.map_or(Ok(done), Err)
+}
+
+/// Whether so many changed bytes are too many for moves to add to them: a commit writes them out
+/// while nothing else is executed, and behind a commit only some may wait.
+fn is_too_dirty(dirty: u64, commit_at: u64) -> bool {
+    dirty > commit_at / MOVE_DIRTY_PART
+}
+
+/// Waits until a commit has begun that covers what moves have changed, if that is a lot.
+async fn until_written(mdt: &Mdt) {
+    let commit_at = mdt.engine.config.commit_dirty_bytes;
+    let is_due = || is_too_dirty(mdt.engine.store.meta().dirty_bytes(), commit_at);
+    if !is_due() {
+        return;
+    }
+    mdt.engine.pace.wake();
+    while is_due() && !mdt.is_stopped() {
+        mdt.env.sleep(MOVE_DIRTY_LOOK).await;
+    }
 }
 
 /// Names of one new shard: one operation, or one for each name if they cannot move together.
@@ -361,15 +383,9 @@ async fn names_in(mdt: &Rc<Mdt>, dir: Fid) -> Result<u64, Errno> {
     let (mut names, mut from) = (0, Some(dir.to_key().to_vec()));
     while let Some(start) = from {
         let slice = || {
-            let view = mdt.engine.store.meta().running()?;
-            let (prefix, mut found, mut last) = (dir.to_key(), 0, None);
-            view.scan_within((Table::Dirents, &prefix), &start, &mut |key, _| {
-                found += 1;
-                last = (found == COUNT_SLICE).then(|| [key, &[0]].concat());
-                last.is_none()
-            })?;
-            assert!(found <= COUNT_SLICE, "others get their turn");
-            Ok((found as u64, last))
+            let begun = mdt.env.now();
+            let is_long = || mdt.env.now() - begun >= MOVE_HOLD_MAX;
+            count_slice(&*mdt.engine.store.meta().running()?, dir, &start, &is_long)
         };
         let (found, next) = mdt.persist(slice).await?;
         names += found;
@@ -379,6 +395,26 @@ async fn names_in(mdt: &Rc<Mdt>, dir: Fid) -> Result<u64, Errno> {
         }
     }
     Ok(names)
+}
+
+/// Some names from a key on: at most [`COUNT_SLICE`], and fewer if `is_long` says that it takes too
+/// long, because the records come from the disk. Returns where those behind them begin, if there
+/// may be more.
+fn count_slice(
+    view: &dyn View,
+    dir: Fid,
+    from: &[u8],
+    is_long: &dyn Fn() -> bool,
+) -> Decided<(u64, Option<Vec<u8>>)> {
+    let (prefix, mut found, mut last) = (dir.to_key(), 0_usize, None);
+    view.scan_within((Table::Dirents, &prefix), from, &mut |key, _| {
+        found += 1;
+        let ends = found == COUNT_SLICE || (found.is_multiple_of(COUNT_LOOK) && is_long());
+        last = ends.then(|| [key, &[0]].concat());
+        last.is_none()
+    })?;
+    assert!(found <= COUNT_SLICE, "others get their turn");
+    Ok((found as u64, last))
 }
 
 #[cfg(test)]
@@ -401,6 +437,36 @@ mod tests {
             size = size.after(Span::secs(1));
         }
         assert_eq!(size, Size(MOVE_NAMES_LEAST));
+    }
+
+    #[test]
+    fn moves_leave_half_of_what_a_commit_takes_to_others() {
+        let commit_at = 16 << 20;
+        assert!(!is_too_dirty(0, 0), "after a commit has begun, they always go on");
+        assert!(!is_too_dirty(commit_at / 2, commit_at));
+        assert!(is_too_dirty(commit_at / 2 + 1, commit_at));
+    }
+
+    #[test]
+    fn names_are_counted_in_shorter_slices_if_they_take_long() {
+        let (dir, other) = (Fid::new(9, 1), Fid::new(9, 2));
+        let (meta, mut set) = (TestStore::default(), WriteSet::new());
+        let names = 2 * COUNT_SLICE + COUNT_LOOK / 2;
+        for number in 0..names as u64 {
+            set.put(Table::Dirents, keys::dirent(dir, number << 16), []);
+        }
+        set.put(Table::Dirents, keys::dirent(other, 0), []);
+        meta.apply(&set).expect("room");
+        let view = meta.running().expect("ready");
+        for (is_long, slice) in [(false, COUNT_SLICE), (true, COUNT_LOOK)] {
+            let (mut from, mut found, mut slices) = (Some(dir.to_key().to_vec()), 0, 0);
+            while let Some(start) = from {
+                let (some, next) = count_slice(&*view, dir, &start, &|| is_long).expect("readable");
+                assert!(some <= slice as u64);
+                (found, slices, from) = (found + some, slices + 1, next);
+            }
+            assert_eq!((found, slices), (names as u64, names.div_ceil(slice)));
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use env::LocalFuture;
 use ldlm::grants::Bits;
-use osd::{Table, View};
+use osd::{StoreError, Table, View};
 use service::Incoming;
 use types::{Errno, Fid};
 use wire::body::{GrantAck, GrantWord, GrantsFlags, OpenWord, stated_opens};
@@ -16,6 +16,7 @@ use wire::{Reply, SizeState, grants};
 use super::stated;
 use crate::engine::Engine;
 use crate::grants::ATTRS;
+use crate::limits::JUDGED_AT_ONCE;
 use crate::record::Inode;
 use crate::target::Mdt;
 
@@ -94,7 +95,12 @@ fn restated(mdt: &Mdt, incoming: &Incoming) -> Result<Reply, Errno> {
 /// client has stated what it holds all the same, and holds none of it any more.
 pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Vec<Bits> {
     match engine.store.meta().running() {
-        Ok(view) => held.iter().map(|held| credible(engine, &*view, held.fid.into())).collect(),
+        Ok(view) => {
+            let fids: Vec<Fid> = held.iter().map(|held| held.fid.into()).collect();
+            let here = engine.config.index;
+            let found = fids.chunks(JUDGED_AT_ONCE).flat_map(|some| inodes(&*view, some, here));
+            fids.iter().zip(found).map(|(fid, inode)| credible(engine, *fid, inode)).collect()
+        }
         Err(error) => {
             tracing::debug!(%error, "grants that a client states are not taken");
             vec![Bits::empty(); held.len()]
@@ -105,12 +111,11 @@ pub(crate) fn judged(engine: &Engine, held: &[GrantWord]) -> Vec<Bits> {
 /// What a client may hold of a file after a restart. Data that it may write the MDT knows from the
 /// replay of its open. The attributes and data of a file that is open for writing it gives no
 /// client, and of a file that is not here only its names.
-fn credible(engine: &Engine, view: &dyn View, fid: Fid) -> Bits {
+fn credible(engine: &Engine, fid: Fid, inode: Option<Inode>) -> Bits {
     if fid.mdt_index() != engine.config.index {
         return Bits::LOOKUP;
     }
-    let stored = view.get(Table::Inodes, &fid.to_key()).ok().flatten();
-    let Some(inode) = stored.and_then(|stored| Inode::decode(&stored)) else {
+    let Some(inode) = inode else {
         return Bits::empty(); // it is gone, or damaged
     };
     let may_be_written = engine.state.borrow().opens.writers(fid) > 0
@@ -119,6 +124,50 @@ fn credible(engine: &Engine, view: &dyn View, fid: Fid) -> Bits {
         true => Bits::LOOKUP,
         false => ATTRS | Bits::LOOKUP | Bits::CACHE,
     }
+}
+
+/// The inodes of files of this MDT that are there and can be read, one for each FID. Clients state
+/// files by rising FIDs, and files that were made one after the other have close ones. Then one scan
+/// finds them all, in a fraction of the time that a search for each takes.
+fn inodes(view: &dyn View, fids: &[Fid], here: u32) -> Vec<Option<Inode>> {
+    if are_close(fids)
+        && let Ok(found) = scanned(view, fids)
+    {
+        return found;
+    }
+    let one = |fid: &Fid| {
+        let is_here = fid.mdt_index() == here;
+        let stored = is_here.then(|| view.get(Table::Inodes, &fid.to_key()).ok().flatten());
+        stored.flatten().and_then(|stored| Inode::decode(&stored))
+    };
+    fids.iter().map(one).collect()
+}
+
+/// Whether a scan from the first to the last one passes few others.
+fn are_close(fids: &[Fid]) -> bool {
+    let (Some(first), Some(last)) = (fids.first(), fids.last()) else { return false };
+    let is_dense = u64::from(last.oid.saturating_sub(first.oid)) < 2 * fids.len() as u64;
+    first.seq == last.seq && is_dense && fids.is_sorted_by(|one, next| one < next)
+}
+
+/// The same by one scan. An error: one record, of these files or between them, cannot be read.
+fn scanned(view: &dyn View, fids: &[Fid]) -> Result<Vec<Option<Inode>>, StoreError> {
+    let mut found = Vec::with_capacity(fids.len());
+    let mut left = fids.iter().peekable();
+    let from = fids.first().map_or_else(Vec::new, |fid| fid.to_key().to_vec());
+    view.scan(Table::Inodes, &from, &mut |key, value| {
+        let Some(at) = Fid::from_key(key) else { return false };
+        while left.next_if(|fid| **fid < at).is_some() {
+            found.push(None);
+        }
+        if left.next_if(|fid| **fid == at).is_some() {
+            found.push(Inode::decode(value));
+        }
+        left.peek().is_some()
+    })?;
+    found.extend(left.map(|_| None));
+    assert_eq!(found.len(), fids.len(), "each file has its place");
+    Ok(found)
 }
 
 fn decoded<T: grants::Element>(incoming: &Incoming) -> Result<(Vec<T>, GrantsFlags), Errno> {

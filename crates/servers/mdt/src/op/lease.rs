@@ -368,13 +368,13 @@ pub(crate) fn check_own(tx: &Tx<'_>, caller: &OwnCaller<'_>, grants: &mut Grants
             let is_file = tx.seen(*fid).is_some_and(|inode| !inode.attr.is_dir());
             is_file && rehomed.contains(fid)
         };
-        let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
+        let touched = once_each(tx).filter(|fid| !stays(fid) && tx.was_there(*fid));
         let want = |fid: Fid| {
             let bits = if resized.contains(&fid) { Bits::UPDATE } else { ATTRS | Bits::LOOKUP };
             Want { fid, bits }
         };
         let unnamed = tx.unnamed.iter().map(|fid| Want { fid: *fid, bits: Bits::LOOKUP });
-        touched.into_iter().filter(|fid| !stays(fid)).map(want).chain(unnamed).collect()
+        touched.map(want).chain(unnamed).collect()
     };
     Ok(grants.begin_for_all(caller.change, wants, caller.heard, clock))
 }
@@ -409,8 +409,13 @@ fn wants(scope: &Scope, request: &Request, tx: &Tx<'_>) -> Vec<Want> {
         };
         Want { fid, bits }
     };
-    let touched: BTreeSet<Fid> = tx.touched().filter(|fid| tx.was_there(*fid)).collect();
+    let touched = once_each(tx).filter(|fid| tx.was_there(*fid));
     // this MDT grants names of files on others, and nothing else of them
     let unnamed = tx.unnamed.iter().map(|fid| Want { fid: *fid, bits: Bits::LOOKUP });
-    touched.into_iter().map(want).chain(unnamed).collect()
+    touched.map(want).chain(unnamed).collect()
+}
+
+/// What an operation touches, each file once: a directory of which it changes many names, too.
+fn once_each(tx: &Tx<'_>) -> impl Iterator<Item = Fid> {
+    tx.touched().collect::<BTreeSet<Fid>>().into_iter()
 }

@@ -1,10 +1,12 @@
-//! How long changes wait after a restart while clients state their grants.
+//! How long changes wait after a restart while clients state their grants, and what is taken of
+//! these.
 
 use std::time::Duration;
 
 use ldlm::grants::{Bits, HolderId, Mdt as Table, MdtConfig, Number, Stated};
-use types::{Fid, Instant, Span};
-use wire::body::{GrantBits, GrantWord, GrantsFlags};
+use types::{FID_SEQUENCES_PER_MDT_BITS, Fid, Instant, Span};
+use wire::Opcode;
+use wire::body::{GrantBits, GrantWord, GrantsFlags, UnlinkReq};
 use wire::grants::{self, VECTOR_MAX};
 
 use super::rig::Rig;
@@ -73,4 +75,41 @@ fn a_hundred_thousand_grants_are_judged_and_taken_as_fast_as_few() {
         many < few * SLACK
     });
     assert!(is_fast, "a grant takes longer among many");
+}
+
+#[test]
+fn what_clients_state_is_judged_alike_by_one_scan_and_by_a_search_for_each() {
+    let mut rig = Rig::new();
+    let files: Vec<Fid> = (0..1_000)
+        .map(|number| {
+            let name = format!("file{number}");
+            rig.create(Fid::ROOT, &name, 0o644, None).expect("room").attr.fid()
+        })
+        .collect();
+    let (gone, damaged) = (files[300], files[600]);
+    let unlink = UnlinkReq { parent: Fid::ROOT.into(), ..UnlinkReq::default() };
+    rig.call(Opcode::MdtUnlink, &unlink, &[b"file300"]).expect("it is there");
+    let last = files[files.len() - 1];
+    let never_made = (1..=300).map(|more| Fid { oid: last.oid + more, ..last });
+    let elsewhere = Fid { seq: last.seq + (1 << FID_SEQUENCES_PER_MDT_BITS), ..last };
+    let words = [Fid::ROOT].into_iter().chain(files.iter().copied()).chain(never_made);
+    let words: Vec<GrantWord> = words
+        .chain([elsewhere])
+        .map(|fid| GrantWord { fid: fid.into(), ..GrantWord::default() })
+        .collect();
+    let judge = |words: &[GrantWord]| judged(&rig.engine, words);
+    let check = |lost: &[Fid]| {
+        let together = judge(&words);
+        let falling: Vec<GrantWord> = words.iter().rev().copied().collect();
+        assert!(together.iter().rev().eq(&judge(&falling)), "those have no scan");
+        let others = [Fid::ROOT, elsewhere];
+        for (word, bits) in words.iter().zip(together) {
+            let fid = Fid::from(word.fid);
+            let was_made = others.contains(&fid) || files.contains(&fid);
+            assert_eq!(!bits.is_empty(), was_made && !lost.contains(&fid), "{fid}");
+        }
+    };
+    check(&[gone]);
+    *rig.store.damaged.borrow_mut() = Some((osd::Table::Inodes, damaged.to_key().to_vec()));
+    check(&[gone, damaged]);
 }

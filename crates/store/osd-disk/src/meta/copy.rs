@@ -148,7 +148,7 @@ impl DiskMeta {
         let (number, from) = copying.upto.clone();
         let Some(table) = Table::ALL.get(number).copied() else { return Ok(false) };
         let (mut count, mut bytes, mut last) = (0, 0, None);
-        let scanned = running.scan(table, self.dbi(table), &from, &mut |key, value| {
+        let scanned = running.scan((table, self.dbi(table)), (&[], &from), &mut |key, value| {
             copying.push(table, key, Some(value));
             (count, bytes) = (count + 1, bytes + key.len() + value.len());
             let is_enough = count == RECORDS_AT_ONCE || bytes >= BYTES_AT_ONCE;

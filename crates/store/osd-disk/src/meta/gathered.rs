@@ -83,11 +83,13 @@ impl Gathered {
         self.tables[table as usize].get(key).map(Option::as_deref)
     }
 
-    /// Changes of a table from `from` on, in the order of their keys.
-    pub(super) fn sorted(&self, table: Table, from: &[u8]) -> Vec<Change<'_>> {
+    /// Changes of a table from `from` on, with keys that begin with `prefix`, in the order of their
+    /// keys. Most scans are of few records, so what is behind these is not sorted.
+    pub(super) fn sorted(&self, table: Table, prefix: &[u8], from: &[u8]) -> Vec<Change<'_>> {
         let changes =
             self.tables[table as usize].iter().map(|(key, value)| (&key[..], value.as_deref()));
-        let mut sorted: Vec<_> = changes.filter(|(key, _)| *key >= from).collect();
+        let mut sorted: Vec<_> =
+            changes.filter(|(key, _)| key.starts_with(prefix) && *key >= from).collect();
         sorted.sort_unstable_by_key(|(key, _)| *key);
         sorted
     }

@@ -389,10 +389,21 @@ impl View for RunningView<'_> {
         from: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
+        self.scan_within((table, &[]), from, visit)
+    }
+
+    fn scan_within(
+        &self,
+        (table, prefix): (Table, &[u8]),
+        from: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), StoreError> {
+        assert!(from.starts_with(prefix), "it begins among those keys");
         self.0.settle();
         self.0.scrubber.shared().called();
         let _inside = Inside::new(&self.0.scans);
-        self.0.with(|running| running.scan(table, self.0.dbi(table), from, visit))
+        let table = (table, self.0.dbi(table));
+        self.0.with(|running| running.scan(table, (prefix, from), visit))
     }
 }
 

@@ -61,17 +61,19 @@ impl Running {
         }
     }
 
-    /// Visits pairs of the running image from `from` on.
+    /// Visits pairs of the running image from `from` on, with keys that begin with `prefix`.
     pub(super) fn scan(
         &self,
-        table: Table,
-        dbi: Dbi,
-        from: &[u8],
+        (table, dbi): (Table, Dbi),
+        (prefix, from): (&[u8], &[u8]),
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), StoreError> {
-        let mut newer = self.gathered.sorted(table, from).into_iter().peekable();
+        let mut newer = self.gathered.sorted(table, prefix, from).into_iter().peekable();
         let (mut more, mut damaged) = (true, None);
         self.txn.scan(dbi, from, &mut |key, stored| {
+            if !key.starts_with(prefix) {
+                return false; // what has gathered is before it, and comes below
+            }
             while more && let Some((at, change)) = newer.next_if(|(at, _)| *at <= key) {
                 more = change.is_none_or(|value| visit(at, value));
                 if at == key {
@@ -133,7 +135,7 @@ impl Running {
             return Ok(());
         }
         for (table, dbi) in Table::ALL.iter().zip(tables) {
-            let changes = self.gathered.sorted(*table, &[]);
+            let changes = self.gathered.sorted(*table, &[], &[]);
             if !changes.is_empty() {
                 let sums = &self.sums;
                 let store = |key: &[u8], value: &[u8], out: &mut Vec<u8>| {

@@ -731,3 +731,38 @@ fn a_scrub_waits_for_an_idle_store_and_does_what_is_set_meanwhile() {
     assert!(state.last_ended.is_some() && state.last_pages > 0, "{state:?}");
     assert!(state.last_waited > Duration::ZERO, "{state:?}");
 }
+
+#[test]
+fn a_scan_within_a_prefix_merges_what_is_written_and_what_gathers() {
+    let dir = TestDir::new();
+    let meta = open(&dir);
+    let (mut written, mut gathered) = (WriteSet::new(), WriteSet::new());
+    for key in [b"a1", b"b2", b"b4", b"b6", b"c1"] {
+        written.put(Table::Links, *key, [1_u8]);
+    }
+    apply(&meta, &written).expect("room");
+    wait(meta.commit()).expect("commits");
+    for key in [b"a2", b"b1", b"b3", b"b4", b"b7", b"c0"] {
+        gathered.put(Table::Links, *key, [2_u8]);
+    }
+    gathered.delete(Table::Links, *b"b6");
+    apply(&meta, &gathered).expect("room");
+    let scanned = |prefix: &[u8], from: &[u8], most: usize| {
+        let (view, mut found) = (meta.running().expect("not busy"), Vec::new());
+        let scan = view.scan_within((Table::Links, prefix), from, &mut |key, value| {
+            found.push((String::from_utf8_lossy(key).into_owned(), value[0]));
+            found.len() < most
+        });
+        scan.expect("scans");
+        found
+    };
+    let pairs = |all: &[(&str, u8)]| -> Vec<(String, u8)> {
+        all.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
+    };
+    let of_b = [("b2", 1), ("b3", 2), ("b4", 2), ("b7", 2)];
+    assert_eq!(scanned(b"b", b"b2", 9), pairs(&of_b));
+    assert_eq!(scanned(b"b", b"b2", 3), pairs(&of_b[..3]));
+    assert_eq!(scanned(b"b7", b"b7", 9), pairs(&of_b[3..]));
+    assert!(scanned(b"d", b"d", 9).is_empty());
+    assert_eq!(scanned(b"", b"a2", 2), pairs(&[("a2", 2), ("b1", 2)]));
+}
