@@ -38,7 +38,7 @@ pub(crate) fn lnet(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     output.cases.into_iter().map(|case| row(case, &command)).collect()
 }
 
-/// Seconds of a case, of which there are nine with two sides each.
+/// Seconds of a case. There are nine with two sides each, so 7 turns of 10 s would take 21 minutes.
 pub(super) fn seconds(scale: Scale) -> &'static str {
     if scale.is_quick() { "0.5" } else { "3" }
 }

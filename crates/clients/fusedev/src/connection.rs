@@ -30,7 +30,7 @@ use crate::origin::Origin;
 use crate::pool::Pool;
 use crate::readahead;
 use crate::reply::Body;
-use crate::request::{InFlight, Replier, Request};
+use crate::request::{Interruptible, Replier, Request};
 use crate::uring::{self, Affinity, Follow, Ring, Turn};
 
 /// A boxed future of one thread.
@@ -58,7 +58,7 @@ pub struct Connection {
     devices: Vec<Rc<Device>>,
     place: Place,
     info: InitInfo,
-    flights: Rc<InFlight>,
+    flights: Rc<Interruptible>,
     mounted: Cell<bool>,
     stop: Rc<Stop>,
     _guard: Option<Guard>,
@@ -244,7 +244,7 @@ impl Drop for Connection {
 struct Taker {
     device: Rc<Device>,
     handler: Rc<dyn Handler>,
-    flights: Rc<InFlight>,
+    flights: Rc<Interruptible>,
     pool: Pool,
     stop: Rc<Stop>,
 }

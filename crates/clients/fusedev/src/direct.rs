@@ -8,12 +8,12 @@ use crate::connection::{Handler, LocalFuture};
 use crate::op::{Header, Op};
 use crate::origin::Origin;
 use crate::reply::Reply;
-use crate::request::{InFlight, Replier, Request};
+use crate::request::{Interruptible, Replier, Request};
 
 /// A handler and the requests that it has not answered.
 pub struct Direct {
     handler: Rc<dyn Handler>,
-    flights: Rc<InFlight>,
+    flights: Rc<Interruptible>,
     last: Cell<u64>,
 }
 

@@ -17,14 +17,14 @@ const EARLY_MAX: usize = 256;
 
 /// Requests that wait, by number, so that an interrupt finds them.
 #[derive(Default)]
-pub(crate) struct InFlight {
+pub(crate) struct Interruptible {
     waiting: RefCell<BTreeMap<u64, Rc<Slot>>>,
     early: RefCell<BTreeSet<u64>>,
     count: Cell<usize>,
     pub(crate) drained: Notify,
 }
 
-impl InFlight {
+impl Interruptible {
     /// A signal came for the caller of `unique`. One that was answered meanwhile is nobody's; one
     /// that is still to come is remembered, since a ring and the device keep no order between them.
     pub(crate) fn interrupt(&self, unique: u64) {
@@ -76,13 +76,13 @@ pub struct Request {
 /// The duty to answer one request. Dropped unanswered, it answers EIO.
 pub struct Replier {
     pub(crate) origin: Origin,
-    pub(crate) flights: Rc<InFlight>,
+    pub(crate) flights: Rc<Interruptible>,
     pub(crate) slot: Rc<Slot>,
     unique: u64,
 }
 
 impl Replier {
-    pub(crate) fn new(origin: Origin, flights: Rc<InFlight>, unique: u64) -> Replier {
+    pub(crate) fn new(origin: Origin, flights: Rc<Interruptible>, unique: u64) -> Replier {
         flights.count.set(flights.count.get() + 1);
         Replier { origin, flights, slot: Rc::default(), unique }
     }
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_that_comes_before_its_request_is_not_lost() {
-        let flights = InFlight::default();
+        let flights = Interruptible::default();
         let slot = Rc::<Slot>::default();
         flights.interrupt(7);
         flights.waits(7, slot.clone());
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn interrupts_of_answered_requests_do_not_pile_up() {
-        let flights = InFlight::default();
+        let flights = Interruptible::default();
         for unique in 0..10_000 {
             flights.interrupt(unique);
         }

@@ -71,7 +71,7 @@ enum Phase {
     Sent {
         at: Instant,
         deadline: Instant,
-        place: InFlight,
+        place: Counted,
     },
     /// In the resend list.
     Resend,
@@ -83,7 +83,7 @@ enum Phase {
 
 /// Among which requests in flight one counts.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum InFlight {
+enum Counted {
     /// Nowhere: the import's own, and one that waits for somebody else at the server.
     #[default]
     Free,
@@ -428,9 +428,9 @@ impl<B: Default, W> Import<B, W> {
     }
 
     /// A request that was sent is out no longer, or waits for somebody else at the server.
-    fn leave(&mut self, place: InFlight) {
-        self.in_flight -= u32::from(place == InFlight::Window);
-        self.giving_up -= u32::from(place == InFlight::GivesUp);
+    fn leave(&mut self, place: Counted) {
+        self.in_flight -= u32::from(place == Counted::Window);
+        self.giving_up -= u32::from(place == Counted::GivesUp);
     }
 
     fn enqueue_control(&mut self, opcode: Opcode) -> Xid {

@@ -17,7 +17,7 @@ use types::{Errno, Instant, Span, Transno, Xid};
 use wire::body::{AttrRep, Disposition, OpenReq, OpenWord};
 use wire::{BUFS_MAX, Opcode, Reply, ReplyFlags, Request, RequestFlags};
 
-use super::{Completed, Event, Handled, Import, InFlight, Kind, Out, Phase, State, Undone};
+use super::{Completed, Counted, Event, Handled, Import, Kind, Out, Phase, State, Undone};
 use crate::kept::{Kept, Place};
 use crate::{Keep, PeerMisbehaved, limits};
 
@@ -100,7 +100,7 @@ impl<B: Default, W> Import<B, W> {
                 }
                 place
             }
-            Phase::Withdrawn => InFlight::Free,
+            Phase::Withdrawn => Counted::Free,
             Phase::Queued | Phase::Resend | Phase::Later(_) => return Ok(Handled::Progress),
         };
         // without a handle there is no close that would let go of the open

@@ -14,7 +14,7 @@ use types::{Instant, Xid};
 
 use crate::adaptive::patience;
 
-use super::{Import, InFlight, Kind, Phase, State, Transmit, millis};
+use super::{Counted, Import, Kind, Phase, State, Transmit, millis};
 use crate::limits;
 
 impl<B: Default, W> Import<B, W> {
@@ -86,10 +86,10 @@ impl<B: Default, W> Import<B, W> {
         let out = self.out.get_mut(xid).expect("a queued xid has its request");
         let place = match out.kind {
             Kind::User if out.is_urgent() && self.giving_up < limits::GIVING_UP_MAX => {
-                InFlight::GivesUp
+                Counted::GivesUp
             }
-            Kind::User => InFlight::Window,
-            Kind::Restate | Kind::Control | Kind::Cancel(_) => InFlight::Free,
+            Kind::User => Counted::Window,
+            Kind::Restate | Kind::Control | Kind::Cancel(_) => Counted::Free,
         };
         if out.modifies() && out.request.header.tag == 0 {
             out.request.header.tag =
@@ -98,8 +98,8 @@ impl<B: Default, W> Import<B, W> {
         let estimate = self.estimates.get(&out.request.header.opcode).copied().unwrap_or_default();
         let patience = patience(estimate, self.config.attempt);
         out.phase = Phase::Sent { at: now, deadline: now + patience, place };
-        self.in_flight += u32::from(place == InFlight::Window);
-        self.giving_up += u32::from(place == InFlight::GivesUp);
+        self.in_flight += u32::from(place == Counted::Window);
+        self.giving_up += u32::from(place == Counted::GivesUp);
         self.active_at = now;
         let header = &mut out.request.header;
         header.acked_xid = acked.0;
