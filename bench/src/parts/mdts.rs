@@ -208,9 +208,14 @@ fn beside_one(
         let word = phase.strip_prefix("File ").unwrap_or(phase);
         let row = |kind: &str, unit: &str, values: [Vec<f64>; 2], bound| {
             let [ours, limit] = values;
+            let what = match kind {
+                "" => "",
+                "-requests" => ", requests",
+                _ => ", CPU",
+            };
             Row {
                 id: format!("mdts/{id}-{word}{kind}"),
-                title: format!("{word}, {title}{}", if kind.is_empty() { "" } else { ", CPU" }),
+                title: format!("{word}, {title}{what}"),
                 unit: unit.to_owned(),
                 ours,
                 limit,
@@ -223,6 +228,14 @@ fn beside_one(
         let speeds = [&output.phases, &output.against].map(|side| each(side, |one| one.rate));
         rows.push(row("", "files/s", speeds, None));
         rows.push(row("-cpu", "s per 10,000", costs, Some(Bound::RatioAtMost(most(phase)))));
+        // whether CPU grows because there are more requests, or because each costs more
+        let requests = [&output.phases, &output.against].map(|side| -> Vec<f64> {
+            let phases = side.iter().filter(|one| one.phase == phase);
+            phases.filter_map(|one| one.requests_per_file).collect()
+        });
+        if requests.iter().all(|side| !side.is_empty()) {
+            rows.push(row("-requests", "requests per file", requests, None));
+        }
     }
     Ok(rows)
 }
@@ -356,5 +369,25 @@ mod tests_of_devices {
         let expected = [("mdts/device-own", Some(true)), ("mdts/device-removal-own", None)];
         assert_eq!(shown, expected);
         assert_eq!(rows[1].title, "removal of 32 KiB, device, own directory");
+    }
+
+    #[test]
+    fn phases_that_count_requests_have_a_row_for_them() {
+        let ids = |requests_per_file| {
+            let phase = |phase: &str| Phase {
+                phase: phase.to_owned(),
+                rate: 1_000.0,
+                cpu_s_per_10000: 1.0,
+                requests_per_file,
+            };
+            let side = || PHASES.map(phase).to_vec();
+            let output = Output { phases: side(), against: side() };
+            let rows = beside_one(("own", "own directory"), &output, "nacre", |_| CPU_MOST);
+            let rows = rows.expect("all phases are there");
+            rows.into_iter().map(|row| (row.id, row.title)).collect::<Vec<_>>()
+        };
+        let row = ("mdts/own-stat-requests".to_owned(), "stat, own directory, requests".to_owned());
+        assert!(ids(Some(1.0)).contains(&row));
+        assert_eq!((ids(Some(1.0)).len(), ids(None).len()), (12, 8), "a row each, and none");
     }
 }
