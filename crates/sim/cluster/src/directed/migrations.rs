@@ -29,6 +29,8 @@ const PLACES_OF_PART: usize = 4;
 /// Tasks that write, each its own places.
 const WRITERS: usize = 4;
 const PUNCH_AND_KEEP: u32 = 3;
+/// After so many looks at the size a server is being waited for: the rest are far apart.
+const LOOKS_CLOSE: u32 = 1_000;
 /// Shapes of layouts.
 const SHAPES: u64 = 10;
 /// Of them those that are overstriped.
@@ -357,6 +359,7 @@ async fn keep_reading(env: Env, file: File, board: Rc<Board>, mut rng: Rng) {
 
 /// Asks for the size until it may stop: nobody makes the file shorter meanwhile.
 async fn keep_looking(client: Client, fid: Fid, board: Rc<Board>, mut rng: Rng) {
+    let mut looks = 0_u32;
     while !board.may_stop.get() {
         let end = board.end.get();
         match client.getattr(&test_ctx(), fid, None).await {
@@ -364,7 +367,9 @@ async fn keep_looking(client: Client, fid: Fid, board: Rc<Board>, mut rng: Rng) 
             Ok(attr) => board.blame(format!("{} bytes are said to be there of {end}", attr.size)),
             Err(error) => board.blame(format!("a look at the size: {error}")),
         }
-        client.env().sleep(rng.span(Span::micros(100), Span::millis(1))).await;
+        looks += 1;
+        let most = if looks < LOOKS_CLOSE { Span::millis(1) } else { Span::millis(50) };
+        client.env().sleep(rng.span(Span::micros(100), most)).await;
     }
     board.busy.set(board.busy.get() - 1);
 }
