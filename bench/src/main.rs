@@ -26,7 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
-use crate::parts::{drivers, instructions};
+use crate::parts::{drivers, instructions, programs};
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -88,6 +88,9 @@ fn main() -> Result<()> {
     let is_named = std::env::var_os("NACRE_BIN").is_some();
     ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
     let machine = Machine::look()?;
+    if args.publish {
+        ensure_can_publish(&args, machine.is_dirty)?;
+    }
     let store = Store::open(&machine.commit, scale.name)?;
     let measured = measure(&args, scale, &parts, &machine, &store);
     let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
@@ -95,16 +98,22 @@ fn main() -> Result<()> {
     println!("{}", report::markdown::whole(&machine, &results));
     let dir = report::write(store.dir(), &machine, &results)?;
     println!("written: {}\n\n{}", dir.display(), report::summary::of(&results));
-    measured?; // what did not fail is shown
-    if args.publish {
-        ensure!(args.only.is_empty(), "--publish wants the whole run, not some parts");
-        publish(&machine, &results)?;
-    }
+    // a part that failed does not hold the others back, if a published run may lack it
+    let published = if args.publish { publish(&machine, &results) } else { Ok(()) };
+    measured.and(published)
+}
+
+/// Refuses what cannot be published, before anything is measured.
+fn ensure_can_publish(args: &Args, is_dirty: bool) -> Result<()> {
+    ensure!(args.only.is_empty(), "--publish wants the whole run, not some parts");
+    ensure!(args.talk.is_some(), "--publish wants part `talk` too: --talk FILES");
+    ensure!(!is_dirty, "commit first: published figures name their commit");
     Ok(())
 }
 
 fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
-    ensure!(!machine.is_dirty, "commit first: published figures name their commit");
+    let is_clean = results.iter().all(|result| !result.machine.is_dirty);
+    ensure!(is_clean, "a part was measured with changes that had no commit: --afresh");
     report::publish::publish(machine, results)
 }
 
@@ -114,7 +123,6 @@ fn publish_of(commit: &str, parts: &[&Part]) -> Result<()> {
     let results = Store::open(commit, Scale::FULL.name)?.all(&names)?;
     let machine = results.first().map(|result| result.machine.clone());
     let machine = machine.with_context(|| format!("nothing was measured at {commit}"))?;
-    ensure!(results.iter().all(|result| !result.machine.is_dirty), "a part had changes");
     publish(&machine, &results)
 }
 
@@ -145,6 +153,7 @@ fn lacks(part: &str, args: &Args) -> Option<&'static str> {
             Some("neither fio, nor mpirun with mdtest or ior, is installed")
         }
         plan::INSTRUCTIONS if !instructions::can_be_counted() => Some("valgrind is not installed"),
+        plan::PROGRAMS => programs::lacks(),
         _ => None,
     }
 }
@@ -182,25 +191,20 @@ fn measure(
         let start = Instant::now();
         // the hands of the mounted tests panic where a file system does not come up
         let outcome = catch_unwind(AssertUnwindSafe(|| (part.run)(&bed, scale)));
-        match outcome.unwrap_or_else(|_| Err(anyhow!("it panicked"))) {
-            Ok(rows) => {
-                let seconds = start.elapsed().as_secs_f64();
-                let result = PartResult {
-                    part: part.name.to_owned(),
-                    seconds,
-                    machine: machine.clone(),
-                    rows,
-                };
-                eprint!("{}", report::markdown::table(&result.rows));
-                store.keep(&result).context("a result")?;
-            }
-            Err(error) => {
-                eprintln!("{}: {error:#}", part.name);
-                failed.push(part.name);
-            }
+        let kept = outcome.unwrap_or_else(|_| Err(anyhow!("it panicked"))).and_then(|rows| {
+            let seconds = start.elapsed().as_secs_f64();
+            let (part, machine) = (part.name.to_owned(), machine.clone());
+            let result = PartResult { part, seconds, machine, rows };
+            eprint!("{}", report::markdown::table(&result.rows));
+            store.keep(&result).context("its result cannot be kept")
+        });
+        if let Err(error) = kept {
+            let why = format!("{}: {error:#}", part.name);
+            eprintln!("{why}");
+            failed.push(why);
         }
     }
-    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+    if failed.is_empty() { Ok(()) } else { bail!("failed:\n{}", failed.join("\n")) }
 }
 
 #[cfg(test)]
@@ -223,6 +227,20 @@ mod tests_of_parts {
     }
 
     #[test]
+    fn what_cannot_be_published_is_not_measured() {
+        let is_refused = |line: &str, is_dirty| {
+            let mut args = Args::try_parse_from(line.split(' ')).expect("well formed");
+            args.only.extend(plan::of_topics(&args.topics));
+            ensure_can_publish(&args, is_dirty).is_err()
+        };
+        assert!(!is_refused("bench --publish --talk 131072", false));
+        assert!(is_refused("bench --publish --talk 131072", true));
+        assert!(is_refused("bench --publish", false), "part talk is published too");
+        assert!(is_refused("bench --publish --talk 131072 mdts", false));
+        assert!(is_refused("bench --publish --talk 131072 --only rpc", false));
+    }
+
+    #[test]
     fn a_part_that_needs_another_program_is_left_out_without_it() {
         let lacks = |part: &str, words: &[&str]| {
             let words = std::iter::once("bench").chain(words.iter().copied());
@@ -233,5 +251,6 @@ mod tests_of_parts {
         assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
         assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
         assert_eq!(lacks(plan::INSTRUCTIONS, &[]), !instructions::can_be_counted());
+        assert_eq!(lacks(plan::PROGRAMS, &[]), programs::lacks().is_some());
     }
 }

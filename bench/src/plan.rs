@@ -38,6 +38,9 @@ pub(crate) const DRIVERS: &str = "drivers";
 /// Needs valgrind. A machine without it leaves it out.
 pub(crate) const INSTRUCTIONS: &str = "instructions";
 
+/// Needs git and the headers of a C library. A machine without them leaves it out.
+pub(crate) const PROGRAMS: &str = "programs";
+
 /// In the order in which they run: what wants an empty file system comes first.
 pub(crate) const PARTS: &[Part] = &[
     Part {
@@ -144,7 +147,7 @@ pub(crate) const PARTS: &[Part] = &[
         run: listing::stripes,
     },
     Part {
-        name: "programs",
+        name: PROGRAMS,
         about: "cp, tar, du, ls, grep, rm and git on small files, beside ext4 or passthrough_hp",
         quick: false,
         run: programs::everyday,

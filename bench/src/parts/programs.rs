@@ -64,6 +64,18 @@ const STEPS: &[Step] = &[
     step("list 30,000, again", "ls -lU many", 1.3),
 ];
 
+/// Programs that the steps need, beside those that every machine has.
+const NEEDED: [&str; 2] = ["bash", "git"];
+
+/// Why the steps cannot be run here.
+pub(crate) fn lacks() -> Option<&'static str> {
+    if !Path::new(SOURCE).is_dir() {
+        return Some("/usr/include is missing: libc6-dev is not installed");
+    }
+    let are_installed = NEEDED.into_iter().all(is_installed);
+    (!are_installed).then_some("bash or git is not installed")
+}
+
 /// What the commands read, outside of the file systems that are compared.
 pub(super) struct Sources {
     scratch: Scratch,

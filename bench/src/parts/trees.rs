@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use mounted::{Scratch, Up};
 
 use super::metadata::text;
-use super::programs::Sources;
+use super::programs::{self, Sources};
 use super::public::{drop_caches, is_installed};
 use crate::bed::Bed;
 use crate::machine::output;
@@ -48,7 +48,7 @@ pub(crate) fn beside_ext4(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut rows = listings(&up, &noacl, &limit, scale)?;
     let sides = [up.mount().to_owned(), limit.clone()];
     rows.extend(compiled(&sides, turns)?);
-    rows.push(status(&sides, turns)?);
+    rows.extend(status(&sides, turns)?);
     up.stop();
     fs::remove_dir_all(up.data())?;
     fs::remove_dir_all(&limit)?;
@@ -160,8 +160,12 @@ fn generate(tree: &Path) -> Result<()> {
     Ok(fs::write(tree.join("Makefile"), rules)?)
 }
 
-/// `git status` of a clone that was looked at before.
-fn status(sides: &[PathBuf; 2], turns: u32) -> Result<Row> {
+/// `git status` of a clone that was looked at before. Only where there are git and a tree for it.
+fn status(sides: &[PathBuf; 2], turns: u32) -> Result<Option<Row>> {
+    if let Some(why) = programs::lacks() {
+        eprintln!("git status is not measured: {why}");
+        return Ok(None);
+    }
     let sources = Sources::make()?;
     let clones = sides.each_ref().map(|dir| dir.join("clone"));
     for clone in &clones {
@@ -178,7 +182,7 @@ fn status(sides: &[PathBuf; 2], turns: u32) -> Result<Row> {
         }
     }
     let (title, bound) = ("git status, again", Some(Bound::RatioAtMost(STATUS_MOST)));
-    Ok(Row::of("trees/status", title, "s", times, bound, "git -C CLONE status -s"))
+    Ok(Some(Row::of("trees/status", title, "s", times, bound, "git -C CLONE status -s")))
 }
 
 fn status_of(clone: &Path) -> Result<f64> {
