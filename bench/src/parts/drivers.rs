@@ -11,7 +11,7 @@ use crate::scale::Scale;
 /// Turns of both drivers, each with a run on the mount and one on ext4, and seconds of a phase at
 /// most.
 const TURNS: u32 = 3;
-const SECONDS_MAX: u32 = 3;
+const SECONDS_MAX: u32 = 2;
 
 /// Calls of 4 KiB, which are those of the random pattern.
 const CALLS_PER_MIB: f64 = 256.0;

@@ -8,7 +8,7 @@ use crate::row::{Bound, Cpu, Row};
 use crate::scale::Scale;
 
 /// Seconds of a phase at most: there are two calls, each by one process and by four.
-const SECONDS_MAX: u32 = 3;
+const SECONDS_MAX: u32 = 2;
 
 /// One line of `nacre bench fusedev --json`.
 #[derive(Deserialize)]

@@ -23,11 +23,11 @@ const CPU_MOST: f64 = 1.15;
 const NATIVE_CPU_MOST: f64 = 1.05;
 /// Turns of mdtest on a mount, and seconds in which it makes files.
 const RATE_TURNS_MAX: u32 = 5;
-const RATE_SECONDS_MAX: u32 = 5;
+const RATE_SECONDS_MAX: u32 = 3;
 /// Turns of the native library, and seconds in which it makes files.
 const TURNS_MAX: u32 = 3;
 const NATIVE_SECONDS_MAX: u32 = 3;
-const STREAM_SECONDS_MAX: u32 = 5;
+const STREAM_SECONDS_MAX: u32 = 3;
 /// So slow that four MDTs do not need all CPUs. Files have bytes, because creates alone do not wait
 /// for an MDT's device.
 const DEVICE: &str = "MDT*:flash,write_iops=1000";

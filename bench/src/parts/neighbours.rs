@@ -19,8 +19,9 @@ use crate::scale::Scale;
 
 /// Requests that one client has waiting in its class.
 const FLOOD: &str = "18000";
-/// A siege of a whole run.
+/// A siege of a whole run, and what others do without it before: a rate, which needs less time.
 const SIEGE: Duration = Duration::from_secs(60);
+const ALONE: Duration = Duration::from_secs(20);
 /// Before others are measured beside a bad neighbour.
 const SETTLE: Duration = Duration::from_secs(2);
 /// What they do at once, and how much.
@@ -196,7 +197,7 @@ pub(crate) fn siege(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let span = if scale.is_quick() { short } else { SIEGE };
     let (mut alone, mut beside, mut attackers) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..scale.pairs.min(SIEGES) {
-        alone.push(field.window(span)?);
+        alone.push(field.window(span.min(ALONE))?);
         let attack = field.bad("attack", 2 * SETTLE + span, &all)?;
         std::thread::sleep(SETTLE);
         beside.push(field.window(span)?);

@@ -19,7 +19,7 @@ use crate::scale::Scale;
 const LEAST: f64 = 0.9;
 
 /// Seconds of a phase at most: a turn starts and ends all servers twice.
-const SECONDS_MAX: u32 = 5;
+const SECONDS_MAX: u32 = 3;
 
 /// Pings under way to each node.
 const ECHOES: &str = "64";

@@ -40,7 +40,7 @@ pub(crate) fn lnet(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 
 /// Seconds of a case. There are nine with two sides each, so 7 turns of 10 s would take 21 minutes.
 pub(super) fn seconds(scale: Scale) -> &'static str {
-    if scale.is_quick() { "0.5" } else { "3" }
+    if scale.is_quick() { "0.5" } else { "1" }
 }
 
 fn row(case: Case, command: &str) -> Result<Row> {
