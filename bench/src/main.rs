@@ -37,7 +37,7 @@ use crate::store::Store;
 #[command(name = "cargo xtask bench")]
 struct Args {
     /// Only these parts or topics. `layouts` is layouts, dom, wide, devices and borders; `mdts` is
-    /// mdts, nodes and mdt-pauses.
+    /// mdts, nodes and mdt-pauses; `servers` is fairness, swaps and kills.
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
     /// Phases of 3 s and 3 pairs, and only mdtest, IOR, fio, lnet and native creates: at most ten

@@ -213,10 +213,22 @@ pub(crate) const PARTS: &[Part] = &[
         run: instructions::of_creates,
     },
     Part {
-        name: "servers",
-        about: "fairness, rates, swaps and kills on running servers (mounted tests)",
+        name: "fairness",
+        about: "shares of ten mounts with FIFO and with CRR-N (mounted test)",
         quick: false,
-        run: tests::servers,
+        run: tests::fairness,
+    },
+    Part {
+        name: "swaps",
+        about: "1,000 swaps of the policy, and rates of classes of TBF (mounted tests)",
+        quick: false,
+        run: tests::swaps,
+    },
+    Part {
+        name: "kills",
+        about: "pauses of programs while servers are killed (mounted tests)",
+        quick: false,
+        run: tests::kills,
     },
     Part {
         name: "flood",
@@ -242,6 +254,7 @@ pub(crate) const PARTS: &[Part] = &[
 const TOPICS: &[(&str, &[&str])] = &[
     ("layouts", &["layouts", "dom", "wide", "devices", "borders"]),
     ("mdts", &["mdts", "nodes", "mdt-pauses"]),
+    ("servers", &["fairness", "swaps", "kills"]),
 ];
 
 /// Names of the parts of these topics. A word that is not a topic stays as it is.

@@ -36,8 +36,8 @@ cargo xtask COMMAND
   sim --help            what else a simulation can do
   fuzz [TARGET ...]     libFuzzer with coverage on every target, or these; wants cargo-bolero
        [--hours N]      for N hours in all (1)
-  bench [TOPIC...]      every benchmark beside its limit, or those of a topic (layouts, mdts); tables,
-        [--quick]       plots and JSON in target/bench (--help)
+  bench [TOPIC...]      every benchmark beside its limit, or those of a topic (layouts, mdts,
+        [--quick]       servers); tables, plots and JSON in target/bench (--help)
   mounted [NAME]        tests on a real mount, servers apart; NAME filters
           --full        with the counts of a release
           --record      keeps how long each test took: the longest begin first

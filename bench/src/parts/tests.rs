@@ -7,21 +7,35 @@ use crate::bed::Bed;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
-/// The mounted tests' target, each with a part of the names of those that are run.
-const NAMES: [[&str; 3]; 5] = [
-    ["--test", "all", "crrn_gives_every_client_its_share"],
-    ["--test", "all", "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody"],
-    ["--test", "all", "a_class_gets_its_rate_over_four_partitions"],
-    ["--test", "all", "kills_lose_nothing"],
-    ["--test", "all", "kills_of_all_kinds_in_turn_lose_nothing"],
-];
+/// Target of the mounted tests.
+const TARGET: &str = "all";
 
-pub(crate) fn servers(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
-    let tests = ["test", "--quiet", "--release", "-p", "mounted"];
-    let alone = ["--", "--test-threads=1"];
+/// Parts of the names of the tests that each part of a run has.
+const FAIRNESS: &[&str] = &["crrn_gives_every_client_its_share"];
+const SWAPS: &[&str] = &[
+    "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody",
+    "a_class_gets_its_rate_over_four_partitions",
+];
+const KILLS: &[&str] = &["kills_lose_nothing", "kills_of_all_kinds_in_turn_lose_nothing"];
+
+pub(crate) fn fairness(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
+    of_tests(FAIRNESS)
+}
+
+pub(crate) fn swaps(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
+    of_tests(SWAPS)
+}
+
+pub(crate) fn kills(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
+    of_tests(KILLS)
+}
+
+fn of_tests(names: &[&str]) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for name in NAMES {
-        rows.extend(figures::of_cargo(&[&tests[..], &name, &alone].concat(), bound)?);
+    for &name in names {
+        let test = ["test", "--quiet", "--release", "-p", "mounted", "--test", TARGET, name];
+        let args = [&test[..], &["--", "--test-threads=1"]].concat();
+        rows.extend(figures::of_cargo(&args, bound)?);
     }
     Ok(rows)
 }
@@ -41,7 +55,7 @@ fn bound(id: &str) -> Option<Bound> {
 
 #[cfg(test)]
 mod tests_of_names {
-    use super::NAMES;
+    use super::{FAIRNESS, KILLS, SWAPS, TARGET};
 
     /// The chart of pauses shows these four. Without one of them a run cannot be published.
     #[test]
@@ -51,15 +65,27 @@ mod tests_of_names {
             let call = format!("survive_kills(\"{kind}\"");
             let (before, _) = source.split_once(&call).expect("it is killed");
             let (_, test) = before.rsplit_once("fn ").expect("by a test");
-            assert!(NAMES.iter().any(|[_, _, name]| test.contains(*name)), "{kind}");
+            assert!(KILLS.iter().any(|name| test.contains(*name)), "{kind}");
         }
     }
 
     #[test]
     fn the_target_of_the_mounted_tests_exists() {
         let package = include_str!("../../../tests/mounted/Cargo.toml");
-        for [_, target, name] in NAMES {
-            assert!(package.contains(&format!("name = \"{target}\"")), "{target}: {name}");
+        assert!(package.contains(&format!("name = \"{TARGET}\"")), "{TARGET}");
+    }
+
+    #[test]
+    fn each_name_is_part_of_a_test() {
+        let sources = [
+            (FAIRNESS, include_str!("../../../tests/mounted/tests/fairness.rs")),
+            (SWAPS, include_str!("../../../tests/mounted/tests/nrs.rs")),
+            (KILLS, include_str!("../../../tests/mounted/tests/kill.rs")),
+        ];
+        for (names, source) in sources {
+            for name in names {
+                assert!(source.contains(&format!("{name}() {{")), "{name}");
+            }
         }
     }
 }
