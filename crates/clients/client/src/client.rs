@@ -383,7 +383,8 @@ impl Inner {
         let stage = call.opcode.name();
         let answer = match beside_dir {
             None => self.ask(target, call).await,
-            Some(dir) => self.forgotten_if_slow(dir, self.ask(target, call)).await,
+            // boxed: most changes are of one MDT, and their futures shall be small
+            Some(dir) => Box::pin(self.forgotten_if_slow(dir, self.ask(target, call))).await,
         };
         match answer {
             Ok(answer) => {
