@@ -4,7 +4,7 @@
 //! One operation moves at most [`MOVE_NAMES_MAX`] names to one new shard, and fewer if these keep
 //! the thread for longer than [`MOVE_HOLD_MAX`]. Up to [`MOVES_AT_ONCE`] operations are under way,
 //! each to another new shard. A pause as long as they took follows, so at most half of the MDT's
-//! time goes into moves. Moves wait while half of what begins a commit is dirty, so a commit that
+//! time goes into moves. Moves wait while half of what begins a commit is dirty. So a commit that
 //! they fill is short, and leaves the room behind it to clients. The MDT of the directory finishes
 //! when no old shard on any MDT has a name.
 

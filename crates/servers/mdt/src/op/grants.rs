@@ -127,8 +127,8 @@ fn credible(engine: &Engine, fid: Fid, inode: Option<Inode>) -> Bits {
 }
 
 /// The inodes of files of this MDT that are there and can be read, one for each FID. Clients state
-/// files by rising FIDs, and files that were made one after the other have close ones. Then one scan
-/// finds them all, in a fraction of the time that a search for each takes.
+/// files by rising FIDs, and files that were made one after the other have close ones. Then one
+/// scan finds them all, in a fraction of the time that a search for each takes.
 fn inodes(view: &dyn View, fids: &[Fid], here: u32) -> Vec<Option<Inode>> {
     if are_close(fids)
         && let Ok(found) = scanned(view, fids)
