@@ -388,7 +388,10 @@ mod tests {
     fn a_panic_is_told_with_its_place_and_its_first_line() {
         let text = "runs\nthread 'a' (7) panicked at kill.rs:59:5:\nwaited 5 s\nstack\n0: begin";
         let told = first_panic(text);
-        assert_eq!(told, "\n    thread 'a' (7) panicked at kill.rs:59:5:\n    waited 5 s\n    stack");
+        assert_eq!(
+            told,
+            "\n    thread 'a' (7) panicked at kill.rs:59:5:\n    waited 5 s\n    stack"
+        );
         assert_eq!(first_panic("a limit ended it"), "");
     }
 

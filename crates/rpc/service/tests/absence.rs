@@ -4,11 +4,11 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::raw::{ask, check, connect};
 use crate::common::{
     Disk, Fixed, Rules, STUCK, TARGET, Toy, addr, call, endpoint, endpoint_to, increment, node,
     read, serve, write,
 };
-use crate::common::raw::{ask, check, connect};
 use bytes::Bytes;
 use endpoint::Endpoint;
 use env::Env;

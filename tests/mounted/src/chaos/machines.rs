@@ -10,7 +10,7 @@ use super::life::Run;
 use super::net::{Net, nid, tool, try_tool};
 use super::times::{MDS, MOUNTS, OSTS, is_mount, mount, name};
 use crate::cut::Disk;
-use crate::{Scratch, is_there, is_mounted, kill, nacre_bin, wait_bounded};
+use crate::{Scratch, is_mounted, is_there, kill, nacre_bin, wait_bounded};
 
 const NODES: usize = 1 + OSTS + MOUNTS + 1;
 /// The mount that looks at everything at the end.
