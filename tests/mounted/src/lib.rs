@@ -572,8 +572,8 @@ pub fn is_dead(dir: &Path) -> bool {
     rustix::fs::statvfs(dir).is_err_and(|error| error == rustix::io::Errno::NOTCONN)
 }
 
-/// Whether `dir` can be looked at, which needs no server where there is a mount. That it is dead
-/// may come out later.
+/// Whether `dir` can be looked at. Unlike [`is_dead`] this waits for no OST. The kernel may answer,
+/// also for a mount that has died.
 #[must_use]
 pub fn is_there(dir: &Path) -> bool {
     fs::metadata(dir).is_ok()

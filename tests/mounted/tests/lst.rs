@@ -37,6 +37,7 @@ ip link set lo up
 count=0
 node() {{
     count=$((count + 1))
+    : > "$NACRE_RUN/ready.$count"
     nacre lst-node --insecure --nid "$@" > "$NACRE_RUN/ready.$count" 2> "$NACRE_RUN/node.$count.log" &
     for _ in $(seq 600); do grep -q ready "$NACRE_RUN/ready.$count" && return; sleep 0.1; done
     cat "$NACRE_RUN/node.$count.log" >&2; exit 9

@@ -28,6 +28,7 @@ use anyhow::{Context, Result, bail, ensure};
 use ctl::background::{self, First};
 use ctl::{mounts, rundir};
 use env_os::OsConfig;
+use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 use tracing::level_filters::LevelFilter;
@@ -97,10 +98,12 @@ pub(crate) fn tell_hidden(dir: &Path) {
 }
 
 /// Whether a mount is at this place whose daemon is gone. `statfs` asks the daemon: for attributes
-/// the kernel may not need one.
+/// the kernel may not need one. Any other error is of a mount that lives, and stays.
 fn is_dead(dir: &Path) -> Result<bool> {
     let mount = mounts::at(dir)?.filter(|mount| rundir::of_device(mount.device).is_none());
-    Ok(mount.is_some() && rustix::fs::statvfs(dir).is_err())
+    let ended = [Errno::NOTCONN, Errno::CONNABORTED];
+    let asked = mount.map(|_| rustix::fs::statvfs(dir));
+    Ok(asked.is_some_and(|answer| answer.is_err_and(|error| ended.contains(&error))))
 }
 
 /// Takes dead mounts away, right before the new mount. Until now paths have led to none of the
