@@ -28,6 +28,7 @@ impl Fs {
         let changes = news::changed_dirs(&header, &op);
         let names = news::changed_names(&header, &op);
         self.note_doubts(&header, &op);
+        let _unlinking = self.unlinking(&header, &op);
         if matches!(op, Op::Read(_)) {
             self.pages.borrow_mut().read(header.nodeid);
         }

@@ -16,6 +16,7 @@ use fusedev::{Body, Header, Name, Op, Reply, abi};
 
 use crate::convert::Valid;
 use crate::fs::Fs;
+use crate::limits::ANSWER_LATE;
 
 /// The directories, by node id, that an operation changes, and the file that gets a further name.
 pub(crate) fn changed_dirs(header: &Header, op: &Op) -> [Option<u64>; 2] {
@@ -46,7 +47,45 @@ pub(crate) fn changed_names(header: &Header, op: &Op) -> Vec<Name> {
     }
 }
 
+/// The name that an operation leaves to no file.
+fn removed_name<'a>(header: &Header, op: &'a Op) -> Option<(u64, &'a [u8])> {
+    match op {
+        Op::Unlink { name } | Op::Rmdir { name } => Some((header.nodeid, name)),
+        Op::Rename { newdir, newname, flags, .. } if flags & libc::RENAME_EXCHANGE == 0 => {
+            Some((*newdir, newname))
+        }
+        _ => None,
+    }
+}
+
+/// A request that takes a name of a node away, until it is answered. Then the kernel lowers the
+/// link count that it has of the node (`fuse_entry_unlinked`). It does so although an answer has
+/// told it the new count meanwhile, and although the name stood for another file when it was
+/// removed. So until then no answer with a link count may be believed.
+pub(crate) struct Unlinking<'a> {
+    fs: &'a Fs,
+    node: Option<u64>,
+}
+
+impl Drop for Unlinking<'_> {
+    fn drop(&mut self) {
+        let Some(node) = self.node else { return };
+        self.fs.nodes.borrow_mut().end_unlink(node, self.fs.env.now() + ANSWER_LATE);
+    }
+}
+
 impl Fs {
+    /// To be kept until the kernel has the answer.
+    pub(crate) fn unlinking(&self, header: &Header, op: &Op) -> Unlinking<'_> {
+        let mut nodes = self.nodes.borrow_mut();
+        let name = removed_name(header, op);
+        let node = name.and_then(|(dir, name)| nodes.names.node_of(dir, name));
+        if let Some(node) = node {
+            nodes.begin_unlink(node);
+        }
+        Unlinking { fs: self, node }
+    }
+
     /// What other threads were told of these is old now, should they not have taken it in yet.
     pub(crate) fn outdate(&self, header: &Header, changes: [Option<u64>; 2]) {
         let now = self.env.now();
@@ -121,7 +160,7 @@ mod tests {
     use std::cell::RefCell;
 
     use bytes::Bytes;
-    use cluster::{Cluster, Scenario};
+    use cluster::{Cluster, Granted, Scenario};
     use env::LocalFuture;
     use fusedev::{Direct, Hears, InitInfo, Notifier, abi};
     use types::{Errno, Span};
@@ -230,6 +269,52 @@ mod tests {
         let heard = hears(THREAD, create, true);
         let is_late = matches!(heard[..], [Heard::Answer, Heard::Outdated(_)]);
         assert!(is_late, "it may be made after the answer: {heard:?}");
+    }
+
+    #[test]
+    fn attributes_are_not_believed_while_the_kernel_lowers_a_link_count() {
+        let scenario = Scenario { granted: Granted::Recall, ..Scenario::calm() };
+        let cluster = Cluster::new(1, &scenario);
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, env) = (cluster.mount(&node), node.env());
+        cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+        let info = InitInfo { minor: 0, capabilities: 0, max_write: 0, max_readahead: 0 };
+        let device = Direct::new(Rc::new(Fs::new(&env, client, info, Setup::of_test())));
+        let ask = |nodeid: u64, op: Op| {
+            let last = Rc::new(RefCell::new(None));
+            let keep = last.clone();
+            let header = Header { opcode: 0, unique: 0, nodeid, uid: 0, gid: 0, pid: THREAD };
+            let work = device.ask(header, op, move |reply: &Reply| {
+                *keep.borrow_mut() = Some(reply.clone());
+            });
+            (work, last)
+        };
+        let finish = |(work, last): (LocalFuture<'static, ()>, Rc<RefCell<Option<Reply>>>)| {
+            cluster.sim.block_on_for(&node, Span::secs(1), work).expect("an answer at once");
+            last.take().expect("an answer").expect("it is done")
+        };
+        let mknod = Op::Mknod {
+            name: Bytes::from_static(b"a"),
+            mode: libc::S_IFREG | 0o644,
+            rdev: 0,
+            umask: 0,
+        };
+        let Body::Entry(file) = finish(ask(abi::ROOT_ID, mknod)) else { panic!("it is made") };
+        let newname = Bytes::from_static(b"b");
+        finish(ask(abi::ROOT_ID, Op::Link { oldnodeid: file.nodeid, newname }));
+        let links = || match finish(ask(file.nodeid, Op::Getattr { fh: None })) {
+            Body::Attr(told) => (told.attr.nlink, told.attr_valid_nsec > 0 || told.attr_valid > 0),
+            _ => panic!("attributes"),
+        };
+        assert_eq!(links(), (2, true));
+        let (work, done) = ask(abi::ROOT_ID, Op::Unlink { name: Bytes::from_static(b"a") });
+        env.spawn("unlink", work);
+        assert!(!links().1, "the unlink is under way");
+        assert!(cluster.sim.run_until(Span::secs(1), || done.borrow().is_some()));
+        assert_eq!(links(), (1, false), "the kernel may lower the count now");
+        cluster.sim.run_for(Span::secs(1));
+        assert_eq!([links(), links()][1], (1, true), "with a grant again");
     }
 
     #[test]

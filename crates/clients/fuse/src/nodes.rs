@@ -47,6 +47,10 @@ pub(crate) struct Node {
     named_until: Instant,
     /// Until when the kernel has the attributes that it heard last, unless it doubts them.
     fresh_until: Instant,
+    /// Requests under way that take a name of it away, and until when the kernel may still have to
+    /// count the last of these.
+    unlinks: u32,
+    unlinked_until: Instant,
 }
 
 /// What the kernel may believe of a file.
@@ -217,6 +221,26 @@ impl Nodes {
         if ends_early {
             self.lose(id);
         }
+    }
+
+    /// The kernel asks to take a name of the node away.
+    pub(crate) fn begin_unlink(&mut self, id: u64) {
+        if let Some(node) = self.by_id.get_mut(&id) {
+            node.unlinks += 1;
+        }
+    }
+
+    /// That is being answered: until `until` the kernel lowers the link count that it has.
+    pub(crate) fn end_unlink(&mut self, id: u64, until: Instant) {
+        let Some(node) = self.by_id.get_mut(&id) else { return };
+        // the kernel may have forgotten the node meanwhile, and have heard of it again
+        node.unlinks = node.unlinks.saturating_sub(1);
+        node.unlinked_until = until;
+    }
+
+    /// Whether the kernel is about to lower the link count of the node by itself.
+    pub(crate) fn is_unlinking(&self, id: u64, now: Instant) -> bool {
+        self.by_id.get(&id).is_some_and(|node| node.unlinks > 0 || node.unlinked_until > now)
     }
 
     /// The kernel will ask for the attributes.

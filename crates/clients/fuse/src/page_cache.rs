@@ -83,13 +83,17 @@ impl Fs {
         clean.is_some() && (self.bugs.keep_pages() || self.client.cached_since(fid) == clean)
     }
 
-    /// Whether each read of a file has to ask, or of names that are kept of a directory, so that
-    /// the kernel may not believe attributes. An answer that nothing guards could be taken in after
-    /// they came into doubt.
+    /// Whether the kernel may not believe attributes: each read of a file has to ask, or of names
+    /// that are kept of a directory, or the kernel changes the link count by itself. An answer that
+    /// nothing guards could be taken in after they came into doubt.
     pub(crate) fn must_ask(&self, fid: Fid, guard: Guard) -> bool {
-        let Some(nodeid) = self.nodes.borrow().id_of(fid) else { return false };
+        let nodes = self.nodes.borrow();
+        let Some(nodeid) = nodes.id_of(fid) else { return false };
+        let is_unlinking = nodes.is_unlinking(nodeid, self.env.now());
+        drop(nodes);
         let has_handles = self.pages.borrow().has_handles(nodeid);
-        (has_handles && (guard == Guard::None || !self.pages_hold(nodeid, fid)))
+        is_unlinking
+            || (has_handles && (guard == Guard::None || !self.pages_hold(nodeid, fid)))
             || self.must_ask_for_dir(nodeid, fid, guard)
     }
 
