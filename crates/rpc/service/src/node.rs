@@ -227,6 +227,13 @@ impl Node {
         self.empty_queues();
     }
 
+    /// Whether no request is under way, from its arrival to its end. One that waits for another
+    /// has no worker slot, but it is under way.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.memory.total() == 0
+    }
+
     /// Counters of each service, summed over the CPTs.
     pub fn stats(&self) -> BTreeMap<&'static str, ServiceStats> {
         self.services

@@ -197,6 +197,11 @@ impl Server {
         self.state.recovered.get()
     }
 
+    /// Whether it has no request in its hands; one that does not run has none.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.running.borrow().upgrade().is_none_or(|node| node.is_idle())
+    }
+
     /// Whether it is an MDT that has recovered since this was asked before.
     pub(crate) fn take_fresh(&self) -> bool {
         self.state.is_fresh.take()

@@ -44,6 +44,12 @@ fn an_mdt_that_dies_while_another_death_is_repaired_loses_nothing() {
     pass(&Scenario::matrix(), &[100, 117]);
 }
 
+/// A rename waits at one MDT for another, which dies twice: it is executed long after its caller.
+#[test]
+fn a_call_of_a_dead_caller_that_an_mdt_still_has_is_waited_for() {
+    pass(&Scenario::matrix(), &[46_088_573]);
+}
+
 /// One row of all pairs: a mkdir, where both deaths are right after applied sets of MDT 0.
 #[test]
 fn an_mdt_dies_at_every_pair_of_points_of_a_row() {

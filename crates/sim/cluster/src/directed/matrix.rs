@@ -329,12 +329,25 @@ impl Stage<'_> {
         Ok(())
     }
 
+    /// Waits for the call of a dead caller: an MDT may have it in its hands until another MDT is
+    /// back, and may execute it after somebody looked.
+    fn nothing_is_executed(&self) -> Result<(), String> {
+        let is_idle = || self.cluster.mdts().all(crate::server::Server::is_idle);
+        match self.cluster.sim.run_until(PEACE_MAX, is_idle) {
+            true => Ok(()),
+            false => Err("a request never ends".to_owned()),
+        }
+    }
+
     /// Everything ends; what came of it is explained, and is removed.
     fn judge(&mut self, cast: &Cast, cell: Cell, name: String) -> Result<(), String> {
         let [(call, first), (rival, second)] = &cell.calls;
         if !self.cluster.sim.run_until(PEACE_MAX, || self.is_over(&cell)) {
             let waits = [&cast.subject, &cast.rival].map(|who| who.1.waiting_on());
             return Err(format!("never ends; callers wait for {waits:?}"));
+        }
+        if cell.is_dead {
+            self.nothing_is_executed()?;
         }
         self.names_have_moved()?;
         fsck::at_peace(self.cluster)?;
