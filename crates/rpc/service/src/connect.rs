@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use types::{ClientId, Errno};
+use types::{ClientId, Errno, Nid};
 use wire::body::{ConnectRep, ConnectReq, connect};
 use wire::{Reply, ReplyFlags, Request, RequestHeader, encode_body};
 
-use crate::exports::Connecting;
+use crate::exports::{Connecting, Exports};
 use crate::node::Node;
 use crate::peer::Peer;
 use crate::served::Served;
@@ -27,6 +27,26 @@ pub(crate) fn slim(mut request: Box<Request>) -> Request {
     (request.bufs, request.groups) = (vec![body, name], Vec::new());
     request.header.replay_bufs = 0;
     *request
+}
+
+/// Sessions of the servers that ran before `client` under its name and at its address. A server
+/// starts with the locks of its targets in hand, so they are dead, and would be waited for in vain.
+/// One whose link is still up stays: it ends with its lease.
+fn former_lives(exports: &Exports, client: ClientId, nid: Nid, name: &str) -> Vec<Rc<Session>> {
+    if name.chars().count() >= limits::NAME_CHARS_MAX {
+        return Vec::new(); // two names may begin alike
+    }
+    let is_former = |session: &Rc<Session>| {
+        let (is_other, is_up) = (session.client != client, session.is_connected());
+        let is_there = session.nid.get() == nid && session.name == name;
+        session.is_server && is_other && is_there && !is_up
+    };
+    let mut former = exports.sessions();
+    former.retain(is_former);
+    if !former.is_empty() {
+        planted::reached("connect: a server's former life ended");
+    }
+    former
 }
 
 impl Node {
@@ -113,6 +133,10 @@ impl Node {
             self.end_sessions(served, vec![old], evicted).await;
         }
         let req: ConnectReq = request.body();
+        if req.is_server != 0 {
+            let former = former_lives(exports, client, peer.nid, &client_name(request));
+            self.end_sessions(served, former, false).await;
+        }
         if exports.is_recovering() && req.is_server == 0 {
             return; // asks again, and is told to wait
         }

@@ -11,11 +11,13 @@ use crate::common::{
 };
 use bytes::Bytes;
 use endpoint::Endpoint;
+use env::Env;
 use env_sim::{Cut, Faults, NodeHandle, Sim, SimConfig};
 use ptlrpc::RecoveryPhase;
 use service::{Node, spec};
 use types::Span;
-use wire::Opcode;
+use wire::body::ConnectReq;
+use wire::{Opcode, Request};
 
 type Up = Rc<RefCell<Option<(Rc<Node>, Rc<Toy>)>>>;
 
@@ -512,4 +514,44 @@ fn a_client_of_another_file_system_changes_nothing() {
         assert_eq!(world.toy().executed.get() - executed, u64::from(welcome));
         handle.kill();
     }
+}
+
+/// A recovery would wait for it for seconds, and it never comes back.
+#[test]
+fn a_server_that_starts_anew_ends_its_former_life_and_no_other() {
+    check(|env, server, toy, _, at| async move {
+        let says = |number: u64, is_server: u32, name: &str| {
+            let mut request = connect(None, name);
+            let body =
+                ConnectReq { client_low: number, tags: 8, is_server, ..ConnectReq::default() };
+            request.bufs[0] = wire::encode_body(&body);
+            request
+        };
+        let joins = async |env: &Env, request: Request| {
+            let mut link = env.connect(None, at).await.expect("it listens");
+            assert_eq!(ask(&mut link, &request).await.errno(), None);
+            link
+        };
+        let former = joins(&env, says(8, 1, "MDT0001 at a")).await;
+        let others = [
+            joins(&env, says(9, 1, "MDT0002 at a")).await,
+            joins(&env, says(10, 0, "MDT0001 at a")).await,
+            joins(&server, says(11, 1, "MDT0001 at a")).await,
+        ];
+        let long = "x".repeat(service::limits::NAME_CHARS_MAX);
+        let cut = joins(&env, says(12, 1, &format!("{long}1"))).await;
+        let alive = joins(&env, says(13, 1, "MDT0003 at a")).await;
+        drop((former, others, cut));
+        env.sleep(Span::millis(100)).await;
+        let after = [
+            joins(&env, says(20, 1, "MDT0001 at a")).await,
+            joins(&env, says(21, 1, &format!("{long}2"))).await,
+            joins(&env, says(22, 1, "MDT0003 at a")).await,
+        ];
+        let sessions = toy.exports.sessions();
+        let mut there: Vec<u128> = sessions.iter().map(|session| session.client.0).collect();
+        there.sort_unstable();
+        assert_eq!(there, [9, 10, 11, 12, 13, 20, 21, 22]);
+        drop((alive, after));
+    });
 }

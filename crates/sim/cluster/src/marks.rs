@@ -24,6 +24,7 @@ pub const MARKS: &[&str] = &[
     "client: it was fenced",
     "client: kept writes were called back",
     "client: several closes went together",
+    "connect: a server's former life ended",
     "endpoint: data was asked for that no request has",
     "fuse: a directory was locked while a name in it was called back",
     "fuse: a file was opened through the page cache",
