@@ -327,24 +327,29 @@ fn a_mount_keeps_its_grant_of_a_directory_of_another_mdt_when_it_moves_files_the
 fn a_kernel_forgets_a_directory_of_another_mdt_when_a_move_there_is_not_answered() {
     let (world, told) = World::with_kernels();
     let (near, far) = (world.dir("near", 0), world.dir("far", 1));
-    world.make(0, near, "a");
-    world.look(0, far);
-    told[0].0.borrow_mut().clear();
-    let (node, client) = &world.clients[0];
-    world.cluster.cut_off_from(node, TargetId::mdt(0));
-    let (client, done) = (client.clone(), Rc::new(Cell::new(false)));
-    let is_done = Rc::clone(&done);
-    node.env().spawn("a move", async move {
-        client.rename(&me(), near, b"a", far, b"a", 0).await.expect("it is done");
-        is_done.set(true);
-    });
-    world.cluster.sim.run_for(Span::millis(200));
-    assert!(told[0].0.borrow().contains(&far) && !done.get());
-    assert!(!told[0].1.borrow().contains(&far), "its names stay");
-    world.cluster.sim.heal_all();
-    world.cluster.sim.run_for(Span::secs(10));
-    assert!(done.get());
-    assert_eq!(world.look(0, far).0.size, 1);
+    let wide = world.striped(0, "wide");
+    let of_mdt_1 = |name: &&'static str| world.make(0, wide, name).mdt_index() == 1;
+    let in_shard = ["b", "c", "d", "e", "f", "g", "h", "i"].into_iter().find(of_mdt_1);
+    for (dir, name) in [(far, "a"), (wide, in_shard.expect("a shard is there"))] {
+        world.make(0, near, "a");
+        let before = world.look(0, dir).0.size;
+        told.iter().for_each(|told| told.0.borrow_mut().clear());
+        let (node, client) = &world.clients[0];
+        world.cluster.cut_off_from(node, TargetId::mdt(0));
+        let (client, done) = (client.clone(), Rc::new(Cell::new(false)));
+        let is_done = Rc::clone(&done);
+        node.env().spawn("a move", async move {
+            client.rename(&me(), near, b"a", dir, name.as_bytes(), 0).await.expect("it is done");
+            is_done.set(true);
+        });
+        world.cluster.sim.run_for(Span::millis(200));
+        assert!(told[0].0.borrow().contains(&dir) && !done.get());
+        assert!(!told[0].1.borrow().contains(&dir), "its names stay");
+        world.cluster.sim.heal_all();
+        world.cluster.sim.run_for(Span::secs(10));
+        let grows = u64::from(dir == far);
+        assert_eq!((done.get(), world.look(0, dir).0.size), (true, before + grows));
+    }
 }
 
 #[test]

@@ -144,8 +144,9 @@ impl AllGrants {
 
     /// The same of the attributes of one, whose names stay.
     pub(crate) fn forget_attrs(&self, file: Fid) {
-        let kernel = self.shared.kernel();
-        if let Some(forgetting) = kernel.and_then(|kernel| kernel.forget(file, false)) {
+        let Some(kernel) = self.shared.kernel() else { return };
+        self.shared.recalls.count();
+        if let Some(forgetting) = kernel.forget(self.shared.shown(file), false) {
             self.env.spawn("attributes forgotten", forgetting);
         }
     }

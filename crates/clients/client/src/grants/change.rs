@@ -104,6 +104,7 @@ impl Known {
 
     /// A change was executed by another MDT and this one.
     pub(super) fn end_elsewhere(&mut self, id: ChangeId, scope: &Scope) {
+        self.recalls.count(); // answers of before are not told to a kernel that knows nothing yet
         self.cache.end_elsewhere(id, &scope.wants);
         self.end_names(scope, true);
     }
