@@ -199,11 +199,12 @@ impl Fs {
         open
     }
 
-    /// Whether the kernel was told that a name stands for a directory.
+    /// Whether a name may stand for a directory by what the kernel was told: taken away, it would
+    /// unmount what is mounted below.
     fn is_of_dir(&self, (dir, name): &Name) -> bool {
         let nodes = self.nodes.borrow();
         let node = nodes.names.node_of(*dir, name).and_then(|nodeid| nodes.get(nodeid));
-        node.is_some_and(|node| node.mode & libc::S_IFMT == libc::S_IFDIR)
+        node.is_none_or(|node| node.mode & libc::S_IFMT == libc::S_IFDIR)
     }
 
     /// A directory stays locked: the names of the whole mount are made old instead.
