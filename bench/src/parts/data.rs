@@ -16,7 +16,7 @@ use crate::scale::Scale;
 #[derive(Deserialize)]
 pub(super) struct Output {
     pub(super) runs: Vec<Run>,
-    against: Vec<Run>,
+    pub(super) against: Vec<Run>,
 }
 
 #[derive(Deserialize)]
@@ -106,6 +106,16 @@ pub(super) fn between(
         options.join(" "),
         names[1]
     );
+    rows(part, &output, bounds, &command)
+}
+
+/// A row for writes and one for reads.
+pub(super) fn rows(
+    part: &str,
+    output: &Output,
+    bounds: [f64; 2],
+    command: &str,
+) -> Result<Vec<Row>> {
     let row = |(access, bound): (&str, f64)| {
         let each = |runs: &[Run], value: fn(&Run) -> f64| -> Vec<f64> {
             runs.iter().filter(|run| run.access == access).map(value).collect()
@@ -121,7 +131,7 @@ pub(super) fn between(
             cpu: Some(Cpu { value: cpu, unit: "s per GiB".to_owned() }),
             idle: None,
             bound: Some(Bound::Ratio(bound)),
-            command: command.clone(),
+            command: command.to_owned(),
         })
     };
     ["write", "read"].into_iter().zip(bounds).map(row).collect()

@@ -3,7 +3,6 @@
 //! And instructions of mapping an extent to objects.
 
 use std::fs;
-use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use mounted::{Scratch, Up};
@@ -18,7 +17,7 @@ use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
 /// Of the rate without components, write and read.
-const BOUNDS: [f64; 2] = [0.95, 0.95];
+pub(super) const BOUNDS: [f64; 2] = [0.95, 0.95];
 
 /// Instructions of a piece, in a layout of ten components of 200 stripes.
 const PIECE_MOST: f64 = 300.0;
@@ -32,25 +31,23 @@ pub(crate) fn stream(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         fs::create_dir(dir)?;
         set(bed.up(), layout, &text(dir)?);
     }
-    let mut rows = streams(scale, "layouts", &dirs)?;
+    let (seconds, files) = (scale.seconds.to_string(), dirs.map(|dir| dir.join("ior")));
+    let (options, names) = (streams(&seconds), ["PROGRESSIVE/ior", "PLAIN/ior"]);
+    let mut rows = between(scale, "layouts", &options, &files, names, BOUNDS)?;
     rows.extend(mapping()?);
     Ok(rows)
 }
 
-/// Makes a layout the default of a directory.
-pub(super) fn set(up: &Up, layout: &str, dir: &str) {
+/// Makes a layout the default of a directory, or makes a file with it.
+pub(super) fn set(up: &Up, layout: &str, path: &str) {
     let words: Vec<&str> =
-        ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).chain([dir]).collect();
+        ["lfs", "setstripe"].into_iter().chain(layout.split(' ')).chain([path]).collect();
     let _silent = up.tool(&words);
 }
 
-/// Four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over; in two
-/// directories with [`LAYOUTS`].
-pub(super) fn streams(scale: Scale, part: &str, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
-    let seconds = scale.seconds.to_string();
-    let options = ["-N", "4", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", &seconds, "-e"];
-    let files = dirs.each_ref().map(|dir| dir.join("ior"));
-    between(scale, part, &options, &files, ["PROGRESSIVE/ior", "PLAIN/ior"], BOUNDS)
+/// Options of IOR: four processes, a file each, O_DIRECT, 64 MiB transfers, until the time is over.
+pub(super) fn streams(seconds: &str) -> [&str; 11] {
+    ["-N", "4", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", seconds, "-e"]
 }
 
 /// Only where valgrind is installed.

@@ -1,6 +1,7 @@
 //! Directories over four MDTs beside a directory of one MDT, in one file system: metadata rates
-//! and their cost, a listing, streams, and renames from one MDT to another. Creates and unlinks at
-//! four MDTs on simulated devices beside those at one.
+//! and their cost, a listing, and renames from one MDT to another. Streams into files of several
+//! components beside files of one, both over four MDTs. Creates and unlinks at four MDTs on
+//! simulated devices beside those at one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -10,9 +11,9 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use mounted::{Scratch, Up};
 
-use super::layouts;
 use super::metadata::{Output, Phase, text};
 use super::public::drop_caches;
+use super::{data, layouts};
 use crate::bed::{Bed, nacre, quoted};
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
@@ -49,6 +50,8 @@ const RENAME_MOST: f64 = 3.0;
 /// Files of the listing, and files that move.
 const FILES: [usize; 2] = [20_000, 100_000];
 const MOVED: usize = 1_000;
+/// Directories of streams: of several components, and of one.
+const STREAMED: [&str; 2] = ["progressive", "plain"];
 const PHASES: [&str; 4] = ["File creation", "File stat", "File read", "File removal"];
 
 pub(crate) fn spread(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
@@ -324,24 +327,51 @@ fn renames_in_flight(up: &Up, scale: Scale) -> Result<Row> {
     Ok(Row::of("mdts/renames", title, "renames/s", values, bound, &command))
 }
 
-/// The streams of part `layouts` in a directory of four shards, whose files are of all MDTs.
+/// The streams of part `layouts`, as often as there, in directories of four shards. Each MDT takes
+/// the OSTs in turn on its own, so files of several MDTs may share an OST, on one side only. So
+/// each file is made beforehand on an OST of its own.
 fn stream(up: &Up, scale: Scale) -> Result<Vec<Row>> {
-    let seconds = scale.seconds.min(STREAM_SECONDS_MAX);
-    let scale = Scale { pairs: scale.pairs.min(TURNS_MAX), seconds, ..scale };
-    let dirs = ["progressive", "plain"].map(|name| up.at(name));
-    for (dir, layout) in dirs.iter().zip(layouts::LAYOUTS) {
-        let dir = text(dir)?;
-        let lfs = |line: &str| {
-            let words = ["lfs"].into_iter().chain(line.split(' ')).chain([&dir[..]]);
-            drop(up.tool(&words.collect::<Vec<_>>()));
-        };
-        lfs("mkdir -c 4 -i 0,1,2,3");
-        lfs("setdirstripe -D -c 4");
-        layouts::set(up, layout, &dir);
+    let seconds = scale.seconds.min(STREAM_SECONDS_MAX).to_string();
+    let options = layouts::streams(&seconds);
+    for dir in STREAMED {
+        drop(up.tool(&["lfs", "mkdir", "-c", "4", "-i", "0,1,2,3", dir]));
+        drop(up.tool(&["lfs", "setdirstripe", "-D", "-c", "4", dir]));
     }
-    let mut rows = layouts::streams(scale, "mdts", &dirs)?;
-    rows.iter_mut().for_each(|row| row.title = format!("{}, IOR over four MDTs", row.title));
+    let mut sides = [Vec::new(), Vec::new()];
+    for side in turns(scale.pairs) {
+        for (layout, file) in files_of(side) {
+            layouts::set(up, &layout, &file);
+        }
+        let file = text(&up.at(STREAMED[side]).join("ior"))?;
+        let args = ["bench", "ior", "-o", &file, "--json"];
+        let output: data::Output = nacre(&[&args[..], &options[..]].concat())?;
+        sides[side].extend(output.runs);
+    }
+    let [runs, against] = sides;
+    let output = data::Output { runs, against };
+    let options = options.join(" ");
+    let [ours, limit] = layouts::LAYOUTS;
+    let command = format!(
+        "lfs setstripe {ours} -i N PROGRESSIVE/ior.0000000N; nacre bench ior -o PROGRESSIVE/ior \
+         {options}, and with {limit} below PLAIN"
+    );
+    let mut rows = data::rows("mdts", &output, layouts::BOUNDS, &command)?;
+    for row in &mut rows {
+        row.title = format!("{}, IOR over four MDTs, several components beside one", row.title);
+    }
     Ok(rows)
+}
+
+/// Sides in the order of their runs. The first one of a turn changes: the files of the last run are
+/// still being destroyed while the next one writes.
+fn turns(pairs: u32) -> impl Iterator<Item = usize> {
+    (0..pairs as usize).flat_map(|turn| [turn % 2, (turn + 1) % 2])
+}
+
+/// Layout and name of the file of each process.
+fn files_of(side: usize) -> impl Iterator<Item = (String, String)> {
+    let (layout, dir) = (layouts::LAYOUTS[side], STREAMED[side]);
+    (0..4).map(move |task| (format!("{layout} -i {task}"), format!("{dir}/ior.{task:08}")))
 }
 
 fn beside(id: &str, title: &str, unit: &str, times: [Vec<f64>; 2], most: f64, how: &str) -> Row {
@@ -389,5 +419,21 @@ mod tests_of_devices {
         let row = ("mdts/own-stat-requests".to_owned(), "stat, own directory, requests".to_owned());
         assert!(ids(Some(1.0)).contains(&row));
         assert_eq!((ids(Some(1.0)).len(), ids(None).len()), (12, 8), "a row each, and none");
+    }
+}
+
+#[cfg(test)]
+mod tests_of_streams {
+    use super::*;
+
+    #[test]
+    fn both_sides_go_first_and_have_their_files_on_the_same_osts() {
+        assert_eq!(turns(3).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 1]);
+        for (side, dir) in (0..).zip(STREAMED) {
+            for (task, (layout, file)) in files_of(side).enumerate() {
+                assert_eq!(layout, format!("{} -i {task}", layouts::LAYOUTS[side]));
+                assert_eq!(file, format!("{dir}/ior.0000000{task}"));
+            }
+        }
     }
 }
