@@ -91,12 +91,12 @@ fn a_killed_daemon_loses_nothing_that_was_synced() {
     for round in 0..mounted::count(5, 30) {
         let dir = up.second_mount(43);
         let log = dir.join(format!("log{round}"));
+        let mut file = File::options().create(true).append(true).open(&log).expect("room");
         let daemon = mounted::daemon_of(&dir);
         let killer = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(300 + 70 * (round as u64 % 10)));
             mounted::kill(daemon, libc::SIGKILL);
         });
-        let mut file = File::options().create(true).append(true).open(&log).expect("room");
         let (mut written, mut synced) = (0, 0);
         for record in 0_u32.. {
             if file.write_all(&record_of(record)).is_err() {
