@@ -24,6 +24,7 @@
 //! Lustre: `llite`.
 
 mod appends;
+mod brief;
 mod callers;
 mod convert;
 mod dirs;

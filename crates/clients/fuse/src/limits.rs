@@ -37,6 +37,10 @@ pub(crate) const PAGES_LATE: Span = Span::millis(20);
 /// Names of one file that it may believe for so long; further ones are believed for a moment.
 pub(crate) const NAMES_MAX: usize = 8;
 
+/// Names believed for a moment of which the node is known. More than there are callers between the
+/// look at a name and its removal.
+pub(crate) const BRIEF_NAMES: usize = 256;
+
 /// How long a notification may wait for a directory's lock. Then the kernel is made to look up all
 /// names again: whoever has the lock may wait for us, in a circle.
 pub(crate) const STUCK_AFTER: Span = Span::millis(20);

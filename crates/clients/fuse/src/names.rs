@@ -13,6 +13,7 @@ use std::rc::Rc;
 use fusedev::Name;
 use types::Instant;
 
+use crate::brief::Brief;
 use crate::limits::NAMES_MAX;
 
 /// What a name was told to stand for.
@@ -29,6 +30,7 @@ pub(crate) struct Names {
     by_node: BTreeMap<u64, Vec<Name>>,
     /// Renames that are not answered: from there to there, and whether the other way too.
     moving: Vec<(Name, Name, bool)>,
+    brief: Brief,
 }
 
 impl Names {
@@ -53,6 +55,11 @@ impl Names {
         }
         self.remove(&key);
         self.insert(key, Told { nodeid, at, until });
+    }
+
+    /// The same for a moment only, or for none.
+    pub(crate) fn told_briefly(&mut self, name: (u64, &[u8]), nodeid: u64, at: Instant) {
+        self.brief.told(name, nodeid, at);
     }
 
     /// The names by which the kernel may believe to find a node, now or when what it asked for is
@@ -111,9 +118,12 @@ impl Names {
         self.by_name.get(&key).map(|told| (told.nodeid, told.until))
     }
 
-    /// The node alone.
+    /// The node that the kernel was told last, even if only for a moment.
     pub(crate) fn node_of(&self, parent: u64, name: &[u8]) -> Option<u64> {
-        self.told_of(parent, name).map(|(nodeid, _)| nodeid)
+        let told = self.by_name.get(&(parent, Rc::from(name))).map(|told| (told.nodeid, told.at));
+        let brief = self.brief.get(parent, name);
+        let (nodeid, _) = told.into_iter().chain(brief).max_by_key(|(_, at)| *at)?;
+        Some(nodeid)
     }
 
     /// The directories in which a node has names that the kernel was told.
@@ -139,7 +149,13 @@ impl Names {
 
     /// The kernel is told at `at` that it may move a name; in an exchange, the other one too.
     pub(crate) fn moved(&mut self, from: Name, to: Name, is_exchange: bool, at: Instant) {
+        let nodes = [&from, &to].map(|name| self.node_of(name.0, &name.1));
         let (old, new) = (self.take(&from), self.take(&to));
+        for (name, nodeid) in [(&to, nodes[0]), (&from, nodes[1].filter(|_| is_exchange))] {
+            if let Some(nodeid) = nodeid {
+                self.brief.told((name.0, &name.1), nodeid, at);
+            }
+        }
         if let Some(told) = old {
             self.insert(to, Told { at, ..told });
         }
@@ -183,6 +199,21 @@ mod tests {
 
     fn told(names: &mut Names, parent: u64, of: &str, nodeid: u64, until: u64) {
         names.told((parent, of.as_bytes()), nodeid, Instant(1), Instant(until));
+    }
+
+    #[test]
+    fn the_node_of_a_name_is_that_of_the_last_answer_however_long_it_holds() {
+        let mut names = Names::default();
+        assert_eq!(names.node_of(1, b"a"), None);
+        names.told_briefly((1, b"a"), 7, Instant(1));
+        assert_eq!((names.node_of(1, b"a"), names.of(7, Instant(1))), (Some(7), Vec::new()));
+        names.told((1, b"a"), 8, Instant(2), Instant(9));
+        assert_eq!(names.node_of(1, b"a"), Some(8));
+        names.told_briefly((1, b"a"), 9, Instant(3));
+        names.told_briefly((1, b"b"), 6, Instant(3));
+        assert_eq!(names.node_of(1, b"a"), Some(9));
+        names.moved(name(1, "a"), name(1, "b"), true, Instant(4));
+        assert_eq!([&b"a"[..], b"b"].map(|name| names.node_of(1, name)), [Some(6), Some(9)]);
     }
 
     #[test]

@@ -89,7 +89,12 @@ impl Fs {
                 && nodes.names.has_room(nodeid, *parent, name)
                 && !nodes.is_stuck(*parent, now)
         });
-        let Some(name) = lasting else { return self.believe(fid, end, Guard::Name) };
+        let Some(name) = lasting else {
+            if let Some(name) = name {
+                self.nodes.borrow_mut().names.told_briefly(name, nodeid, now);
+            }
+            return self.believe(fid, end, Guard::Name);
+        };
         let most = if self.notifier.has_epochs() { GUARDED_MAX } else { NAMED_MAX };
         let end = end.min(now + most);
         self.nodes.borrow_mut().names.told(name, nodeid, now, end);
