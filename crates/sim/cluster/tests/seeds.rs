@@ -182,6 +182,9 @@ fn late_writes_of_a_client_that_was_given_up_change_nothing() {
 fn what_succeeds_though_sessions_are_lost_is_explained() {
     let reports = run_seeds(&Scenario::hard());
     assert!(reports.iter().any(|report| report.faults.pauses > 0), "some node stood still");
+    // a name that is looked up goes while its writer, cut off, is asked for what it keeps
+    let report = run(1290, &Scenario::hard());
+    assert!(report.failure.is_none(), "{report}");
 }
 
 #[test]

@@ -91,15 +91,16 @@ impl Inner {
     }
 
     /// Puts the true size into what the MDT said of a file. The objects of a file that this client
-    /// alone has written are not asked.
-    pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+    /// alone has written are not asked. Says whether the MDT was asked again: all attributes are of
+    /// that moment then.
+    pub(crate) async fn resolve_stat(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<bool> {
         if self.settle_known(stat) {
-            return Ok(());
+            return Ok(false);
         }
         if self.has_kept(stat.attr.fid()) {
             self.flush_file(stat.attr.fid()).await;
             if self.settle_known(stat) {
-                return Ok(());
+                return Ok(false);
             }
         }
         self.resolve(ctx, stat).await
@@ -149,8 +150,10 @@ impl Inner {
 
     /// Puts the true size into the MDT's attributes of a dirty file. If its objects went meanwhile,
     /// the file has others, or is gone. If they have got more of it, the size is asked for again.
-    pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<()> {
+    /// Says whether the MDT was asked again, as [`Inner::resolve_stat`] does.
+    pub(crate) async fn resolve(self: &Rc<Self>, ctx: &Ctx, stat: &mut Stat) -> Result<bool> {
         self.flush_file(stat.attr.fid()).await;
+        let mut is_later = stat.is_kept_elsewhere;
         if stat.is_kept_elsewhere {
             let now = self.stat_exact(ctx, stat.attr.fid(), 0).await?;
             (stat.attr, stat.layout, stat.epoch) = (now.attr, now.layout, now.epoch);
@@ -158,17 +161,18 @@ impl Inner {
             stat.is_kept_elsewhere = false;
         }
         for _ in 0..limits::LAYOUTS_TRIED_MAX {
-            let Some(layout) = stat.layout.clone() else { return Ok(()) };
+            let Some(layout) = stat.layout.clone() else { return Ok(is_later) };
             let (mtime_set, must_exist) = (stat.mtime_set, &stat.stripes);
             let mut attr = stat.attr;
             let found = self.resolve_attr(ctx, &mut attr, mtime_set, must_exist, &layout).await?;
             if found.is_old_layout && self.follow(ctx, stat, &layout).await {
+                is_later = true;
                 continue;
             }
             stat.attr = attr;
             stat.stripes.add_all(&found.there);
             stat.lost = !found.lost.is_empty();
-            return Ok(());
+            return Ok(is_later);
         }
         Err(Error::local(Errno::EBUSY, "ost_glimpse").about(stat.attr.fid()))
     }

@@ -19,9 +19,21 @@ impl Client {
     /// # Errors
     /// ENOENT, EACCES, ENOTDIR.
     pub async fn lookup(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Attr> {
-        let (mut stat, _) = self.0.look_up(ctx, parent, name).await?;
-        self.0.resolve_stat(ctx, &mut stat).await?;
-        Ok(stat.attr)
+        let mut gone = Error::local(Errno::ENOENT, "lookup").about(parent);
+        for _ in 0..limits::MOVING_TRIES {
+            let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
+            let fid = stat.attr.fid();
+            match self.0.resolve_stat(ctx, &mut stat).await {
+                Ok(false) => return Ok(stat.attr),
+                Ok(true) if self.0.names_still(ctx, (parent, name), fid, lease).await? => {
+                    return Ok(stat.attr);
+                }
+                Ok(true) => {} // the name may stand for another file by now
+                Err(error) if is_gone(&error) => gone = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(gone)
     }
 
     /// The same by the MDT's word alone, and how long it holds.
@@ -205,6 +217,25 @@ impl Inner {
         check_seen(&stat.attr, "lookup")?;
         self.complete(ctx, &mut stat, &mut lease).await?;
         Ok((stat, lease))
+    }
+
+    /// Whether a name that stood for a file has stood for it until now: by a grant, or because it is
+    /// asked again.
+    async fn names_still(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        (parent, name): (Fid, &[u8]),
+        fid: Fid,
+        lease: Lease,
+    ) -> Result<bool> {
+        if self.grants.of(parent).still_names(lease) {
+            return Ok(true);
+        }
+        match self.look_up_once(ctx, parent, name).await {
+            Ok((now, _)) => Ok(now.attr.fid() == fid),
+            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A name leads to a file of another MDT, which is asked. If it has no such file, the name may
