@@ -26,7 +26,7 @@ use clap::Parser;
 
 use crate::bed::Bed;
 use crate::machine::Machine;
-use crate::parts::{drivers, instructions, programs};
+use crate::parts::{drivers, instructions, metadata, programs};
 use crate::plan::Part;
 use crate::row::PartResult;
 use crate::scale::Scale;
@@ -154,6 +154,7 @@ fn lacks(part: &str, args: &Args) -> Option<&'static str> {
         }
         plan::INSTRUCTIONS if !instructions::can_be_counted() => Some("valgrind is not installed"),
         plan::PROGRAMS => programs::lacks(),
+        plan::MDTEST_FUSE => metadata::lacks_fuse(),
         _ => None,
     }
 }
@@ -251,6 +252,7 @@ mod tests_of_parts {
         assert_eq!(lacks(plan::DRIVERS, &[]), !drivers::are_installed());
         assert!(!lacks(plan::DRIVERS, &["--list"]), "nothing is measured");
         assert_eq!(lacks(plan::INSTRUCTIONS, &[]), !instructions::can_be_counted());
+        assert_eq!(lacks(plan::MDTEST_FUSE, &[]), metadata::lacks_fuse().is_some());
         assert_eq!(lacks(plan::PROGRAMS, &[]), programs::lacks().is_some());
     }
 }

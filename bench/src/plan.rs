@@ -35,6 +35,9 @@ pub(crate) const TALK: &str = "talk";
 /// Needs public mdtest, IOR or fio. A machine without them leaves it out.
 pub(crate) const DRIVERS: &str = "drivers";
 
+/// Needs public mdtest and `passthrough_hp`. A machine without them leaves it out.
+pub(crate) const MDTEST_FUSE: &str = "mdtest-fuse";
+
 /// Needs valgrind. A machine without it leaves it out.
 pub(crate) const INSTRUCTIONS: &str = "instructions";
 
@@ -66,6 +69,12 @@ pub(crate) const PARTS: &[Part] = &[
         about: "mdtest, four processes, a directory each, beside ext4",
         quick: true,
         run: metadata::own,
+    },
+    Part {
+        name: MDTEST_FUSE,
+        about: "mdtest with 4,500 files of each process, beside passthrough_hp",
+        quick: true,
+        run: metadata::beside_fuse,
     },
     Part {
         name: "mdtest-shared",

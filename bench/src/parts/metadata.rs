@@ -1,8 +1,11 @@
 //! Metadata rates: mdtest through FUSE and creates of the native library, beside ext4.
 
+use std::fs;
+
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
+use super::passthrough::{self, Passthrough};
 use super::setting::Setting;
 use super::{figures, public};
 use crate::bed::{Bed, nacre};
@@ -98,6 +101,39 @@ pub(crate) fn own(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
 pub(crate) fn shared(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let alone = [("creation", 8_500.0, None), ("removal", 10_000.0, None)];
     Ok(with_alone(through_fuse(bed, scale, &SHARED)?, &alone))
+}
+
+/// The rate and the CPU that FUSE allows. Its bounds are those of [`own`] over the rates of
+/// `passthrough_hp` on the machine on which they were set.
+const BESIDE_FUSE: Files = Setting {
+    part: "mdtest-fuse",
+    tasks: TASKS,
+    options: &["-u"],
+    bounds: &[
+        ("File creation", Some(0.9)),
+        ("File stat", Some(0.73)),
+        ("File read", None),
+        ("File removal", Some(0.83)),
+    ],
+};
+
+/// Files of a task beside `passthrough_hp`, which has a descriptor for each file that the kernel
+/// knows: four tasks make fewer than its limit of 20,000.
+const FILES_OF_PASSTHROUGH: &str = "4500";
+
+pub(crate) fn beside_fuse(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let source = bed.fresh("passthrough");
+    fs::create_dir_all(&source)?;
+    let limit = Passthrough::over(&source, bed.fresh("passthrough-mount"))?;
+    let sides = [bed.ours().join("mdtest-fuse"), limit.mount().join("mdtest")];
+    let rows = public::mdtest_in(&sides, scale, &BESIDE_FUSE, FILES_OF_PASSTHROUGH)?;
+    Ok(rows.into_iter().flatten().collect())
+}
+
+/// What [`beside_fuse`] lacks.
+pub(crate) fn lacks_fuse() -> Option<&'static str> {
+    let has_all = public::has("mdtest") && passthrough::is_installed();
+    (!has_all).then_some("mpirun, mdtest or passthrough_hp is not installed")
 }
 
 pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {

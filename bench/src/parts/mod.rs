@@ -17,6 +17,7 @@ pub(crate) mod metadata;
 pub(crate) mod neighbours;
 pub(crate) mod nodes;
 pub(crate) mod pair;
+mod passthrough;
 pub(crate) mod pauses;
 pub(crate) mod processes;
 pub(crate) mod programs;

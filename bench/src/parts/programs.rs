@@ -4,13 +4,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use mounted::Scratch;
 
 use super::metadata::text;
+use super::passthrough::{self, Passthrough};
 use super::public::{drop_caches, is_installed};
 use crate::bed::Bed;
 use crate::machine::output;
@@ -22,11 +23,6 @@ const SOURCE: &str = "/usr/include";
 
 /// Turns at most: one takes half a minute.
 const TURNS_MAX: u32 = 3;
-
-const PASSTHROUGH: &str = "passthrough_hp";
-
-/// How long its mount may take.
-const MOUNT_WAIT: Duration = Duration::from_secs(10);
 
 /// One command, in an order in which each finds what those before it have left.
 struct Step {
@@ -125,49 +121,16 @@ impl Sources {
     }
 }
 
-/// `passthrough_hp` over a directory.
-struct Passthrough {
-    child: Child,
-    mount: PathBuf,
-}
-
-impl Passthrough {
-    fn over(source: &Path, mount: PathBuf) -> Result<Passthrough> {
-        fs::create_dir_all(&mount)?;
-        let child = Command::new(PASSTHROUGH)
-            .arg("--foreground")
-            .args([source, &mount])
-            .stdout(Stdio::null())
-            .spawn()
-            .with_context(|| format!("{PASSTHROUGH} starts"))?;
-        let passthrough = Passthrough { child, mount };
-        let begun = Instant::now();
-        while !mounted::is_mounted(&passthrough.mount) {
-            ensure!(begun.elapsed() < MOUNT_WAIT, "{PASSTHROUGH} does not mount");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        Ok(passthrough)
-    }
-}
-
-impl Drop for Passthrough {
-    fn drop(&mut self) {
-        let _it_may_be_gone = Command::new("umount").arg("-l").arg(&self.mount).status();
-        let _it_may_have_ended = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 pub(crate) fn everyday(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let sources = Sources::make()?;
     let below = bed.limit().join("programs");
     fs::create_dir_all(&below)?;
-    let passthrough = if is_installed(PASSTHROUGH) {
+    let passthrough = if passthrough::is_installed() {
         Some(Passthrough::over(&below, bed.limit().join("passthrough"))?)
     } else {
         None
     };
-    let limit = passthrough.as_ref().map_or(&below, |passthrough| &passthrough.mount);
+    let limit = passthrough.as_ref().map_or(below.as_path(), Passthrough::mount);
     let sides = [bed.ours().join("programs"), limit.join("turn")];
     let mut values: Vec<[Vec<f64>; 2]> = STEPS.iter().map(|_| <[Vec<f64>; 2]>::default()).collect();
     for _ in 0..scale.pairs.min(TURNS_MAX) {

@@ -17,6 +17,9 @@ use crate::scale::Scale;
 /// More files than a task makes in one phase: the timer ends it.
 const FILES_MAX: &str = "100000000";
 
+/// Unit of CPU of files.
+const COST: &str = "s per 10,000";
+
 const MPIRUN: &str = "mpirun";
 
 /// Whether a public driver can be run.
@@ -35,21 +38,33 @@ pub(super) fn is_installed(program: &str) -> bool {
 struct Values {
     /// Ours and the limit's.
     rates: [Vec<f64>; 2],
-    /// CPU seconds of the whole machine in our turns, per 10,000 files or per GiB.
-    costs: Vec<f64>,
+    /// CPU seconds of the whole machine in the turns of each, per 10,000 files or per GiB.
+    costs: [Vec<f64>; 2],
 }
 
 /// The phases in mdtest's order, each by four new processes and with nothing cached.
 pub(super) fn mdtest(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row>> {
+    let rows = mdtest_in(&sides(bed, "mdtest"), scale, setting, FILES_MAX)?;
+    Ok(rows.into_iter().map(|[rates, _]| rates).collect())
+}
+
+/// The same in a directory of ours and one of the limit, and a row of the CPU of both for each row
+/// of rates. Each task makes so many files in a phase, or fewer if the time of a phase is over.
+pub(super) fn mdtest_in(
+    sides: &[PathBuf; 2],
+    scale: Scale,
+    setting: &Files,
+    most: &str,
+) -> Result<Vec<[Row; 2]>> {
     let Files { part, tasks, bounds: phases, .. } = *setting;
     let scratch = Scratch::new("bench-mdtest");
     let count = text(&scratch.path().join("count"))?;
     let seconds = scale.seconds.to_string();
-    let mut options = vec!["-F", "-n", FILES_MAX, "-W", &seconds];
+    let mut options = vec!["-F", "-n", most, "-W", &seconds];
     options.extend(setting.options);
     let mut values: Vec<Values> = phases.iter().map(|_| Values::default()).collect();
     for _ in 0..scale.pairs {
-        for (side, dir) in sides(bed, "mdtest").iter().enumerate() {
+        for (side, dir) in sides.iter().enumerate() {
             empty(dir)?;
             let dir_text = text(dir)?;
             for ((name, _), values) in phases.iter().zip(&mut values) {
@@ -58,9 +73,7 @@ pub(super) fn mdtest(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row
                 args.extend(&options);
                 let (report, busy) = run("mdtest", tasks, &args)?;
                 values.rates[side].push(rate(&report, name)?);
-                if side == 0 {
-                    values.costs.push(busy / (files(&count, tasks)? / 1e4));
-                }
+                values.costs[side].push(busy / (files(&count, tasks)? / 1e4));
             }
             fs::remove_dir_all(dir)?;
         }
@@ -69,7 +82,9 @@ pub(super) fn mdtest(bed: &Bed, scale: Scale, setting: &Files) -> Result<Vec<Row
         format!("mpirun -np {tasks} mdtest -C|-T|-E|-r -x FILE {} -d DIR", options.join(" "));
     let row = |((name, bound), values): (&Wanted, Values)| {
         let word = name.strip_prefix("File ").unwrap_or(name);
-        shown(part, word, ["files/s", "s per 10,000"], values, *bound, &command)
+        let (id, title) = (format!("{part}/{word}-cpu"), format!("{word}, CPU of the machine"));
+        let cpu = Row::of(&id, &title, COST, values.costs.clone(), None, &command);
+        [shown(part, word, ["files/s", COST], values, *bound, &command), cpu]
     };
     Ok(phases.iter().zip(values).map(row).collect())
 }
@@ -101,9 +116,7 @@ pub(super) fn ior(bed: &Bed, scale: Scale, setting: &Streams) -> Result<Vec<Row>
                 let (report, busy) = run("ior", tasks, &args)?;
                 let (mib_s, seconds) = access(&report, name)?;
                 values.rates[side].push(mib_s);
-                if side == 0 {
-                    values.costs.push(busy / (mib_s * seconds / 1024.0));
-                }
+                values.costs[side].push(busy / (mib_s * seconds / 1024.0));
             }
             fs::remove_dir_all(dir)?;
         }
@@ -127,7 +140,7 @@ fn shown(
     command: &str,
 ) -> Row {
     let Values { rates: [ours, limit], costs } = values;
-    let cpu = Spread::of(&costs).map(|costs| Cpu { value: costs.median, unit: cost.to_owned() });
+    let cpu = Spread::of(&costs[0]).map(|costs| Cpu { value: costs.median, unit: cost.to_owned() });
     Row {
         id: format!("{part}/{name}"),
         title: name.to_owned(),

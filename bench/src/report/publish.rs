@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::charts::{self, Drawn};
 use super::markdown;
 use crate::machine::Machine;
-use crate::plan::{BEFORE, DRIVERS, INSTRUCTIONS, PARTS, PROGRAMS};
+use crate::plan::{BEFORE, DRIVERS, INSTRUCTIONS, MDTEST_FUSE, PARTS, PROGRAMS};
 use crate::row::PartResult;
 use crate::store::root;
 
@@ -27,7 +27,7 @@ const RESULTS: &str = "docs/results";
 const LINE_MAX: usize = 100;
 
 /// Parts that a run may lack, because they need other programs than the one under test.
-const MAY_LACK: [&str; 4] = [BEFORE, DRIVERS, INSTRUCTIONS, PROGRAMS];
+const MAY_LACK: [&str; 5] = [BEFORE, DRIVERS, INSTRUCTIONS, MDTEST_FUSE, PROGRAMS];
 
 /// Writes tables and plots; refuses a run that lacks another part than those of [`MAY_LACK`].
 pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
