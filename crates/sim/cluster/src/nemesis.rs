@@ -5,6 +5,7 @@ mod hard;
 mod point;
 mod room;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -82,7 +83,12 @@ pub(crate) struct Nemesis {
     repeats: Option<VecDeque<Rc<DoneAct>>>,
     pub(crate) kills: u32,
     pub(crate) power_cuts: u32,
+    /// When a server's machine has last lost power.
+    power_lost: PowerLost,
 }
+
+/// A time that others see change.
+pub(crate) type PowerLost = Rc<Cell<types::Instant>>;
 
 impl Nemesis {
     pub(crate) fn new(
@@ -110,6 +116,7 @@ impl Nemesis {
             repeats: plan.acts_to_repeat(),
             kills: 0,
             power_cuts: 0,
+            power_lost: PowerLost::default(),
         }
     }
 
@@ -126,6 +133,11 @@ impl Nemesis {
     /// When disks are full.
     pub(crate) fn fullness(&self) -> Rc<Fullness> {
         self.room.told()
+    }
+
+    /// When a server's machine has last lost power.
+    pub(crate) fn power_lost(&self) -> PowerLost {
+        self.power_lost.clone()
     }
 
     /// Servers that died right after something that they did.
@@ -401,6 +413,9 @@ impl Nemesis {
         let what = if machine { "machine" } else { "process" };
         cluster.sim.narrate(&format!("kills {} ({what})", server.target));
         server.kill(machine);
+        if machine {
+            self.power_lost.set(cluster.sim.now());
+        }
         if machine && self.scenario.power_cuts {
             server.power_cut(death.cut);
             self.power_cuts += 1;

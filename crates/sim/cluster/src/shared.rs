@@ -26,6 +26,7 @@ use crate::run::{self, PEACE_MAX};
 use crate::schedule::Plan;
 
 pub(crate) use board::Board;
+use board::Troubles;
 use worker::Worker;
 
 /// Users of each client.
@@ -153,8 +154,8 @@ impl<'a> Run<'a> {
         }
         let nemesis = Nemesis::new(rng.fork(), &scenario, nodes.clone(), plan);
         let is_hard = scenario.hard_faults > 0;
-        let board =
-            Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard, nemesis.fullness())));
+        let troubles = Troubles { fullness: nemesis.fullness(), power_lost: nemesis.power_lost() };
+        let board = Rc::new(RefCell::new(Board::new(cluster.sim.control(), is_hard, troubles)));
         let deaths = scenario.client_kills;
         let quiet = if scenario.diaries { 0 } else { QUIET_MAX };
         Run {

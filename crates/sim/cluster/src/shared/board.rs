@@ -14,7 +14,7 @@ use oracle::history::{
 use oracle::{mkdir_at, test_ctx};
 use types::{Fid, Instant, TargetKind};
 
-use crate::nemesis::Fullness;
+use crate::nemesis::{Fullness, PowerLost};
 
 /// Names in each directory.
 pub(super) const PLACES: u8 = 3;
@@ -24,6 +24,10 @@ const DIRS: usize = 2;
 const DIRS_MAX: u32 = 3;
 /// Owner of the file that create 0 made; the owner tells which create made a file.
 pub(super) const FIRST_OWNER: u32 = 1_000;
+/// Bytes of a block of a disk: a power cut keeps some blocks of a write.
+const BLOCK: usize = 4_096;
+/// Bytes that name a write.
+const WORD: usize = 4;
 /// Stripes of the file in several objects.
 pub(super) const STRIPE_BYTES: usize = 64 << 10;
 
@@ -63,6 +67,16 @@ const FILES: [(Use, usize, usize); 4] = [
 pub(crate) struct Arena {
     pub(super) dirs: Vec<Fid>,
     pub(super) files: Vec<Shared>,
+}
+
+/// The parts of the bytes from `at` on that are in one block each.
+fn by_blocks(at: usize, bytes: &[u8]) -> Vec<&[u8]> {
+    let (first, rest) = bytes.split_at(bytes.len().min(BLOCK - at % BLOCK));
+    std::iter::once(first).chain(rest.chunks(BLOCK)).collect()
+}
+
+fn is_all(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.chunks(WORD).all(|other| other == word)
 }
 
 fn striping(usage: Use, has_components: bool) -> Asked {
@@ -117,12 +131,18 @@ pub(super) async fn make_arena(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ticket(usize);
 
+/// What explains calls that fail, and reads of half a write.
+pub(super) struct Troubles {
+    pub(super) fullness: Rc<Fullness>,
+    pub(super) power_lost: PowerLost,
+}
+
 /// Histories of all keys.
 pub(crate) struct Board {
     clock: Control,
     /// Calls may fail, and then nobody knows what they did.
     pub(super) is_hard: bool,
-    fullness: Rc<Fullness>,
+    troubles: Troubles,
     pub(super) arena: Arena,
     /// Names of a directory are on several MDTs: a listing is no image of one moment.
     pub(super) are_spread: bool,
@@ -146,11 +166,11 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(super) fn new(clock: Control, is_hard: bool, fullness: Rc<Fullness>) -> Board {
+    pub(super) fn new(clock: Control, is_hard: bool, troubles: Troubles) -> Board {
         Board {
             clock,
             is_hard,
-            fullness,
+            troubles,
             arena: Arena::default(),
             are_spread: false,
             pages: BTreeMap::new(),
@@ -203,7 +223,7 @@ impl Board {
     /// Whether disks of such targets were full while this user's call was under way.
     pub(super) fn may_lack_room(&self, who: u32, on: TargetKind) -> bool {
         let doing = self.doing.get(&who);
-        doing.is_some_and(|(_, since)| self.fullness.was_since(on, Instant(*since)))
+        doing.is_some_and(|(_, since)| self.troubles.fullness.was_since(on, Instant(*since)))
     }
 
     pub(crate) fn under_way(&self) -> String {
@@ -286,6 +306,21 @@ impl Board {
     pub(super) fn pages_done(&mut self, file: usize, ticket: Ticket) {
         let end = Some(self.now());
         self.pages.get_mut(&file).expect("the change is there")[ticket.0].end = end;
+    }
+
+    /// Whether half a write explains a cell of a file, which begins at byte `at`. The machine of its
+    /// server lost power during the write, and kept some blocks that were on their way to its disk.
+    /// A read sees those until the write, which is not answered yet, is sent again.
+    pub(super) fn is_half_written(&self, file: usize, begin: u64, at: usize, cell: &[u8]) -> bool {
+        let blocks = by_blocks(at, cell);
+        let lost = self.troubles.power_lost.get().0;
+        let is_half = |entry: &Entry<PagesCall>| {
+            let PagesCall::Write { id, .. } = entry.call else { return false };
+            let is_cut = entry.begin < lost && entry.end.is_none_or(|end| end > begin);
+            is_cut && blocks.iter().any(|block| is_all(block, &id.to_le_bytes()))
+        };
+        blocks.iter().all(|block| is_all(block, &block[..WORD]))
+            && self.pages.get(&file).is_some_and(|calls| calls.iter().any(is_half))
     }
 
     pub(super) fn pages_read(&mut self, who: u32, file: usize, begin: u64, call: PagesCall) {
@@ -392,4 +427,32 @@ impl Board {
 pub(super) struct Wide {
     cells: Vec<(usize, usize)>,
     ends: Vec<usize>,
+}
+
+#[cfg(test)]
+mod tests {
+    use env_sim::{Sim, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn half_a_write_is_explained_by_a_power_cut_during_it() {
+        let sim = Sim::new(1, SimConfig::default());
+        let troubles = Troubles { fullness: Rc::default(), power_lost: PowerLost::default() };
+        let power_lost = troubles.power_lost.clone();
+        let mut board = Board::new(sim.control(), false, troubles);
+        let ticket = board.pages_change(0, 1, PagesCall::Write { at: 7, count: 4, id: 246 });
+        let cell = |border: usize| {
+            let written = std::iter::repeat_n(246_u32.to_le_bytes(), (1_000 - border) / WORD);
+            [vec![0; border], written.flatten().collect()].concat()
+        };
+        let is_half =
+            |board: &Board, border| board.is_half_written(1, board.now() + 1, 8_000, &cell(border));
+        assert!(!is_half(&board, 192), "no server has lost power");
+        power_lost.set(Instant(board.now() + 1));
+        assert!(is_half(&board, 192) && !is_half(&board, 196), "a block begins at 8,192");
+        assert!(!board.is_half_written(0, board.now() + 1, 8_000, &cell(192)), "of another file");
+        board.pages_done(1, ticket);
+        assert!(!is_half(&board, 192), "the write has been answered");
+    }
 }
