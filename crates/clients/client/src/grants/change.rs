@@ -17,16 +17,18 @@ use ldlm::grants::{ChangeId, Question, Want};
 use types::{Instant, Transno};
 
 use super::scope::Scope;
-use super::{Grants, Known, Lease, NAMED, STAT, lease_of};
+use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::stat::Stat;
 
 impl Known {
     /// A change is about to be sent.
-    pub(super) fn begin(&mut self, scope: &Scope) -> ChangeId {
+    pub(super) fn begin(&mut self, scope: &mut Scope, now: Instant) -> ChangeId {
         self.changes += 1;
         let id = ChangeId(self.changes);
+        self.find_files(scope, now);
         self.cache.begin(id, &scope.wants);
+        self.cache.begin(id, &scope.files);
         for dir in scope.dirs() {
             self.listings.begin_change(dir);
         }
@@ -34,6 +36,24 @@ impl Known {
             self.cache.begin_name(name.dir, name.hash);
         }
         id
+    }
+
+    /// Finds the files of names that are taken. Other clients may see the change before its answer
+    /// is here, so nothing is answered of these files. One that is not known may be any file.
+    fn find_files(&mut self, scope: &mut Scope, now: Instant) {
+        for (dir, name) in std::mem::take(&mut scope.taken) {
+            match self.file_of((dir, &name), now) {
+                Some((fid, _)) => scope.files.push(Want { fid, bits: ATTRS }),
+                None => scope.unknown += 1,
+            }
+        }
+        self.unknown += scope.unknown;
+    }
+
+    /// What the answer told of these files was taken before.
+    fn end_files(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
+        self.cache.end(id, &scope.files, Transno::NONE, now);
+        self.unknown -= scope.unknown;
     }
 
     /// Names came and went as the scope says, or did not.
@@ -83,6 +103,7 @@ impl Known {
         }
         self.cache.end(id, &scope.wants, stat.as_of, now);
         self.cache.end(id, &[told], stat.as_of, now);
+        self.end_files(id, scope, now);
         let lease = self.lease(newer, since, stat, now);
         // a rename between two names of one file has done nothing
         let is_same = scope.is_wide && stat.touched.as_ref().is_some_and(Vec::is_empty);
@@ -103,15 +124,17 @@ impl Known {
     }
 
     /// A change was executed by another MDT and this one.
-    pub(super) fn end_elsewhere(&mut self, id: ChangeId, scope: &Scope) {
+    pub(super) fn end_elsewhere(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.recalls.count(); // answers of before are not told to a kernel that knows nothing yet
         self.cache.end_elsewhere(id, &scope.wants);
+        self.end_files(id, scope, now);
         self.end_names(scope, true);
     }
 
     /// It is not under way any more, and has changed nothing that is not doubted.
     pub(super) fn end_silently(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.cache.end(id, &scope.wants, Transno::NONE, now);
+        self.end_files(id, scope, now);
         self.end_names(scope, false);
     }
 }
@@ -205,7 +228,8 @@ impl Changing {
             return self.under_way.end();
         }
         is_over.set(true);
-        grants.known().end_elsewhere(*id, scope);
+        let now = grants.env.now();
+        grants.known().end_elsewhere(*id, scope, now);
     }
 }
 
@@ -220,10 +244,10 @@ impl Drop for Changing {
 
 impl Grants {
     /// Something is being changed.
-    pub(crate) fn changing(self: &Rc<Self>, scope: Scope) -> Changing {
+    pub(crate) fn changing(self: &Rc<Self>, mut scope: Scope) -> Changing {
         let since = self.env.now();
         let mut known = self.known.borrow_mut();
-        let id = known.begin(&scope);
+        let id = known.begin(&mut scope, since);
         let question = known.cache.ask(since);
         drop(known);
         let [is_over, is_abandoned] = [false, false].map(Cell::new);

@@ -67,6 +67,8 @@ struct Known {
     /// The highest number that any answer had.
     seen: Number,
     changes: u64,
+    /// Names that changes under way take, and whose files are not known.
+    unknown: usize,
     /// Given back, and the MDT has not heard so.
     shed: Vec<Stated>,
     /// Stated to an MDT that was started again, and not answered.
@@ -91,6 +93,7 @@ impl Default for Known {
             listings: Listings::default(),
             seen: Number(0),
             changes: 0,
+            unknown: 0,
             shed: Vec::new(),
             restating: Vec::new(),
             lapses: 0,
@@ -170,7 +173,7 @@ impl Known {
         match gift {
             Gift::None => NEVER,
             Gift::Timed(span) => since + span,
-            Gift::Called => match self.cache.belief(fid, bits, now) {
+            Gift::Called => match self.belief(fid, bits, now) {
                 Belief::Until(end) => end,
                 Belief::No | Belief::Dying => NEVER,
             },
@@ -193,10 +196,19 @@ impl Known {
         }
     }
 
+    /// Whether the cache answers. It does not for attributes while a name is taken of a file that is
+    /// not known.
+    fn belief(&mut self, fid: Fid, bits: Bits, now: Instant) -> Belief {
+        match self.unknown > 0 && bits.contains(STAT) {
+            true => Belief::No,
+            false => self.cache.belief(fid, bits, now),
+        }
+    }
+
     /// Attributes of a file, and until when they hold.
     fn attributes(&mut self, fid: Fid, now: Instant) -> Option<(Attr, Instant)> {
         let attr = self.values.attributes(fid)?;
-        let until = match self.cache.belief(fid, STAT, now) {
+        let until = match self.belief(fid, STAT, now) {
             Belief::No => return None,
             Belief::Dying => now,
             Belief::Until(until) => until,
@@ -317,7 +329,7 @@ impl Asking {
             for entry in entries.iter_mut().filter(|entry| entry.leased) {
                 // what was taken first may have been given back to make room for the others
                 let fid = entry.attr.fid();
-                entry.leased = matches!(known.cache.belief(fid, NAMED, now), Belief::Until(_));
+                entry.leased = matches!(known.belief(fid, NAMED, now), Belief::Until(_));
             }
             for entry in entries.iter().filter(|entry| entry.leased) {
                 known.stands_for((dir, &entry.name), entry.attr.fid());
@@ -401,7 +413,7 @@ impl Grants {
 
     /// Whether no other client can have changed attributes of a file that are known.
     pub(crate) fn is_believed(&self, fid: Fid) -> bool {
-        self.known().cache.belief(fid, STAT, self.env.now()) != Belief::No
+        self.known().belief(fid, STAT, self.env.now()) != Belief::No
     }
 
     /// Whether nobody can have made this name, of which it is known that there is none.

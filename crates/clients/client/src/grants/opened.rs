@@ -28,7 +28,7 @@ impl Known {
     pub(super) fn bytes_of(&mut self, fid: Fid, now: Instant) -> Option<Bytes> {
         let version = self.values.attributes(fid)?.version;
         let bytes = self.on_open.get(fid, version)?;
-        (self.cache.belief(fid, STAT, now) != Belief::No).then_some(bytes)
+        (self.belief(fid, STAT, now) != Belief::No).then_some(bytes)
     }
 }
 

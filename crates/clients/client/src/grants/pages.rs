@@ -72,7 +72,7 @@ impl Grants {
     pub(crate) fn held_since(&self, fid: Fid) -> Option<u32> {
         let now = self.env.now();
         let mut known = self.known();
-        let has_attributes = matches!(known.cache.belief(fid, STAT, now), Belief::Until(_));
+        let has_attributes = matches!(known.belief(fid, STAT, now), Belief::Until(_));
         if has_attributes { known.cached_since(fid, now) } else { None }
     }
 }

@@ -17,6 +17,12 @@ pub(crate) struct Scope {
     pub(super) is_wide: bool,
     /// Names that come and go.
     pub(super) names: Vec<NameChange>,
+    /// Names whose files get fewer names, or other ones.
+    pub(super) taken: Vec<(Fid, Box<[u8]>)>,
+    /// The files of these names that are known. Its answer tells what it has changed of them.
+    pub(super) files: Vec<Want>,
+    /// How many are not known.
+    pub(super) unknown: usize,
 }
 
 /// A name, as its directory's set knows it.
@@ -30,7 +36,8 @@ pub(super) struct NameChange {
 impl Scope {
     fn of(fids: &[Fid], told: Bits) -> Scope {
         let wants = fids.iter().map(|fid| Want { fid: *fid, bits: Bits::UPDATE }).collect();
-        Scope { wants, told, is_wide: false, names: Vec::new() }
+        let (names, taken, files) = (Vec::new(), Vec::new(), Vec::new());
+        Scope { wants, told, is_wide: false, names, taken, files, unknown: 0 }
     }
 
     /// The directories in which names come, go or move.
@@ -48,6 +55,11 @@ impl Scope {
 
     fn naming(mut self, dir: Fid, name: &[u8], comes: bool) -> Scope {
         self.names.push(NameChange { dir, hash: hash_of(name), comes });
+        self
+    }
+
+    fn taking(mut self, dir: Fid, name: &[u8]) -> Scope {
+        self.taken.push((dir, name.into()));
         self
     }
 
@@ -81,7 +93,7 @@ impl Scope {
 
     /// A name goes.
     pub(crate) fn removal(dir: Fid, name: &[u8]) -> Scope {
-        Scope::of(&[dir], NAMED).naming(dir, name, false)
+        Scope::of(&[dir], NAMED).naming(dir, name, false).taking(dir, name)
     }
 
     /// A file that has other names gets one more.
@@ -108,6 +120,7 @@ impl Scope {
     /// Names move; what is replaced the answer tells if it is the first.
     pub(crate) fn rename(from: (Fid, &[u8]), to: (Fid, &[u8]), is_exchange: bool) -> Scope {
         let scope = Scope { is_wide: true, ..Scope::of(&[from.0, to.0], NAMED) };
+        let scope = scope.taking(from.0, from.1).taking(to.0, to.1);
         match is_exchange {
             true => scope,
             false => scope.naming(from.0, from.1, false).naming(to.0, to.1, true),

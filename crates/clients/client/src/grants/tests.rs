@@ -84,8 +84,8 @@ struct Change {
     scope: Scope,
 }
 
-fn begin(known: &mut Known, scope: Scope) -> Change {
-    Change { id: known.begin(&scope), question: known.cache.ask(at(0)), scope }
+fn begin(known: &mut Known, mut scope: Scope) -> Change {
+    Change { id: known.begin(&mut scope, at(0)), question: known.cache.ask(at(0)), scope }
 }
 
 fn end(known: &mut Known, change: &Change, stat: &Stat) {
@@ -122,6 +122,34 @@ fn what_was_held_when_the_lease_ended_is_given_back() {
     let shed: Vec<_> = known.shed.iter().map(|shed| (shed.fid, shed.number)).collect();
     assert_eq!(shed, [(FILE, told.grant)], "the MDT counts it as held");
     assert!(known.attributes(FILE, at(1)).is_none());
+}
+
+#[test]
+fn a_file_whose_name_is_taken_is_not_answered_for_until_the_change_is_answered() {
+    let mut known = Known::default();
+    known.cache.leased(Span::secs(10), at(10_000));
+    for attr in [file(1), dir(OTHER, 1)] {
+        let told = Stat { lease: Gift::Called, name_lease: Gift::Called, ..stat(attr, 1) };
+        let question = known.cache.ask(at(0));
+        known.told(question, at(0), &told, at(0));
+        known.cache.finish(question);
+    }
+    known.stands_for((D, b"n"), FILE);
+    let answered =
+        |known: &mut Known| [FILE, OTHER].map(|fid| known.attributes(fid, at(1)).is_some());
+    assert_eq!(answered(&mut known), [true, true]);
+    let rename = Scope::rename((D, b"n"), (D, b"m"), false);
+    for (scope, expected) in [
+        (Scope::removal(D, b"n"), [false, true]),
+        (Scope::removal(D, b"m"), [false; 2]),
+        (rename, [false; 2]),
+    ] {
+        let change = begin(&mut known, scope);
+        assert_eq!(answered(&mut known), expected, "{:?}", change.scope);
+        known.end_silently(change.id, &change.scope, at(1));
+        known.cache.finish(change.question);
+        assert_eq!(answered(&mut known), [true, true], "it was refused");
+    }
 }
 
 /// Attributes of a directory came, and are granted until a recall. Whether a name is known to be
