@@ -3,7 +3,8 @@
 //! From the moment the coordinator has applied its part, no client may see the state before it. A
 //! read of a key that is reserved here waits for a moment: parts arrive at once as a rule. Then
 //! this MDT asks the coordinator. If the operation is not applied, the read shows the present
-//! state. If it is, the answer has the record, and this MDT executes its part.
+//! state. If it is, the answer has the record, and this MDT executes its part. An operation that
+//! changes nothing here has no part here, and is over.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -40,6 +41,10 @@ impl Mdt {
         planted::reached("mdt: a read asked whether an operation of several MDTs is applied");
         for op in ops {
             match self.ask_coordinator(*op).await {
+                // it only depended on what it reserved here, and its release is late
+                Some(Some(record)) if record.part(self.engine.config.index).is_none() => {
+                    self.release_here(*op);
+                }
                 Some(Some(record)) => {
                     if let Err(errno) = self.take_part(&record).await {
                         tracing::debug!(target: "mdt", %errno, "the part of this MDT waits");

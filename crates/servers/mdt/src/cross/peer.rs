@@ -401,9 +401,7 @@ pub(crate) fn done<'a>(
             return Err(Errno::EPROTO);
         }
         for number in done.released {
-            let id = OpId { mdt: done.mdt, number };
-            mdt.engine.state.borrow_mut().crossed.release(id);
-            mdt.free_here(id);
+            mdt.release_here(OpId { mdt: done.mdt, number });
         }
         if done.instance != 0 {
             let over = mdt.engine.state.borrow_mut().crossed.instance_over(done.mdt, done.instance);
@@ -463,7 +461,14 @@ impl Mdt {
         }
     }
 
-    /// Executes the part of this MDT, if it has not.
+    /// An operation of another MDT needs nothing here any more. A preparation of it that comes late
+    /// reserves nothing.
+    pub(super) fn release_here(&self, id: OpId) {
+        self.engine.state.borrow_mut().crossed.release(id);
+        self.free_here(id);
+    }
+
+    /// Executes the part of this MDT, if it has not. It has one: a store has no other records.
     pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
         self.make_way(record).await?;
         let next = || self.exports.next_own();

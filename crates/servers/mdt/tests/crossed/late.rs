@@ -226,3 +226,32 @@ fn a_file_that_gets_its_first_name_stays_though_its_session_ends() {
     let seen = (0..40).flat_map(|step| named_while_its_session_ends(50 * step));
     assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
 }
+
+/// A directory on MDT 1 gets the name that it has. So nothing changes, and MDT 1 is told that its
+/// keys are free. That is lost with all that MDT 0 sends to it in a millisecond from so many
+/// microseconds after the call on. Returns how long a client waits then that asks for the
+/// directory's attributes.
+fn looked_at_after_nothing_changed(after: u64) -> Span {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "d"), (Fid::ROOT, "d")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::OneWay);
+    world.sim.run_for(Span::millis(1));
+    world.sim.heal_all();
+    let body = FidReq { fid: dir.into(), ..FidReq::default() };
+    let look = Call::new(Opcode::MdtGetattr, vec![encode_body(&body)]);
+    let before = world.sim.now();
+    world.send(1, 1, look).expect("it is there");
+    let waited = world.sim.now() - before;
+    assert_eq!(fsck::all(&world.images()), Vec::<String>::new(), "{after} us after the call");
+    world.check();
+    waited
+}
+
+#[test]
+fn an_mdt_stores_no_operation_in_which_it_has_no_part() {
+    let waits = (0..40).map(|step| looked_at_after_nothing_changed(50 * step));
+    assert!(waits.max() >= Some(Span::millis(20)), "one of them asks the coordinator");
+}
