@@ -146,6 +146,20 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
         let report = run(seed, &scenario);
         assert!(report.failure.is_none(), "{report}");
     }
+    // an OST loses power during a write, and another client reads before it is sent again
+    let report = run(5112, &Scenario::moves());
+    assert!(report.failure.is_none(), "{report}");
+    // the answer of an unlink is lost, and its client has attributes of the file
+    for (seed, scenario) in [(6524, Scenario::shared()), (6848, Scenario::moves())] {
+        let report = run(seed, &scenario);
+        assert!(report.failure.is_none(), "{report}");
+    }
+}
+
+#[test]
+fn an_mdt_without_a_part_in_an_operation_stores_nothing_of_it() {
+    let report = run(5578, &Scenario::splits()); // an MDT hears late that its keys are free
+    assert!(report.failure.is_none(), "{report}");
 }
 
 #[test]

@@ -196,8 +196,8 @@ impl Known {
         }
     }
 
-    /// Whether the cache answers. It does not for attributes while a name is taken of a file that is
-    /// not known.
+    /// Whether the cache answers. It does not for attributes while a name is taken of a file that
+    /// is not known.
     fn belief(&mut self, fid: Fid, bits: Bits, now: Instant) -> Belief {
         match self.unknown > 0 && bits.contains(STAT) {
             true => Belief::No,

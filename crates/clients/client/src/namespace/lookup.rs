@@ -219,8 +219,8 @@ impl Inner {
         Ok((stat, lease))
     }
 
-    /// Whether a name that stood for a file has stood for it until now: by a grant, or because it is
-    /// asked again.
+    /// Whether a name that stood for a file has stood for it until now: by a grant, or because it
+    /// is asked again.
     async fn names_still(
         self: &Rc<Self>,
         ctx: &Ctx,

@@ -308,9 +308,9 @@ impl Board {
         self.pages.get_mut(&file).expect("the change is there")[ticket.0].end = end;
     }
 
-    /// Whether half a write explains a cell of a file, which begins at byte `at`. The machine of its
-    /// server lost power during the write, and kept some blocks that were on their way to its disk.
-    /// A read sees those until the write, which is not answered yet, is sent again.
+    /// Whether half a write explains a cell of a file, which begins at byte `at`. The machine of
+    /// its server lost power during the write, and kept some blocks that were on their way to its
+    /// disk. A read sees those until the write, which is not answered yet, is sent again.
     pub(super) fn is_half_written(&self, file: usize, begin: u64, at: usize, cell: &[u8]) -> bool {
         let blocks = by_blocks(at, cell);
         let lost = self.troubles.power_lost.get().0;
