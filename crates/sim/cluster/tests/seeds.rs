@@ -149,8 +149,11 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
     // an OST loses power during a write, and another client reads before it is sent again
     let report = run(5112, &Scenario::moves());
     assert!(report.failure.is_none(), "{report}");
-    // the answer of an unlink is lost, and its client has attributes of the file
-    for (seed, scenario) in [(6524, Scenario::shared()), (6848, Scenario::moves())] {
+    // the answer of an unlink is lost, and its client has attributes of the file; or is about to
+    // ask another MDT for them
+    let unlinked =
+        [(6524, Scenario::shared()), (6848, Scenario::moves()), (7747, Scenario::moves())];
+    for (seed, scenario) in unlinked {
         let report = run(seed, &scenario);
         assert!(report.failure.is_none(), "{report}");
     }

@@ -18,7 +18,7 @@ use ldlm::grants::{Bits, Bugs as GrantBugs};
 use types::{Fid, Instant};
 use wire::Attr;
 
-use super::{Grants, Kernel, Known, Lease, Lru, Recalls};
+use super::{Grants, Kernel, Known, Lease, Lru, Recalls, Takings};
 use crate::config::Bugs;
 use crate::data::OnOpenStats;
 use crate::limits::KERNEL_BELIEF_MAX;
@@ -33,6 +33,7 @@ pub(super) struct Shared {
     /// What is told of files besides the callers.
     kernel: RefCell<Option<Rc<dyn Kernel>>>,
     pub(super) recalls: Recalls,
+    pub(super) takings: Takings,
     pub(super) lru: Cell<Lru>,
     striped: Rc<Striped>,
 }
@@ -99,6 +100,12 @@ impl AllGrants {
         let (fid, until) = self.of(dir).known().file_of((dir, name), self.env.now())?;
         let (attr, lease) = self.of(fid).believed(fid)?;
         Some((attr, Lease { name: until, ..lease }))
+    }
+
+    /// A number of the time in which no change of this client's takes a name; `None` while one is
+    /// under way.
+    pub(crate) fn quiet(&self) -> Option<u64> {
+        self.shared.takings.quiet()
     }
 
     /// Whether somebody keeps what was told.

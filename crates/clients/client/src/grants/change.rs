@@ -48,12 +48,18 @@ impl Known {
             }
         }
         self.unknown += scope.unknown;
+        if scope.takes() {
+            self.takings.begin();
+        }
     }
 
     /// What the answer told of these files was taken before.
     fn end_files(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.cache.end(id, &scope.files, Transno::NONE, now);
         self.unknown -= scope.unknown;
+        if scope.takes() {
+            self.takings.end();
+        }
     }
 
     /// Names came and went as the scope says, or did not.

@@ -76,6 +76,7 @@ struct Known {
     /// How often the lease had been over.
     lapses: u64,
     recalls: Recalls,
+    takings: Takings,
     /// Changes whose callers are gone, and whose fate is not known.
     unsettled: usize,
     lru: Lru,
@@ -98,6 +99,7 @@ impl Default for Known {
             restating: Vec::new(),
             lapses: 0,
             recalls: Recalls::default(),
+            takings: Takings::default(),
             unsettled: 0,
             lru: Lru::default(),
             hits: 0,
@@ -264,6 +266,29 @@ impl Recalls {
     }
 }
 
+/// Changes of this client's, at any MDT, that take names: how many have begun, and how many of
+/// them are over.
+#[derive(Clone, Default)]
+struct Takings(Rc<Cell<(u64, u64)>>);
+
+impl Takings {
+    fn begin(&self) {
+        let (begun, over) = self.0.get();
+        self.0.set((begun + 1, over));
+    }
+
+    fn end(&self) {
+        let (begun, over) = self.0.get();
+        self.0.set((begun, over + 1));
+    }
+
+    /// A number of the time since the last one was over; `None` while one is under way.
+    fn quiet(&self) -> Option<u64> {
+        let (begun, over) = self.0.get();
+        (begun == over).then_some(begun)
+    }
+}
+
 /// How long an answer would hold by its own word.
 fn lease_of(since: Instant, stat: &Stat) -> Lease {
     let end = |gift| match gift {
@@ -372,7 +397,8 @@ impl Grants {
     ) -> Rc<Grants> {
         let config = CacheConfig { bugs: cache_bugs, ..CacheConfig::default() };
         let cache = Cache::new(config, Number(0));
-        let mut known = Known { cache, recalls: shared.recalls.clone(), ..Known::default() };
+        let (recalls, takings) = (shared.recalls.clone(), shared.takings.clone());
+        let mut known = Known { cache, recalls, takings, ..Known::default() };
         known.set_lru(shared.lru.get(), env.now());
         Rc::new(Grants {
             env: env.clone(),

@@ -40,6 +40,11 @@ impl Scope {
         Scope { wants, told, is_wide: false, names, taken, files, unknown: 0 }
     }
 
+    /// Whether a name of a file is taken. Says so once it has begun.
+    pub(super) fn takes(&self) -> bool {
+        !self.files.is_empty() || self.unknown > 0
+    }
+
     /// The directories in which names come, go or move.
     pub(super) fn dirs(&self) -> impl Iterator<Item = Fid> {
         let is_wide = self.is_wide;

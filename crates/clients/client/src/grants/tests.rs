@@ -146,10 +146,12 @@ fn a_file_whose_name_is_taken_is_not_answered_for_until_the_change_is_answered()
     ] {
         let change = begin(&mut known, scope);
         assert_eq!(answered(&mut known), expected, "{:?}", change.scope);
+        assert_eq!(known.takings.quiet(), None);
         known.end_silently(change.id, &change.scope, at(1));
         known.cache.finish(change.question);
         assert_eq!(answered(&mut known), [true, true], "it was refused");
     }
+    assert_eq!(known.takings.quiet(), Some(3), "three were under way");
 }
 
 /// Attributes of a directory came, and are granted until a recall. Whether a name is known to be

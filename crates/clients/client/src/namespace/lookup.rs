@@ -21,14 +21,18 @@ impl Client {
     pub async fn lookup(&self, ctx: &Ctx, parent: Fid, name: &[u8]) -> Result<Attr> {
         let mut gone = Error::local(Errno::ENOENT, "lookup").about(parent);
         for _ in 0..limits::MOVING_TRIES {
+            let quiet = self.0.grants.quiet();
             let (mut stat, lease) = self.0.look_up(ctx, parent, name).await?;
             let fid = stat.attr.fid();
             match self.0.resolve_stat(ctx, &mut stat).await {
                 Ok(false) => return Ok(stat.attr),
-                Ok(true) if self.0.names_still(ctx, (parent, name), fid, lease).await? => {
-                    return Ok(stat.attr);
+                Ok(true) => {
+                    let asked = (lease, quiet);
+                    // if not, the name may stand for another file by now
+                    if self.0.names_still(ctx, (parent, name), fid, asked).await? {
+                        return Ok(stat.attr);
+                    }
                 }
-                Ok(true) => {} // the name may stand for another file by now
                 Err(error) if is_gone(&error) => gone = error,
                 Err(error) => return Err(error),
             }
@@ -210,9 +214,11 @@ impl Inner {
         name: &[u8],
     ) -> Result<(Stat, Lease)> {
         check_name(name, "lookup")?;
+        let quiet = self.grants.quiet();
         let (mut stat, mut lease) = self.look_up_once(ctx, parent, name).await?;
         if stat.disposition.contains(Disposition::REMOTE) {
-            return Box::pin(self.look_up_elsewhere(ctx, (parent, name), (stat, lease))).await;
+            let found = (stat, lease, quiet);
+            return Box::pin(self.look_up_elsewhere(ctx, (parent, name), found)).await;
         }
         check_seen(&stat.attr, "lookup")?;
         self.complete(ctx, &mut stat, &mut lease).await?;
@@ -226,9 +232,9 @@ impl Inner {
         ctx: &Ctx,
         (parent, name): (Fid, &[u8]),
         fid: Fid,
-        lease: Lease,
+        (lease, quiet): (Lease, Option<u64>),
     ) -> Result<bool> {
-        if self.grants.of(parent).still_names(lease) {
+        if self.has_named(parent, lease, quiet) {
             return Ok(true);
         }
         match self.look_up_once(ctx, parent, name).await {
@@ -238,14 +244,21 @@ impl Inner {
         }
     }
 
+    /// Whether a name has stood for its file since this client asked for it, when it was `quiet`.
+    fn has_named(&self, parent: Fid, lease: Lease, quiet: Option<u64>) -> bool {
+        let has_taken = quiet.is_none() || quiet != self.grants.quiet();
+        !has_taken && self.grants.of(parent).still_names(lease)
+    }
+
     /// A name leads to a file of another MDT, which is asked. If it has no such file, the name may
     /// be about to move. The two answers are of one moment only if the name still stands for the
-    /// file after the second one: by a grant, or because it is asked again.
+    /// file after the second one: by a grant, or because it is asked again. This client was `quiet`
+    /// when it first asked for the name: a grant is not called back for its own changes.
     async fn look_up_elsewhere(
         self: &Rc<Self>,
         ctx: &Ctx,
         (parent, name): (Fid, &[u8]),
-        (mut stat, mut lease): (Stat, Lease),
+        (mut stat, mut lease, mut quiet): (Stat, Lease, Option<u64>),
     ) -> Result<(Stat, Lease)> {
         for _ in 0..limits::MOVING_TRIES {
             if !stat.disposition.contains(Disposition::REMOTE) {
@@ -256,7 +269,7 @@ impl Inner {
             let fid = stat.attr.fid();
             let found = match self.look(ctx, fid, None).await {
                 Err(error) if !is_gone(&error) => return Err(error),
-                Ok((found, attrs)) if self.grants.of(parent).still_names(lease) => {
+                Ok((found, attrs)) if self.has_named(parent, lease, quiet) => {
                     return Ok((found, lease.naming(attrs)));
                 }
                 Ok(found) => Some(found),
@@ -265,6 +278,7 @@ impl Inner {
                     None
                 }
             };
+            quiet = self.grants.quiet();
             (stat, lease) = self.look_up_once(ctx, parent, name).await?;
             if let Some((found, attrs)) = found.filter(|_| stat.attr.fid() == fid) {
                 return Ok((found, lease.naming(attrs)));
