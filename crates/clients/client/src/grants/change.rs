@@ -16,7 +16,7 @@ use endpoint::Hold;
 use ldlm::grants::{ChangeId, Question, Want};
 use types::{Instant, Transno};
 
-use super::scope::Scope;
+use super::scope::{Scope, Taking};
 use super::{ATTRS, Grants, Known, Lease, NAMED, STAT, lease_of};
 use crate::Error;
 use crate::stat::Stat;
@@ -26,9 +26,10 @@ impl Known {
     pub(super) fn begin(&mut self, scope: &mut Scope, now: Instant) -> ChangeId {
         self.changes += 1;
         let id = ChangeId(self.changes);
-        self.find_files(scope, now);
         self.cache.begin(id, &scope.wants);
-        self.cache.begin(id, &scope.files);
+        if let Some(taking) = &mut scope.taking {
+            self.begin_taking(id, taking, now);
+        }
         for dir in scope.dirs() {
             self.listings.begin_change(dir);
         }
@@ -40,26 +41,24 @@ impl Known {
 
     /// Finds the files of names that are taken. Other clients may see the change before its answer
     /// is here, so nothing is answered of these files. One that is not known may be any file.
-    fn find_files(&mut self, scope: &mut Scope, now: Instant) {
-        for (dir, name) in std::mem::take(&mut scope.taken) {
+    fn begin_taking(&mut self, id: ChangeId, taking: &mut Taking, now: Instant) {
+        for (dir, name) in std::mem::take(&mut taking.names) {
             match self.file_of((dir, &name), now) {
-                Some((fid, _)) => scope.files.push(Want { fid, bits: ATTRS }),
-                None => scope.unknown += 1,
+                Some((fid, _)) => taking.files.push(Want { fid, bits: ATTRS }),
+                None => taking.unknown += 1,
             }
         }
-        self.unknown += scope.unknown;
-        if scope.takes() {
-            self.takings.begin();
-        }
+        self.cache.begin(id, &taking.files);
+        self.unknown += taking.unknown;
+        self.takings.begin();
     }
 
     /// What the answer told of these files was taken before.
-    fn end_files(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
-        self.cache.end(id, &scope.files, Transno::NONE, now);
-        self.unknown -= scope.unknown;
-        if scope.takes() {
-            self.takings.end();
-        }
+    fn end_taking(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
+        let Some(taking) = &scope.taking else { return };
+        self.cache.end(id, &taking.files, Transno::NONE, now);
+        self.unknown -= taking.unknown;
+        self.takings.end();
     }
 
     /// Names came and went as the scope says, or did not.
@@ -109,7 +108,7 @@ impl Known {
         }
         self.cache.end(id, &scope.wants, stat.as_of, now);
         self.cache.end(id, &[told], stat.as_of, now);
-        self.end_files(id, scope, now);
+        self.end_taking(id, scope, now);
         let lease = self.lease(newer, since, stat, now);
         // a rename between two names of one file has done nothing
         let is_same = scope.is_wide && stat.touched.as_ref().is_some_and(Vec::is_empty);
@@ -133,14 +132,14 @@ impl Known {
     pub(super) fn end_elsewhere(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.recalls.count(); // answers of before are not told to a kernel that knows nothing yet
         self.cache.end_elsewhere(id, &scope.wants);
-        self.end_files(id, scope, now);
+        self.end_taking(id, scope, now);
         self.end_names(scope, true);
     }
 
     /// It is not under way any more, and has changed nothing that is not doubted.
     pub(super) fn end_silently(&mut self, id: ChangeId, scope: &Scope, now: Instant) {
         self.cache.end(id, &scope.wants, Transno::NONE, now);
-        self.end_files(id, scope, now);
+        self.end_taking(id, scope, now);
         self.end_names(scope, false);
     }
 }

@@ -17,9 +17,15 @@ pub(crate) struct Scope {
     pub(super) is_wide: bool,
     /// Names that come and go.
     pub(super) names: Vec<NameChange>,
-    /// Names whose files get fewer names, or other ones.
-    pub(super) taken: Vec<(Fid, Box<[u8]>)>,
-    /// The files of these names that are known. Its answer tells what it has changed of them.
+    /// Boxed: a scope is a part of many futures.
+    pub(super) taking: Option<Box<Taking>>,
+}
+
+/// Names that a change takes from files: they get fewer names, or other ones.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Taking {
+    pub(super) names: Vec<(Fid, Box<[u8]>)>,
+    /// The files that are known. The answer tells what it has changed of them.
     pub(super) files: Vec<Want>,
     /// How many are not known.
     pub(super) unknown: usize,
@@ -36,13 +42,7 @@ pub(super) struct NameChange {
 impl Scope {
     fn of(fids: &[Fid], told: Bits) -> Scope {
         let wants = fids.iter().map(|fid| Want { fid: *fid, bits: Bits::UPDATE }).collect();
-        let (names, taken, files) = (Vec::new(), Vec::new(), Vec::new());
-        Scope { wants, told, is_wide: false, names, taken, files, unknown: 0 }
-    }
-
-    /// Whether a name of a file is taken. Says so once it has begun.
-    pub(super) fn takes(&self) -> bool {
-        !self.files.is_empty() || self.unknown > 0
+        Scope { wants, told, is_wide: false, names: Vec::new(), taking: None }
     }
 
     /// The directories in which names come, go or move.
@@ -64,7 +64,7 @@ impl Scope {
     }
 
     fn taking(mut self, dir: Fid, name: &[u8]) -> Scope {
-        self.taken.push((dir, name.into()));
+        self.taking.get_or_insert_default().names.push((dir, name.into()));
         self
     }
 
