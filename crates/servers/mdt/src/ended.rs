@@ -25,6 +25,7 @@ impl Engine {
         handles.retain(|handle| state.opens.get(*handle).is_some_and(|open| open.fid == fid));
         let (fids, dirty) = close(&mut state, handles);
         dirty.into_iter().for_each(|fid| state.som.found(fid));
+        state.opens.lock_ended(session, fid);
         !fids.is_empty()
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Invariants
 //! - A file's `writers` is the number of its handles that are open for writing.
-//! - `write_epoch` of a file changes with each open for writing, with each truncate, and when
-//!   several clients wrote at once. A size that was determined under another epoch may be old and
-//!   is not trusted.
+//! - `write_epoch` of a file changes with each open for writing, with each truncate and with its
+//!   end, and when several clients wrote at once. A size that was determined under another epoch
+//!   may be old, or of objects that were cut in part, and is not trusted.
+//! - This MDT may have begun again while a session cut a file, and know only its lock (`restated`):
+//!   the end of the lock is the end of the cut.
 //! - Only the one writer of an undisturbed period makes a size clean.
 //! - While a session cuts the objects of a file, a size that another session has found out is not
 //!   trusted: the objects may still have what is cut. A client's next session is another one: OSTs
@@ -145,6 +147,8 @@ pub(crate) struct Opens {
     own: Sets<ClientId, (Fid, u64)>,
     /// Files that each session cuts.
     cuts: Sets<Cutter, Fid>,
+    /// Files whose own lock a session, the key, has stated again since the start.
+    restated: Sets<u64, Fid>,
 }
 
 impl Opens {
@@ -384,10 +388,27 @@ impl Opens {
 
     /// The objects of the file are cut, if it was this session that did so.
     pub(crate) fn cut_ended(&mut self, fid: Fid, by: Cutter) {
+        let fresh = self.draw_epoch();
         if let Some(file) = self.files.get_mut(&fid)
             && file.cut_by == Some(by)
         {
             end_cut(&mut self.cuts, fid, file);
+            file.epoch = fresh;
+        }
+    }
+
+    /// A session holds the file's own lock since before the start, and may be cutting it.
+    pub(crate) fn lock_restated(&mut self, session: u64, fid: Fid) {
+        self.restated.entry(session).or_default().insert(fid);
+    }
+
+    /// A session holds the file's own lock no more.
+    pub(crate) fn lock_ended(&mut self, session: u64, fid: Fid) {
+        if self.restated.get(&session).is_some_and(|files| files.contains(&fid)) {
+            leave(&mut self.restated, session, &fid);
+            let fresh = self.draw_epoch();
+            self.files.entry(fid).or_default().epoch = fresh;
+            self.bound();
         }
     }
 
@@ -396,8 +417,12 @@ impl Opens {
     pub(crate) fn cuts_ended(&mut self, by: Cutter) -> Vec<Fid> {
         let ended: Vec<Fid> = self.cuts.remove(&by).into_iter().flatten().collect();
         for fid in &ended {
+            let fresh = self.draw_epoch();
             let file = self.files.get_mut(fid).expect("a file that is cut has a state");
-            file.cut_by = None;
+            (file.cut_by, file.epoch) = (None, fresh);
+        }
+        for fid in self.restated.get(&by.session).cloned().unwrap_or_default() {
+            self.lock_ended(by.session, fid);
         }
         ended
     }
@@ -615,6 +640,43 @@ mod tests {
         }
         assert_eq!((opens.files.len(), opens.cuts.len()), (0, 0));
         assert!(opens.cuts_ended(by).is_empty());
+    }
+
+    #[test]
+    fn what_was_seen_during_a_cut_is_old_after_it() {
+        let mut opens = Opens::new(1);
+        let by = Cutter { client: ClientId(1), session: 1 };
+        let ends: [fn(&mut Opens, Cutter); 2] =
+            [|opens, by| opens.cut_ended(Fid::ROOT, by), |opens, by| drop(opens.cuts_ended(by))];
+        for end in ends {
+            let during = opens.draw_epoch();
+            opens.dirtied(Fid::ROOT, during);
+            opens.cut(Fid::ROOT, by);
+            end(&mut opens, by);
+            assert_ne!(opens.write_epoch(Fid::ROOT), during);
+        }
+    }
+
+    #[test]
+    fn what_was_seen_under_a_lock_of_the_run_before_is_old_after_it() {
+        let by = Cutter { client: ClientId(1), session: 1 };
+        let ends: [fn(&mut Opens, Cutter); 2] = [
+            |opens, by| opens.lock_ended(by.session, Fid::ROOT),
+            |opens, by| drop(opens.cuts_ended(by)),
+        ];
+        for end in ends {
+            let mut opens = Opens::new(2);
+            opens.lock_restated(by.session, Fid::ROOT);
+            let during = opens.write_epoch(Fid::ROOT);
+            opens.lock_ended(by.session + 1, Fid::ROOT);
+            assert_eq!(opens.write_epoch(Fid::ROOT), during, "of another session");
+            end(&mut opens, by);
+            assert_ne!(opens.write_epoch(Fid::ROOT), during);
+            assert!(opens.restated.is_empty());
+            let after = opens.write_epoch(Fid::ROOT);
+            opens.lock_ended(by.session, Fid::ROOT);
+            assert_eq!(opens.write_epoch(Fid::ROOT), after, "of a lock of this run");
+        }
     }
 
     #[test]

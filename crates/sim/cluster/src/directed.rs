@@ -8,9 +8,11 @@
 //!   tombstones.
 //! - **resend**: the answer to a change is lost, the change becomes durable, the MDT dies, and the
 //!   client asks again. It gets the answer of the first time: reply records.
-//! - **dead**, **lost**, **`told`**, **killed**, **leases**, **fence**, **damaged**, **kernel**,
-//!   **kept**, **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the modules.
+//! - **cuts**, **dead**, **lost**, **`told`**, **killed**, **leases**, **fence**, **damaged**,
+//!   **kernel**, **kept**, **layouts**, **migrations**, **on_open**, **pages**, **matrix**: see the
+//!   modules.
 
+mod cuts;
 mod damaged;
 mod dead;
 mod fence;
@@ -80,6 +82,7 @@ pub(crate) fn run(cluster: &Cluster, seed: u64, scenario: &Scenario, script: Scr
         Script::Share => stage.share(),
         Script::Late => stage.late(),
         Script::Resend => stage.resend(),
+        Script::Cuts => stage.cuts(),
         Script::Dead => stage.dead(),
         Script::Lost => stage.lost(),
         Script::Told => stage.told(),

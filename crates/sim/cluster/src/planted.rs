@@ -145,7 +145,7 @@ planted! {
     client.keep_called_back in leases;
     client.keep_opened_bytes in on_open;
     client.keep_without_grant in kept;
-    client.cut_without_lock in shared;
+    client.cut_without_lock in cuts;
     client.migrate_without_last_pass in migrations;
     fuse.believe_whole_leases in kernel;
     fuse.keep_called_back in kernel;

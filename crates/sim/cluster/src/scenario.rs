@@ -37,6 +37,8 @@ pub enum Script {
     Kernel,
     /// Components are taken from a file that others have open.
     Layouts,
+    /// Two clients cut a file at the same moment.
+    Cuts,
     /// A file moves into other objects while others use it.
     Migrations,
     /// A small file is overwritten while others have bytes of it that came with their opens.
@@ -311,6 +313,13 @@ impl Scenario {
         Scenario { name: "layouts", script, dom: true, ..Scenario::calm() }
     }
 
+    /// Two clients that cut a file at the same moment.
+    #[must_use]
+    pub fn cuts() -> Scenario {
+        let script = Some(Script::Cuts);
+        Scenario { name: "cuts", script, granted: Granted::Drawn, ..Scenario::calm() }
+    }
+
     /// A file that moves into other objects while others use it.
     #[must_use]
     pub fn migrations() -> Scenario {
@@ -444,7 +453,7 @@ impl Scenario {
     }
 
     /// Names of all scenarios that CI runs.
-    pub const NAMES: [&str; 31] = [
+    pub const NAMES: [&str; 32] = [
         "calm",
         "storm",
         "kills",
@@ -476,6 +485,7 @@ impl Scenario {
         "moves",
         "splits",
         "matrix",
+        "cuts",
     ];
 
     #[must_use]
@@ -512,16 +522,19 @@ impl Scenario {
             "moves" => Scenario::moves(),
             "splits" => Scenario::splits(),
             "matrix" => Scenario::matrix(),
+            "cuts" => Scenario::cuts(),
             "pairs" => Scenario::pairs(),
             _ => return None,
         })
     }
 
-    /// The scenario of a seed where seeds go through all of them in turn.
+    /// The scenario of a seed where seeds go through all of them in turn. Each turn begins one
+    /// further on, so that every scenario has odd seeds and even ones, which may differ.
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
-        let index = (seed % Scenario::NAMES.len() as u64) as usize;
-        Scenario::by_name(Scenario::NAMES[index]).expect("each name has a scenario")
+        let count = Scenario::NAMES.len() as u64;
+        let index = (seed + seed / count) % count;
+        Scenario::by_name(Scenario::NAMES[index as usize]).expect("each name has a scenario")
     }
 
     /// How to run `seed` of this scenario again.

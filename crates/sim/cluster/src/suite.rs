@@ -31,6 +31,7 @@ const FIXED: &[(&str, u64)] = &[
     ("shared", 60),
     ("hard", 40),
     ("dom", 60),
+    ("cuts", 40),
     ("layouts", 40),
     ("migrations", 40),
     ("on_open", 40),

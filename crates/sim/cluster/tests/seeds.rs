@@ -171,6 +171,13 @@ fn nobody_writes_or_reads_a_component_that_went() {
 }
 
 #[test]
+fn two_cuts_of_a_file_at_once_leave_one_of_both_lengths() {
+    run_seeds(&Scenario::cuts());
+    let report = run(701, &Scenario::cuts()); // a client looks at the objects amid the second cut
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn a_file_that_moves_keeps_what_is_written_and_leaves_no_object() {
     run_seeds(&Scenario::migrations());
 }

@@ -5,6 +5,7 @@
 use std::rc::Rc;
 
 use env::LocalFuture;
+use ldlm::Kind;
 use osd::Table;
 use service::Incoming;
 use types::{Errno, Fid};
@@ -53,6 +54,7 @@ async fn execute(mdt: &Mdt, incoming: &Incoming, gives_back: bool) -> Result<Rep
     }
     match mdt.locks.ask(&wanted, restate)? {
         Locked::Now(rep) => {
+            note_file_lock(mdt, &wanted, restate);
             if rep.state == lock::REFUSED {
                 evict_dead(mdt, &wanted);
             }
@@ -69,6 +71,22 @@ async fn execute(mdt: &Mdt, incoming: &Incoming, gives_back: bool) -> Result<Rep
             hurry(mdt, &wanted);
             Ok(told(parked.answer(|session| mdt.exports.evict_if_dead(session)).await))
         }
+    }
+}
+
+/// Files whose locks were stated again may be cut until they are given back.
+fn note_file_lock(mdt: &Mdt, wanted: &Wanted, restate: bool) {
+    if wanted.request.kind != Kind::File || wanted.is_test() {
+        return;
+    }
+    let is_of_wait = wanted.request.cookie != 0; // an unlock of a wait gives no lock back
+    let (session, fid) = (wanted.request.owner.session, wanted.request.resource);
+    let opens = &mut mdt.engine.state.borrow_mut().opens;
+    match wanted.unlock {
+        true if is_of_wait => {}
+        true => opens.lock_ended(session, fid),
+        false if restate => opens.lock_restated(session, fid),
+        false => {}
     }
 }
 

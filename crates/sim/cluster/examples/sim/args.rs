@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) seeds: Option<Range<u64>>,
     /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, dead,
-    /// lost, told, killed, kept, leases, shared, fence, damaged, hostile, hard, mdts, forest,
+    /// lost, told, killed, kept, cuts, leases, shared, fence, damaged, hostile, hard, mdts, forest,
     /// moves, splits or matrix.
     #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
     pub(crate) scenario: Scenario,
