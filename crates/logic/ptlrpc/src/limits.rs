@@ -45,6 +45,11 @@ pub const SERVER_RETURN: Span = Span::secs(2);
 /// the target and the end of its recovery, a call waits for a dead client for less than 5 s.
 pub const SILENT_RETURN: Span = Span::millis(4_200);
 
+/// Who was connected when a target ended and has not come back for so long is silent. The target's
+/// machine may have died without a sign: then a client that lives waits for the end of an attempt
+/// first (`Config::attempt`, 10 s), and may pause before the next one.
+pub const MISSING_AFTER: Span = Span::millis(11_200);
+
 /// How long a client waits for the answer to a Connect that resumes its session: what a dead target
 /// was sent nobody answers.
 pub const RESUME_ATTEMPT: Span = Span::secs(3);

@@ -371,11 +371,10 @@ impl<R> Recovery<R> {
         self.started
     }
 
-    /// Whether whoever was there before has had the time in which one that lives comes back: who is
-    /// missing now is silent, and need not be waited for as long in the next recovery.
+    /// Whether it has lasted for so long, from the first sign of anybody.
     #[must_use]
-    pub fn has_waited(&self, now: Instant) -> bool {
-        self.started.is_some_and(|started| now >= started + limits::SILENT_RETURN)
+    pub fn has_lasted(&self, span: Span, now: Instant) -> bool {
+        self.started.is_some_and(|started| now >= started + span)
     }
 
     /// For whom it waits, and how much longer: who is missing, and who has not replayed all. None
@@ -798,7 +797,8 @@ mod tests {
     #[test]
     fn who_was_there_before_has_the_window() {
         let mut r = with(Known::Present);
-        assert!(!r.has_waited(NOW + Span::secs(4)) && r.has_waited(NOW + limits::SILENT_RETURN));
+        let has_lasted = |secs| r.has_lasted(Span::secs(4), NOW + Span::secs(secs));
+        assert!(!has_lasted(3) && has_lasted(4));
         r.handle_timeout(NOW + Span::secs(29));
         assert_eq!(r.poll_evict(), None);
         r.handle_timeout(NOW + Span::secs(30));

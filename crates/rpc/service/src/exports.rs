@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::{Rc, Weak};
 
 use env::Env;
+use ptlrpc::limits::{MISSING_AFTER, SILENT_RETURN};
 use ptlrpc::{Recovery, RecoveryConfig};
 use tokio::sync::{Notify, RwLock};
 use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
@@ -328,7 +329,7 @@ impl Exports {
         let now = self.env.now();
         let stage = match self.recovery.borrow().started() {
             None => return,
-            Some(_) if self.recovery.borrow().has_waited(now) => 2,
+            Some(_) if self.has_recovered_for(SILENT_RETURN, now) => 2,
             Some(_) => 1,
         };
         if self.announced.replace(stage) < stage {
@@ -358,11 +359,15 @@ impl Exports {
         );
     }
 
+    fn has_recovered_for(&self, span: Span, now: Instant) -> bool {
+        self.recovery.borrow().has_lasted(span, now)
+    }
+
     /// Sessions whose record is to say something else of their client's silence, and what.
     pub(crate) fn unnoted(&self) -> Vec<(Rc<Session>, Silence)> {
         let now = self.env.now();
         let is_recovering = self.is_recovering();
-        let has_waited = is_recovering && self.recovery.borrow().has_waited(now);
+        let has_waited = is_recovering && self.has_recovered_for(MISSING_AFTER, now);
         let is_settled = self.attention.is_settled(now);
         let unnoted = |session: Rc<Session>| {
             // who waits for the end of a recovery says nothing

@@ -160,6 +160,12 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
 }
 
 #[test]
+fn a_client_that_still_waits_for_a_machine_without_power_is_not_silent() {
+    let report = run(750, &Scenario::swaps()); // two MDTs lose their power within ten seconds
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn an_mdt_without_a_part_in_an_operation_stores_nothing_of_it() {
     let report = run(5578, &Scenario::splits()); // an MDT hears late that its keys are free
     assert!(report.failure.is_none(), "{report}");
