@@ -146,9 +146,13 @@ fn some_order_explains_what_users_of_common_files_are_answered() {
         let report = run(seed, &scenario);
         assert!(report.failure.is_none(), "{report}");
     }
-    // an OST loses power during a write, and another client reads before it is sent again
-    let report = run(5112, &Scenario::moves());
-    assert!(report.failure.is_none(), "{report}");
+    // an OST loses power during a write or a cut, and others look before it is sent again
+    let interrupted =
+        [(5112, Scenario::moves()), (3007, Scenario::moves()), (4308, Scenario::mdts())];
+    for (seed, scenario) in interrupted {
+        let report = run(seed, &scenario);
+        assert!(report.failure.is_none(), "{report}");
+    }
     // the answer of an unlink is lost, and its client has attributes of the file; or is about to
     // ask another MDT for them
     let unlinked =

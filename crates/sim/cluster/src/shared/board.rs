@@ -79,6 +79,10 @@ fn is_all(bytes: &[u8], word: &[u8]) -> bool {
     bytes.chunks(WORD).all(|other| other == word)
 }
 
+fn count_of(id: u32, found: &[u32]) -> usize {
+    found.iter().filter(|other| **other == id).count()
+}
+
 fn striping(usage: Use, has_components: bool) -> Asked {
     let stripe_size = STRIPE_BYTES as u32;
     let stripe_count = if usage == Use::Wide { 3 } else { 1 };
@@ -313,17 +317,51 @@ impl Board {
     /// disk. A read sees those until the write, which is not answered yet, is sent again.
     pub(super) fn is_half_written(&self, file: usize, begin: u64, at: usize, cell: &[u8]) -> bool {
         let blocks = by_blocks(at, cell);
-        let lost = self.troubles.power_lost.get().0;
-        let is_half = |entry: &Entry<PagesCall>| {
-            let PagesCall::Write { id, .. } = entry.call else { return false };
-            let is_cut = entry.begin < lost && entry.end.is_none_or(|end| end > begin);
-            is_cut && blocks.iter().any(|block| is_all(block, &id.to_le_bytes()))
+        let is_half = |call: &PagesCall| {
+            let PagesCall::Write { id, .. } = call else { return false };
+            blocks.iter().any(|block| is_all(block, &id.to_le_bytes()))
         };
         blocks.iter().all(|block| is_all(block, &block[..WORD]))
-            && self.pages.get(&file).is_some_and(|calls| calls.iter().any(is_half))
+            && self.interrupted(file, begin).any(is_half)
+    }
+
+    /// The same of a call that looks at whole cells or at the size. It may have found a part of a
+    /// change that was interrupted. The server may have cut its object, forgotten that, and taken
+    /// earlier writes again.
+    pub(super) fn sees_half(&self, file: usize, begin: u64, look: &PagesCall) -> bool {
+        let is_half = |change: &PagesCall| match (change, look) {
+            (PagesCall::Truncate { .. }, _) | (PagesCall::Punch { .. }, PagesCall::Read { .. }) => {
+                true
+            }
+            (PagesCall::Write { .. } | PagesCall::Append(_), PagesCall::Size { .. }) => true,
+            (
+                PagesCall::Write { at: first, count: cells, id },
+                PagesCall::Read { at, count, found },
+            ) => {
+                let all = (first + cells).min(at + count).saturating_sub(*at.max(first));
+                (1..all).contains(&count_of(*id, found))
+            }
+            (PagesCall::Append(append), PagesCall::Read { found, .. }) => {
+                (1..append.count).contains(&count_of(append.id, found))
+            }
+            _ => false,
+        };
+        self.interrupted(file, begin).any(is_half)
+    }
+
+    /// Changes of a file that were under way when a machine lost its power, and still at `begin`.
+    fn interrupted(&self, file: usize, begin: u64) -> impl Iterator<Item = &PagesCall> {
+        let lost = self.troubles.power_lost.get().0;
+        let is_cut = move |entry: &&Entry<PagesCall>| {
+            entry.begin < lost && entry.end.is_none_or(|end| end > begin)
+        };
+        self.pages.get(&file).into_iter().flatten().filter(is_cut).map(|entry| &entry.call)
     }
 
     pub(super) fn pages_read(&mut self, who: u32, file: usize, begin: u64, call: PagesCall) {
+        if self.sees_half(file, begin, &call) {
+            return;
+        }
         let end = Some(self.now());
         self.pages.entry(file).or_default().push(Entry { who, begin, end, call });
     }
@@ -452,7 +490,18 @@ mod tests {
         power_lost.set(Instant(board.now() + 1));
         assert!(is_half(&board, 192) && !is_half(&board, 196), "a block begins at 8,192");
         assert!(!board.is_half_written(0, board.now() + 1, 8_000, &cell(192)), "of another file");
+        let read = |found: &[u32]| PagesCall::Read { at: 6, count: 10, found: found.to_vec() };
+        let sees_half =
+            |board: &Board, found: &[u32]| board.sees_half(1, board.now() + 1, &read(found));
+        assert!(sees_half(&board, &[0, 246, 246, 0, 246]));
+        assert!(!sees_half(&board, &[0, 246, 246, 246, 246]), "all of it");
+        assert!(!sees_half(&board, &[0, 0, 0]), "nothing of it");
+        assert!(board.sees_half(1, board.now() + 1, &PagesCall::Size { found: 9 }));
         board.pages_done(1, ticket);
         assert!(!is_half(&board, 192), "the write has been answered");
+        assert!(!sees_half(&board, &[0, 246, 246, 0, 246]));
+        board.pages_change(0, 1, PagesCall::Truncate { to: 7 });
+        power_lost.set(Instant(board.now() + 1));
+        assert!(sees_half(&board, &[0, 246, 246, 0, 246]), "the cut may be forgotten");
     }
 }
