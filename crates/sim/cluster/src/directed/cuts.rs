@@ -1,5 +1,5 @@
-//! **cuts**: two clients cut a striped file at the same moment, each to a length of its own. The
-//! file then has one of the two lengths, whoever looks at it. Its bytes are there up to the shorter
+//! **cuts**: two clients cut a striped file at the same moment, each to a length of its own. For
+//! all clients, the file then has one of the two lengths. Its bytes are there up to the shorter
 //! one, and zeros behind it. Servers die in some of the rounds.
 
 use std::cell::RefCell;
