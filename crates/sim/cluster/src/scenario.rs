@@ -317,7 +317,8 @@ impl Scenario {
     #[must_use]
     pub fn cuts() -> Scenario {
         let script = Some(Script::Cuts);
-        Scenario { name: "cuts", script, granted: Granted::Drawn, ..Scenario::calm() }
+        let (dom, granted) = (true, Granted::Drawn);
+        Scenario { name: "cuts", script, dom, granted, ..Scenario::calm() }
     }
 
     /// A file that moves into other objects while others use it.

@@ -183,7 +183,7 @@ fn nobody_writes_or_reads_a_component_that_went() {
 #[test]
 fn two_cuts_of_a_file_at_once_leave_one_of_both_lengths() {
     run_seeds(&Scenario::cuts());
-    let report = run(701, &Scenario::cuts()); // a client looks at the objects amid the second cut
+    let report = run(781, &Scenario::cuts()); // a client looks at the objects amid the second cut
     assert!(report.failure.is_none(), "{report}");
 }
 

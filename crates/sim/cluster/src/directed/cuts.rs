@@ -1,6 +1,6 @@
-//! **cuts**: two clients cut a striped file at the same moment, each to a length of its own. For
-//! all clients, the file then has one of the two lengths. Its bytes are there up to the shorter
-//! one, and zeros behind it. Servers die in some of the rounds.
+//! **cuts**: two clients cut a file of several objects at the same moment, each to a length of its
+//! own. For all clients, the file then has one of the two lengths. Its bytes are there up to the
+//! shorter one, and zeros behind it. Servers die in some of the rounds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,14 +8,17 @@ use std::rc::Rc;
 use bytes::Bytes;
 use client::{Client, SetAttr};
 use env_sim::NodeHandle;
-use layout::Template;
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::{Asked, Template};
 use oracle::test_ctx;
 use types::{Fid, Span};
 
 use super::{O_EXCL, O_RDWR, Stage};
 use crate::run::PEACE_MAX;
 
-const ROUNDS: u32 = 12;
+const ROUNDS: u32 = 16;
+/// From here on files have their first bytes at the MDT.
+const AT_MDT_FROM: u32 = 12;
 const STRIPE: u32 = 64 << 10;
 /// Bytes of the file before the cuts; a cut may make it half as long again.
 const BYTES: u64 = 8 * STRIPE as u64;
@@ -42,8 +45,7 @@ impl Stage<'_> {
     ) -> Result<(), String> {
         let name = format!("cut{round}");
         let fid = self.ask(reader, "making the file", async move |client| {
-            let striped = Template { stripe_size: STRIPE, stripe_count: -1, ..Template::default() };
-            let (flags, asked) = (O_RDWR | O_EXCL, striped.into());
+            let (flags, asked) = (O_RDWR | O_EXCL, layout(round));
             let (attr, file) = client
                 .create(&test_ctx(), Fid::ROOT, name.as_bytes(), 0o666, flags, Some(&asked))
                 .await?;
@@ -109,6 +111,17 @@ impl Stage<'_> {
             None => Ok(()),
         }
     }
+}
+
+fn layout(round: u32) -> Asked {
+    let striped = Template { stripe_size: STRIPE, stripe_count: -1, ..Template::default() };
+    if round < AT_MDT_FROM {
+        return striped.into();
+    }
+    let component = |end, wanted| TemplateComponent { end, wanted };
+    let at_mdt = component(u64::from(STRIPE), Wanted::Mdt);
+    let components = vec![at_mdt, component(END_OF_FILE, Wanted::Striped(striped))];
+    Asked::Composite(CompositeTemplate { components })
 }
 
 async fn cut(client: &Client, fid: Fid, to: u64) -> client::Result<()> {
