@@ -125,7 +125,7 @@ fn layout(round: u32) -> Asked {
 }
 
 async fn cut(client: &Client, fid: Fid, to: u64) -> client::Result<()> {
-    if to == 0 && fid.oid % 2 == 0 {
+    if to == 0 && fid.oid.is_multiple_of(2) {
         return client.open(&test_ctx(), fid, O_RDWR | O_TRUNC).await?.close().await;
     }
     let set = SetAttr { size: Some(to), ..SetAttr::default() };
