@@ -529,12 +529,13 @@ impl Scenario {
         })
     }
 
-    /// The scenario of a seed where seeds go through all of them in turn. Each turn begins one
-    /// further on, so that every scenario has odd seeds and even ones, which may differ.
+    /// The scenario of a seed where seeds go through all of them in turn. Every scenario has odd
+    /// seeds and even ones, which may differ: turns of an even number each begin one further on.
     #[must_use]
     pub fn of_seed(seed: u64) -> Scenario {
         let count = Scenario::NAMES.len() as u64;
-        let index = (seed + seed / count) % count;
+        let turn = if count.is_multiple_of(2) { seed / count } else { 0 };
+        let index = (seed + turn) % count;
         Scenario::by_name(Scenario::NAMES[index as usize]).expect("each name has a scenario")
     }
 

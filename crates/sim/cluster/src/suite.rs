@@ -152,10 +152,11 @@ mod tests {
     }
 
     #[test]
-    fn seeds_in_a_row_go_through_all_scenarios() {
-        let seeds = 100..100 + Scenario::NAMES.len() as u64;
-        let names: BTreeSet<_> = seeds.map(|seed| Scenario::of_seed(seed).name).collect();
-        assert_eq!(names, Scenario::NAMES.into_iter().collect());
+    fn seeds_in_a_row_go_through_all_scenarios_odd_and_even() {
+        let seeds = 100..100 + 3 * Scenario::NAMES.len() as u64;
+        let runs = seeds.map(|seed| (Scenario::of_seed(seed).name, seed % 2));
+        let all = Scenario::NAMES.into_iter().flat_map(|name| [(name, 0), (name, 1)]);
+        assert_eq!(runs.collect::<BTreeSet<_>>(), all.collect());
     }
 
     #[test]
