@@ -158,6 +158,13 @@ pub const OFFERED_MAX: usize = 1_024;
 /// caller asks again.
 pub const COPY_BYTES_MAX: u64 = 256 << 20;
 
+/// How long a new directory waits for MDTs that this client knows and the parent's MDT does not:
+/// all hear of a new MDT from the MGS, one somewhat later than the other.
+pub const NEW_MDT_WAIT: Span = Span::secs(3);
+
+/// Between two attempts.
+pub const NEW_MDT_PAUSE: Span = Span::millis(20);
+
 /// Bytes of a copy in memory at a time: enough for a few requests in flight to each side.
 pub const COPY_PIECE_BYTES: u64 = 8 << 20;
 

@@ -114,6 +114,7 @@ impl Cluster {
             meter: machine.meter,
             is_sick: scenario.sick_stores || scenario.script == Some(Script::Damaged),
             window: Rc::new(Cell::new(RECOVERY_WINDOW)),
+            unheard_of: Rc::default(),
         };
         let scratch = scenario.is_on_disk(seed).then(Scratch::new);
         let server = |(target, addr): (TargetId, NidAddr)| {
@@ -356,5 +357,32 @@ impl Cluster {
     pub(crate) fn inodes(&self) -> Vec<Fid> {
         let records = self.mdts().flat_map(|mdt| mdt.disk.records(Table::Inodes));
         records.filter_map(|(key, _)| Fid::from_key(&key)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use oracle::test_ctx;
+    use types::Fid;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_at_a_new_mdt_waits_until_the_other_mdt_knows_it() {
+        let cluster = Cluster::new(1, &Scenario { mdts: (2, 2), ..Scenario::calm() });
+        cluster.boot();
+        let node = cluster.client_node("c", 0);
+        let (client, unheard_of) = (cluster.mount(&node), cluster.plan.unheard_of.clone());
+        unheard_of.set(Some(1));
+        let env = node.env();
+        node.env().spawn("is heard of", async move {
+            env.sleep(Span::secs(1)).await;
+            unheard_of.set(None);
+        });
+        let made = cluster.sim.block_on_for(&node, Span::secs(30), async move {
+            let spread = layout::dir::Asked { index: 1, count: 1, ..Default::default() };
+            client.mkdir_spread(&test_ctx(), Fid::ROOT, b"far", 0o755, Some(&spread)).await
+        });
+        assert_eq!(made.expect("an answer").expect("a directory").fid().mdt_index(), 1);
     }
 }

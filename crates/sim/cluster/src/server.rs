@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     pub(crate) is_sick: bool,
     /// How long a recovery waits without progress, if it begins from now on.
     pub(crate) window: Rc<Cell<Span>>,
+    /// An MDT of which servers have not heard.
+    pub(crate) unheard_of: Rc<Cell<Option<u32>>>,
 }
 
 fn pretended(device: &Option<Model>) -> Option<Model> {
@@ -92,7 +94,8 @@ impl Resolve for Plan {
 
     fn mdts(&self) -> Vec<u32> {
         let mdts = self.addrs.iter().filter(|(id, _)| id.kind == TargetKind::Mdt);
-        mdts.map(|(id, _)| id.index).collect()
+        let known = |index: &u32| self.unheard_of.get() != Some(*index);
+        mdts.map(|(id, _)| id.index).filter(known).collect()
     }
 }
 

@@ -14,7 +14,7 @@ use super::lookup::is_gone;
 use crate::client::{CallBuilder, Client, Inner, mdt_of};
 use crate::grants::Scope;
 use crate::stat::Stat;
-use crate::{Ctx, Error, Glance, Lease, Result};
+use crate::{Ctx, Error, Glance, Lease, Result, limits};
 
 #[derive(Clone, Copy)]
 pub(super) struct Make<'a> {
@@ -129,6 +129,7 @@ impl Client {
     }
 
     /// Makes a directory at the MDTs that `spread` names; nothing: as the parent's default says.
+    /// The parent's MDT may hear later than this client of an MDT that is new, and is asked again.
     ///
     /// # Errors
     /// As [`Client::mkdir`]; EPERM if the caller may not choose; ENODEV for an MDT that does not
@@ -142,7 +143,26 @@ impl Client {
         spread: Option<&dir::Asked>,
     ) -> Result<Attr> {
         let make = Make { mode: S_IFDIR | mode & !S_IFMT, spread, ..Make::new(parent, name) };
-        self.make(ctx, make).await.map(|glance| glance.attr)
+        let until = self.env().now() + limits::NEW_MDT_WAIT;
+        loop {
+            let made = self.make(ctx, make).await.map(|glance| glance.attr);
+            let is_unknown = |error: &Error| error.errno() == Errno::ENODEV;
+            if !made.as_ref().is_err_and(is_unknown)
+                || !spread.is_some_and(|spread| self.knows(spread))
+                || self.env().now() >= until
+            {
+                return made;
+            }
+            self.env().sleep(limits::NEW_MDT_PAUSE).await;
+        }
+    }
+
+    /// Whether this client knows all MDTs that are named.
+    fn knows(&self, spread: &dir::Asked) -> bool {
+        let mdts = self.mdts();
+        let first = u32::try_from(spread.index).ok().filter(|_| spread.mdts.is_empty());
+        let mut named = first.iter().chain(&spread.mdts);
+        named.all(|named| mdts.iter().any(|mdt| mdt.id.index == *named))
     }
 
     /// Makes a file (without a layout: it gets one when it is first opened for writing, or by
