@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mounted::cut::Disk;
-use mounted::{PATIENCE, Scratch, Up, daemon_of, is_alive, kill, nacre_bin, wait_bounded};
+use mounted::{PATIENCE, Scratch, Up, daemon_of, is_alive, kill, nacre_bin, until, wait_bounded};
 
 const OST: &str = "OST0001";
 /// What the other bounds of an unmount take together, on a busy machine: a daemon that is there
@@ -33,9 +33,10 @@ fn write_to_an_ost_that_stops(up: &Up, mount: &Path) -> (u32, u32) {
     let path = mount.join("f");
     assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", "1", &path.to_string_lossy()]), "");
     fs::write(&path, content()).expect("write");
-    let unconfirmed = up.param("llite.*.unconfirmed");
+    // the last bytes may be on their way after the close
     let wanted = format!("testfs-{OST}: 1 files, 3145728 bytes, ");
-    assert!(unconfirmed.contains(&wanted), "{unconfirmed}");
+    let is_sent = || up.param("llite.*.unconfirmed").contains(&wanted);
+    until(&format!("unconfirmed says {wanted}"), is_sent);
     let ost = up.server(OST);
     kill(ost, libc::SIGSTOP);
     (ost, daemon_of(mount))
