@@ -179,6 +179,13 @@ fn an_mdt_without_a_part_in_an_operation_stores_nothing_of_it() {
 }
 
 #[test]
+fn a_reader_finds_the_parent_of_a_directory_whose_name_moves_on() {
+    // names come back from a shard of the parent, and the shard ends before it is asked
+    let report = run(10_113, &Scenario::splits());
+    assert!(report.failure.is_none(), "{report}");
+}
+
+#[test]
 fn nobody_writes_or_reads_a_component_that_went() {
     run_seeds(&Scenario::layouts());
 }

@@ -156,15 +156,37 @@ impl Client {
         let place = (dir, cookie, bytes_max);
         let Found { mut page, lease, .. } = self.list_place(ctx, dir, place, is_leased).await?;
         self.show(&mut page);
-        self.show_parent(ctx, cookie, &mut page).await?;
+        self.show_parent(ctx, (dir, cookie), &mut page).await?;
         Ok((page, lease))
     }
 
     /// The parent of a directory whose name is in a shard is the directory of that shard. Of later
-    /// pages it does not count.
-    async fn show_parent(&self, ctx: &Ctx, cookie: u64, page: &mut DirPage) -> Result<()> {
-        if cookie == 0 && !page.parent.is_zero() && self.0.has_mdts.get() {
-            page.parent = Box::pin(self.0.shown_dir(ctx, page.parent)).await?;
+    /// pages it does not count. A shard may end before its directory is known, because the name
+    /// has moved on: then the directory has another parent by now. The parent of a directory that
+    /// is removed may be gone for good, and stays as the page has it.
+    async fn show_parent(
+        &self,
+        ctx: &Ctx,
+        (dir, cookie): (Fid, u64),
+        page: &mut DirPage,
+    ) -> Result<()> {
+        if cookie != 0 || page.parent.is_zero() || !self.0.has_mdts.get() {
+            return Ok(());
+        }
+        for _ in 0..limits::MOVING_TRIES {
+            match Box::pin(self.0.shown_dir(ctx, page.parent)).await {
+                Err(error) if is_gone(&error) => self.0.env.sleep(limits::MOVING_PAUSE).await,
+                shown => {
+                    page.parent = shown?;
+                    return Ok(());
+                }
+            }
+            let head = (dir, 0, limits::READDIR_BYTES_MIN);
+            match self.list_place(ctx, dir, head, false).await {
+                Ok(found) => page.parent = found.page.parent,
+                Err(error) if is_gone(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }
@@ -183,7 +205,7 @@ impl Client {
             0 if !listing.is_plain() => {
                 let own = (dir, 0, limits::READDIR_BYTES_MIN);
                 let Found { page: mut own, .. } = self.list_place(ctx, dir, own, true).await?;
-                self.show_parent(ctx, 0, &mut own).await?;
+                self.show_parent(ctx, (dir, 0), &mut own).await?;
                 own.parent
             }
             _ => Fid::ZERO,
@@ -205,7 +227,7 @@ impl Client {
                 listing.extend(number, &places);
             }
             if cookie == 0 && parent.is_zero() && !page.parent.is_zero() {
-                self.show_parent(ctx, 0, &mut page).await?;
+                self.show_parent(ctx, (dir, 0), &mut page).await?;
                 parent = page.parent;
             }
             let last = page.entries.last().map(|entry| entry.cookie);
