@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use types::Span;
 
-use crate::families;
+use crate::text::Part;
 
 /// Bytes of a request at most.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
@@ -44,27 +44,26 @@ impl Drop for Endpoint {
     }
 }
 
-/// Answers `GET /metrics` at `at` with what `text` gives, which is of so many executors.
+/// Answers `GET /metrics` at `at` with the text of `page`, and `GET /health` by its verdict.
 pub(crate) async fn serve(
     env: &Env,
     at: SocketAddr,
-    executors: usize,
-    text: impl Fn() -> LocalFuture<'static, String> + 'static,
+    page: impl Fn() -> LocalFuture<'static, Part> + 'static,
 ) -> io::Result<Endpoint> {
     let listener = TcpListener::bind(at).await?;
     let addr = listener.local_addr()?;
-    let (env2, text, seats) = (env.clone(), Rc::new(text), Rc::new(Seats::default()));
+    let (env2, page, seats) = (env.clone(), Rc::new(page), Rc::new(Seats::default()));
     let task = env.spawn("metrics", async move {
         loop {
             let Ok((stream, _)) = listener.accept().await else {
                 env2.sleep(Span::millis(100)).await; // out of descriptors: others give theirs back
                 continue;
             };
-            let (env3, text, seat) = (env2.clone(), Rc::clone(&text), seats.seat());
+            let (env3, page, seat) = (env2.clone(), Rc::clone(&page), seats.seat());
             let number = seat.number;
             let scraper = env2.spawn("scraper", async move {
                 // it went away, or is too slow: its loss
-                let _ = env3.timeout(SCRAPE_MAX, answer(stream, executors, &*text)).await;
+                let _ = env3.timeout(SCRAPE_MAX, answer(stream, &*page)).await;
                 drop(seat);
             });
             seats.give(number, scraper);
@@ -115,8 +114,7 @@ impl Drop for Seat {
 
 async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    executors: usize,
-    text: &dyn Fn() -> LocalFuture<'static, String>,
+    page: &dyn Fn() -> LocalFuture<'static, Part>,
 ) -> io::Result<()> {
     let Some(head) = head(&mut stream).await? else {
         return respond(&mut stream, "431 Request Header Fields Too Large", "", true).await;
@@ -127,11 +125,11 @@ async fn answer(
     let with_body = method == "GET";
     match (method, path) {
         ("GET" | "HEAD", "/metrics") => {
-            let text = text().await;
+            let text = page().await.to_string();
             respond(&mut stream, "200 OK", &text, with_body).await
         }
         ("GET" | "HEAD", "/health") => {
-            let (status, body) = health(&text().await, executors);
+            let (status, body) = health(page().await.is_well);
             respond(&mut stream, status, body, with_body).await
         }
         ("GET" | "HEAD", _) => {
@@ -142,14 +140,9 @@ async fn answer(
     }
 }
 
-/// Status and body of a daemon with these metrics: it is healthy if each of its executors says so.
-/// One that does not answer in time has no part in the metrics.
-fn health(text: &str, executors: usize) -> (&'static str, &'static str) {
-    let is_well = |line: &&str| {
-        let rest = line.strip_prefix(families::HEALTH.name);
-        rest.is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.ends_with(" 1"))
-    };
-    match text.lines().filter(is_well).count() >= executors {
+/// Status and body for load balancers and supervisors.
+fn health(is_well: bool) -> (&'static str, &'static str) {
+    match is_well {
         true => ("200 OK", "healthy\n"),
         false => ("503 Service Unavailable", "not healthy: see lctl get_param health_check\n"),
     }
@@ -190,9 +183,21 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
+    use crate::families::BUILD;
+    use crate::text::Exposition;
 
-    fn up() -> LocalFuture<'static, String> {
-        Box::pin(std::future::ready("lustre_health_check 1\n".to_owned()))
+    /// End of the text of `page`.
+    const LAST: &str = "nacre_metrics_dropped_series 0\n";
+
+    fn page(is_well: bool) -> LocalFuture<'static, Part> {
+        let mut out = Exposition::of(None);
+        out.is_well = is_well;
+        out.add(BUILD, &[], 1.0);
+        Box::pin(std::future::ready(out.finish()))
+    }
+
+    fn up() -> LocalFuture<'static, Part> {
+        page(true)
     }
 
     async fn asked(endpoint: &Endpoint, request: &str) -> String {
@@ -208,14 +213,14 @@ mod tests {
     fn scrapers_that_say_nothing_keep_no_other_one_out() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let at = "127.0.0.1:0".parse().expect("an address");
-            let endpoint = serve(&env, at, 1, up).await.expect("a port");
+            let endpoint = serve(&env, at, up).await.expect("a port");
             let mut silent = VecDeque::new();
             for _ in 0..SCRAPERS_MAX {
                 silent.push_back(TcpStream::connect(endpoint.addr()).await.expect("it listens"));
             }
             for _ in 0..3 {
                 let answer = asked(&endpoint, "GET /metrics HTTP/1.1\r\n\r\n").await;
-                assert!(answer.ends_with("\r\n\r\nlustre_health_check 1\n"), "{answer}");
+                assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(LAST), "{answer}");
             }
             let mut oldest = silent.pop_front().expect("all of them");
             let end = env.timeout(Span(SCRAPE_MAX.0 / 2), oldest.read(&mut [0])).await;
@@ -227,20 +232,14 @@ mod tests {
     fn a_scrape_is_answered_and_nonsense_is_refused() {
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let at = "127.0.0.1:0".parse().expect("an address");
-            let endpoint = serve(&env, at, 1, up).await.expect("a port");
+            let endpoint = serve(&env, at, up).await.expect("a port");
             let long = format!("GET /metrics HTTP/1.1\r\nX: {}\r\n", "y".repeat(REQUEST_BYTES_MAX));
+            let length = up().await.to_string().len();
+            let head = format!("Length: {length}\r\nConnection: close\r\n\r\n");
             for (request, status, body) in [
-                (
-                    "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
-                    "200",
-                    "\r\n\r\nlustre_health_check 1\n",
-                ),
-                ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", "\r\n\r\nlustre_health_check 1\n"),
-                (
-                    "HEAD /metrics HTTP/1.1\r\n\r\n",
-                    "200",
-                    "Length: 22\r\nConnection: close\r\n\r\n",
-                ),
+                ("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "200", LAST),
+                ("GET /metrics?x=1 HTTP/1.0\r\n\r\n", "200", LAST),
+                ("HEAD /metrics HTTP/1.1\r\n\r\n", "200", &head),
                 ("GET /health HTTP/1.1\r\n\r\n", "200", "\r\n\r\nhealthy\n"),
                 ("GET / HTTP/1.1\r\n\r\n", "404", "/health\n"),
                 ("POST /metrics HTTP/1.1\r\n\r\n", "405", "GET /metrics\n"),
@@ -252,21 +251,10 @@ mod tests {
                     "{answer}"
                 );
             }
+            let ill = serve(&env, at, || page(false)).await.expect("a port");
+            let answer = asked(&ill, "GET /health HTTP/1.1\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         });
-    }
-
-    #[test]
-    fn a_daemon_is_healthy_if_each_executor_is() {
-        let line = |executor: u32, value: u32| {
-            format!("lustre_health_check{{component=\"health\",executor=\"{executor}\"}} {value}\n")
-        };
-        let status = |text: &str, executors: usize| health(text, executors).0.split(' ').next();
-        assert_eq!(status(&(line(0, 1) + &line(1, 1)), 2), Some("200"));
-        assert_eq!(status(&(line(0, 1) + &line(1, 0)), 2), Some("503"));
-        assert_eq!(status(&line(0, 1), 2), Some("503"), "one is silent");
-        let head = "# HELP lustre_health_check 1 is healthy, 0\n";
-        assert_eq!(status(&(head.to_owned() + "lustre_health_check 1\n"), 1), Some("200"));
-        assert_eq!(status(head, 1), Some("503"));
     }
 
     /// Whether a request is answered with the metrics: only a GET or HEAD of `/metrics` is. The
@@ -281,7 +269,7 @@ mod tests {
         let mut out = Vec::new();
         let stream = tokio::io::join(request.as_bytes(), &mut out);
         let done = {
-            let mut answering = std::pin::pin!(answer(stream, 1, &up));
+            let mut answering = std::pin::pin!(answer(stream, &up));
             answering.as_mut().poll(&mut Context::from_waker(Waker::noop()))
         };
         assert!(matches!(done, std::task::Poll::Ready(Ok(()))));

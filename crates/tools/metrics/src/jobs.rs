@@ -50,7 +50,7 @@ mod tests {
         let table = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
         let mut out = Exposition::default();
         add(&mut out, "ost", "testfs-OST0000", &table);
-        let text = out.finish();
+        let text = out.finish().to_string();
         let labels = "{component=\"ost\",target=\"testfs-OST0000\",jobid=\"job33\"";
         assert!(text.contains(&format!("lustre_job_write_bytes_total{labels}}} 330\n")), "{text}");
         assert!(

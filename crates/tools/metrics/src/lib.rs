@@ -8,7 +8,7 @@
 //! never waits for a server or a disk.
 //!
 //! Where a process has several executors, one of them answers for all. It asks the others for their
-//! texts, waits for them at most one second, and joins them.
+//! series, waits for them at most one second, and joins them.
 //!
 //! **Bounded**: at most `text::SERIES_MAX` series of an executor. Peers and jobs have bounds of
 //! their own. The peers with the fewest credits and the jobs with the most operations are kept.
@@ -36,6 +36,7 @@ use tokio::sync::{mpsc, oneshot};
 use types::{CounterTable, Row, Span};
 
 pub use http::Endpoint;
+pub use text::Part;
 
 use text::Exposition;
 
@@ -46,8 +47,8 @@ const OTHERS_WAIT: Span = Span::secs(1);
 /// Scrapers that may wait for one executor.
 pub const SCRAPES_WAITING_MAX: usize = 8;
 
-/// A question to another executor of the process for its part of a scrape; the answer is text.
-pub type Scrape = oneshot::Sender<String>;
+/// A question to another executor of the process for its part of a scrape.
+pub type Scrape = oneshot::Sender<Part>;
 
 /// Everything that an executor shows.
 #[derive(Clone)]
@@ -67,9 +68,8 @@ pub async fn start(
     shown: Shown,
     others: Vec<mpsc::Sender<Scrape>>,
 ) -> Option<Endpoint> {
-    let executors = others.len() + 1;
     let (at, env2, others) = (at?, env.clone(), Rc::new(others));
-    let text = move || -> LocalFuture<'static, String> {
+    let page = move || -> LocalFuture<'static, Part> {
         let asked = ask(&others);
         let mut own = parts(&env2, &shown);
         process::add(&mut own);
@@ -79,7 +79,7 @@ pub async fn start(
         }
         Box::pin(with_others(env2.clone(), own, asked))
     };
-    match http::serve(env, at, executors, text).await {
+    match http::serve(env, at, page).await {
         Ok(endpoint) => {
             tracing::info!("metrics at http://{}/metrics", endpoint.addr());
             Some(endpoint)
@@ -98,27 +98,30 @@ pub async fn answer(env: Env, shown: Shown, mut scrapes: mpsc::Receiver<Scrape>)
     }
 }
 
-/// Asks all of them. One that has too many questions already is left out.
-fn ask(others: &[mpsc::Sender<Scrape>]) -> Vec<oneshot::Receiver<String>> {
+/// Asks all of them, but for those that have too many questions already.
+fn ask(others: &[mpsc::Sender<Scrape>]) -> Vec<Option<oneshot::Receiver<Part>>> {
     let ask = |other: &mpsc::Sender<Scrape>| {
-        let (answer, text) = oneshot::channel();
-        other.try_send(answer).ok().map(|()| text)
+        let (answer, part) = oneshot::channel();
+        other.try_send(answer).ok().map(|()| part)
     };
-    others.iter().filter_map(ask).collect()
+    others.iter().map(ask).collect()
 }
 
-async fn with_others(env: Env, own: String, asked: Vec<oneshot::Receiver<String>>) -> String {
+async fn with_others(env: Env, own: Part, asked: Vec<Option<oneshot::Receiver<Part>>>) -> Part {
     let until = env.now() + OTHERS_WAIT;
-    let mut texts = vec![own];
-    for text in asked {
-        let answered = env.timeout(until - env.now(), text).await;
-        texts.extend(answered.and_then(Result::ok));
+    let mut all = own;
+    for part in asked {
+        let answered = match part {
+            Some(part) => env.timeout(until - env.now(), part).await.and_then(Result::ok),
+            None => None,
+        };
+        all.join(answered);
     }
-    text::merged(&texts)
+    all
 }
 
-/// The text of a scrape of one executor, without its process.
-fn gather(env: &Env, shown: &Shown) -> String {
+/// A scrape of one executor, without its process.
+fn gather(env: &Env, shown: &Shown) -> Part {
     parts(env, shown).finish()
 }
 
@@ -137,9 +140,9 @@ fn daemon(out: &mut Exposition, params: &ParamTree) {
     for version in params.get("version").unwrap_or_default() {
         out.add(families::BUILD, &[("version", version.value.trim())], 1.0);
     }
-    let is_healthy = params.typed::<Verdict>("health_check").iter().any(|(_, now)| now.is_well);
-    let labels = [("component", "health"), ("target", "lustre")];
-    out.add(families::HEALTH, &labels, f64::from(is_healthy));
+    out.is_well = params.typed::<Verdict>("health_check").iter().any(|(_, now)| now.is_well);
+    let (labels, is_well) = ([("component", "health"), ("target", "lustre")], out.is_well);
+    out.add(families::HEALTH, &labels, f64::from(is_well));
     for (name, family) in
         [("req_bytes", families::REQUEST_MEMORY), ("req_bytes_max", families::REQUEST_MEMORY_MAX)]
     {
@@ -329,7 +332,7 @@ mod tests {
         let text =
             env_os::run(
                 env_os::OsConfig::default(),
-                |env| async move { gather(&env, &shown(params)) },
+                |env| async move { gather(&env, &shown(params)).to_string() },
             );
         assert_eq!(text, include_str!("scrape.txt"));
         // no peer is known here, and the process has a part of its own
@@ -358,8 +361,10 @@ mod tests {
             let own = gather(&env, &Shown { executor: Some(0), ..shown(tree()) });
             let others = vec![other, stuck];
             let begun = env.now();
-            let text = with_others(env.clone(), own, ask(&others)).await;
+            let all = with_others(env.clone(), own, ask(&others)).await;
             assert!(env.now() - begun < Span(2 * OTHERS_WAIT.0), "it waits once");
+            assert!(!all.is_well, "one does not answer");
+            let text = all.to_string();
             for executor in 0..2 {
                 let labels = "component=\"client\",target=\"testfs-9a80\"";
                 let line =
@@ -367,6 +372,8 @@ mod tests {
                 assert!(text.contains(&line), "{text}");
             }
             assert_eq!(text.matches("# HELP nacre_lost_changes_total ").count(), 1);
+            let own = gather(&env, &Shown { executor: Some(0), ..shown(tree()) });
+            assert!(with_others(env.clone(), own, ask(&others[..1])).await.is_well);
             drop(others);
             thread.expect("a thread").join().expect("no panic");
         });

@@ -115,7 +115,7 @@ mod tests {
     fn this_process_has_every_metric_without_the_label_of_an_executor() {
         let mut out = Exposition::of(Some(1));
         add(&mut out);
-        let text = out.finish();
+        let text = out.finish().to_string();
         for family in families::ALL.iter().filter(|family| family.name.starts_with("process_")) {
             assert!(text.contains(&format!("\n{} ", family.name)), "{}: {text}", family.name);
         }

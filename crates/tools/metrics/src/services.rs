@@ -141,7 +141,7 @@ mod tests {
         ]);
         let mut out = Exposition::default();
         scheduler(&mut out, "ost_io", &stats);
-        let text = out.finish();
+        let text = out.finish().to_string();
         let labels = |head: &str, policy: &str| {
             format!("{{service=\"ost_io\",head=\"{head}\",policy=\"{policy}\"}}")
         };

@@ -207,7 +207,7 @@ mod tests {
             };
             let mut out = Exposition::default();
             recovery(&mut out, "mdt", "fs-MDT0000", &status);
-            let text = out.finish();
+            let text = out.finish().to_string();
             let line = |name: &str| {
                 text.lines()
                     .find_map(|line| line.strip_prefix(name)?.rsplit(' ').next())
@@ -237,6 +237,6 @@ mod tests {
         params.register_typed("mdt.fs-MDT0000.num_exports", || Ok(None::<u64>));
         let mut out = Exposition::default();
         add(&mut out, &params);
-        assert!(!out.finish().contains("fs-MDT0000"));
+        assert!(!out.finish().to_string().contains("fs-MDT0000"));
     }
 }

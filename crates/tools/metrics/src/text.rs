@@ -5,7 +5,7 @@
 //! client library would hold every value a second time.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use types::Histogram;
 
@@ -23,11 +23,15 @@ const SERIES_OF_HISTOGRAM: usize = BUCKETS.len() + 3;
 /// Bytes of a label's value at most; what is longer is cut.
 const LABEL_BYTES_MAX: usize = 128;
 
+/// By name: the family and the lines of its series.
+type Families = BTreeMap<&'static str, (&'static Family, String)>;
+
 /// A scrape in the making.
 #[derive(Default)]
 pub(crate) struct Exposition {
-    /// By name: the family and the lines of its series.
-    families: BTreeMap<&'static str, (&'static Family, String)>,
+    families: Families,
+    /// The executor is well.
+    pub(crate) is_well: bool,
     series: usize,
     dropped: usize,
     /// Value of the label `executor` of all series.
@@ -105,43 +109,48 @@ impl Exposition {
         let _ = writeln!(lines, "{close} {value}");
     }
 
-    pub(crate) fn finish(mut self) -> String {
+    pub(crate) fn finish(mut self) -> Part {
         self.series = 0; // there is always room for this one
         self.add(DROPPED, &[], self.dropped as f64);
-        let mut out = String::new();
-        for (Family { name, kind, help }, lines) in self.families.into_values() {
+        Part { families: self.families, is_well: self.is_well }
+    }
+}
+
+/// The part of one executor in a scrape of its process, or the parts of several together.
+pub struct Part {
+    families: Families,
+    /// Each of the executors is well.
+    pub(crate) is_well: bool,
+}
+
+impl Part {
+    /// Adds the part of another executor, which labels its own series, so no two are the same. An
+    /// executor without an answer is not well.
+    pub(crate) fn join(&mut self, other: Option<Part>) {
+        let Some(other) = other else {
+            self.is_well = false;
+            return;
+        };
+        self.is_well &= other.is_well;
+        for (name, (family, lines)) in other.families {
+            let (_, known) = self.families.entry(name).or_insert((family, String::new()));
+            known.push_str(&lines);
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (Family { name, kind, help }, lines) in self.families.values() {
             let kind = match kind {
                 Kind::Counter => "counter",
                 Kind::Gauge => "gauge",
                 Kind::Histogram => "histogram",
             };
-            let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}");
+            write!(f, "# HELP {name} {help}\n# TYPE {name} {kind}\n{lines}")?;
         }
-        out
+        Ok(())
     }
-}
-
-/// The scrapes of several executors as one: each family once, with the series of all. An executor
-/// labels its own series, so no two are the same.
-pub(crate) fn merged(texts: &[String]) -> String {
-    /// Begins the first line of a family.
-    const HEAD: &str = "# HELP ";
-    let mut families: BTreeMap<&str, (String, String)> = BTreeMap::new();
-    let mut name = "";
-    for line in texts.iter().flat_map(|text| text.split_inclusive('\n')) {
-        if let Some(rest) = line.strip_prefix(HEAD) {
-            name = rest.split(' ').next().unwrap_or_default();
-            families.entry(name).or_default().0 = line.to_owned();
-        } else if let Some((head, lines)) = families.get_mut(name) {
-            let is_head = line.starts_with('#');
-            if !is_head {
-                lines.push_str(line);
-            } else if !head.contains(line) {
-                head.push_str(line);
-            }
-        }
-    }
-    families.into_values().map(|(head, lines)| head + &lines).collect()
 }
 
 fn escaped(value: &str) -> String {
@@ -179,7 +188,7 @@ mod tests {
              # HELP nacre_metrics_dropped_series ",
             BUILD.help, LOST.help
         );
-        let text = out.finish();
+        let text = out.finish().to_string();
         assert!(text.starts_with(&expected), "{text}");
     }
 
@@ -189,7 +198,7 @@ mod tests {
         [10, 20, 1 << 30].into_iter().for_each(|micros| times.add(micros));
         let mut out = Exposition::default();
         out.add_times(WAIT_TIMES, &[("service", "mdt")], &times);
-        let text = out.finish();
+        let text = out.finish().to_string();
         let name = WAIT_TIMES.name;
         for line in [
             format!("# TYPE {name} histogram\n"),
@@ -218,7 +227,9 @@ mod tests {
             }
             out.finish()
         };
-        let text = merged(&[of(0, 2.0), of(1, 3.0)]);
+        let mut both = of(0, 2.0);
+        both.join(Some(of(1, 3.0)));
+        let text = both.to_string();
         let expected = format!(
             "# HELP nacre_build_info {}\n# TYPE nacre_build_info gauge\n\
              nacre_build_info{{executor=\"1\"}} 1\n\
@@ -229,8 +240,19 @@ mod tests {
             BUILD.help, LOST.help
         );
         assert!(text.starts_with(&expected), "{text}");
-        let alone = Exposition::of(None).finish();
-        assert_eq!(merged(std::slice::from_ref(&alone)), alone, "one is as it was");
+    }
+
+    #[test]
+    fn a_process_is_well_if_each_executor_is() {
+        let of = |is_well| Exposition { is_well, ..Exposition::default() }.finish();
+        let joined = |first, other: Option<bool>| {
+            let mut part = of(first);
+            part.join(other.map(of));
+            part.is_well
+        };
+        assert!(of(true).is_well && joined(true, Some(true)));
+        assert!(!joined(true, Some(false)) && !joined(false, Some(true)));
+        assert!(!joined(true, None), "one is silent");
     }
 
     #[test]
@@ -239,7 +261,7 @@ mod tests {
         for peer in 0..SERIES_MAX + 10 {
             out.add(LOST, &[("peer", &peer.to_string())], 1.0);
         }
-        let text = out.finish();
+        let text = out.finish().to_string();
         let series = text.lines().filter(|line| line.starts_with("nacre_lost_changes_total{"));
         assert_eq!(series.count(), SERIES_MAX);
         assert!(text.ends_with("nacre_metrics_dropped_series 10\n"));
