@@ -10,8 +10,8 @@ use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
 use crate::in_flight::InFlight;
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
+use crate::scheduled::Work;
 use crate::served::Served;
-use crate::work::Work;
 use crate::{Class, Exports, Session, limits};
 
 impl Node {

@@ -20,8 +20,8 @@ use crate::in_flight::{InFlight, Queued};
 use crate::memory::{self, Held, Room};
 use crate::node::{Node, Nonsense};
 use crate::peer::Peer;
+use crate::scheduled::Work;
 use crate::services::Service;
-use crate::work::Work;
 use crate::{Session, ask_again, limits};
 
 impl Node {

@@ -16,8 +16,8 @@ use crate::housekeeping::waiting;
 use crate::in_flight::Queued;
 use crate::node::Node;
 use crate::partition::{Heads, Partition};
+use crate::scheduled::Work;
 use crate::services::{HeadScope, Service, over};
-use crate::work::Work;
 use crate::{Exports, ServiceSpec, Session};
 
 impl Node {

@@ -16,9 +16,9 @@ use wire::{Reply, Request};
 
 use crate::attention::Attention;
 use crate::peer::Peer;
+use crate::scheduled::Work;
 use crate::seldom::Seldom;
 use crate::session::{Shared, Silence, restore};
-use crate::work::Work;
 use crate::{ClientRecord, Incoming, Session, limits};
 
 /// What a target knows when it starts.

@@ -10,9 +10,9 @@ use wire::{Reply, RequestFlags};
 
 use crate::in_flight::Queued;
 use crate::node::Node;
+use crate::scheduled::Work;
 use crate::served::Served;
 use crate::session::Silence;
-use crate::work::Work;
 use crate::{Exports, Session, limits};
 
 impl Node {

@@ -29,6 +29,7 @@ mod params;
 mod partition;
 mod peer;
 mod reader;
+mod scheduled;
 mod scheduler;
 mod seldom;
 mod served;
@@ -41,7 +42,6 @@ mod stats;
 mod target;
 mod terms;
 mod threads;
-mod work;
 
 pub use callbacks::{CallbackError, CallingBack};
 pub use class::{Class, Direction, ObjectIo};

@@ -12,9 +12,9 @@ use types::{CptIndex, Instant, TargetId};
 
 use crate::ServiceSpec;
 use crate::in_flight::Queued;
+use crate::scheduled::Work;
 use crate::slots::{Slots, Source};
 use crate::threads::Threads;
-use crate::work::Work;
 
 /// Both heads of a partition, or of all partitions of a service where they share them.
 pub(crate) struct Heads {

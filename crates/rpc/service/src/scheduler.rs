@@ -16,9 +16,9 @@ use crate::in_flight::Queued;
 use crate::node::Node;
 use crate::partition::{Partition, Step};
 use crate::peer::Peer;
+use crate::scheduled::Work;
 use crate::services::{HeadScope, Service};
 use crate::stats::Started;
-use crate::work::Work;
 use crate::{Incoming, ServiceSpec, Target, limits};
 
 impl Node {

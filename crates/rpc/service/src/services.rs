@@ -11,9 +11,9 @@ use types::{CptIndex, Instant, TargetId};
 
 use crate::ServiceSpec;
 use crate::partition::{Heads, Partition};
+use crate::scheduled::Work;
 use crate::stats::{History, Stats};
 use crate::threads::Threads;
-use crate::work::Work;
 
 /// Whose heads requests wait in (`nrs_head_scope`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
