@@ -564,12 +564,20 @@ fn an_up_ends_in_order_when_its_terminal_is_closed() {
 }
 
 #[test]
-fn an_up_under_nohup_outlives_its_terminal() {
+fn an_up_under_nohup_outlives_its_terminal_and_opens_its_log_again() {
     let scratch = Scratch::new("life-nohup");
     let (mut up, log) = spawn_by(&["nohup"], &scratch, &[]);
     wait_until_mounted(&log, 1);
     mounted::kill(up.id(), libc::SIGHUP);
-    wait_for_line(&scratch.path().join("data/log/up.log"), |line| line.contains("SIGHUP: ignored"));
+    let own = scratch.path().join("data/log/up.log");
+    wait_for_line(&own, |line| line.contains("SIGHUP: ignored"));
+    let moved = scratch.path().join("moved.log");
+    fs::rename(&own, &moved).expect("moved");
+    fs::write(&own, "").expect("an empty file in its place");
+    mounted::kill(up.id(), libc::SIGUSR1);
+    wait_for_line(&own, |line| line.contains("SIGUSR1: the log is opened again"));
+    let before = fs::read_to_string(&moved).expect("it is there");
+    assert!(!before.contains("SIGUSR1"), "{before}");
     assert!(mounted::is_mounted(&scratch.path().join("mnt")));
     mounted::kill(up.id(), libc::SIGTERM);
     assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));

@@ -2,7 +2,7 @@
 //! `--log-format` the format of a line.
 //!
 //! A log file is bounded: at [`LOG_BYTES_MAX`] it is renamed to `FILE.1` and replaces the previous
-//! one. On SIGHUP a daemon reopens its file ([`reopen`]), for other programs that rotate logs.
+//! one. On a signal a process reopens its file ([`reopen`]), for other programs that rotate logs.
 //! Output to stderr that bypasses the log (a panic's last words) follows the log file. Under
 //! systemd a line on stderr carries its priority (`journal`).
 
@@ -45,7 +45,8 @@ pub(crate) fn init(default: LevelFilter, format: LogFormat) {
     start(default, format, io::stderr);
 }
 
-/// Starts logging to a file. A daemon's stderr goes there too, and SIGHUP opens it again.
+/// Starts logging to a file, which SIGUSR1 opens again. A daemon's stderr goes there too, and
+/// SIGHUP opens it again as well.
 pub(crate) fn init_file(
     default: LevelFilter,
     format: LogFormat,
@@ -56,7 +57,8 @@ pub(crate) fn init_file(
     let file = file.with_context(|| {
         format!("log {}: its directory must exist and be writable", path.display())
     })?;
-    REOPENS.store(is_daemon, Ordering::Relaxed);
+    HAS_FILE.store(true, Ordering::Relaxed);
+    IS_OF_DAEMON.store(is_daemon, Ordering::Relaxed);
     start(default, format, Arc::new(file));
     Ok(())
 }
@@ -94,20 +96,24 @@ fn complain(wrong: Option<String>) {
     }
 }
 
-/// SIGHUP opens the log again, and does not end the process.
-static REOPENS: AtomicBool = AtomicBool::new(false);
+/// The log is a file of this process.
+static HAS_FILE: AtomicBool = AtomicBool::new(false);
+/// It is a daemon's.
+static IS_OF_DAEMON: AtomicBool = AtomicBool::new(false);
 /// It shall be opened again with the next line.
 static WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Has the log opened again because of `signal`, where this process has a file of its own; else
-/// false.
-pub(crate) fn reopen(signal: &str) -> bool {
-    let reopens = REOPENS.load(Ordering::Relaxed);
-    if reopens {
+/// Whether the log is the file of a daemon: SIGHUP opens it again, and does not end the process.
+pub(crate) fn is_of_daemon() -> bool {
+    IS_OF_DAEMON.load(Ordering::Relaxed)
+}
+
+/// Has the log opened again because of `signal`, if it is a file of this process.
+pub(crate) fn reopen(signal: &str) {
+    if HAS_FILE.load(Ordering::Relaxed) {
         WANTED.store(true, Ordering::Relaxed);
         tracing::info!("{signal}: the log is opened again");
     }
-    reopens
 }
 
 /// A file of log lines.

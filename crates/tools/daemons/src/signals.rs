@@ -1,6 +1,6 @@
-//! SIGTERM and SIGINT as a future. SIGHUP is another one, or reopens the log if the daemon has a
-//! log of its own. SIGUSR1 reopens such a log too, and never ends a daemon. A process that was
-//! started with SIGHUP ignored, as nohup(1) starts it, outlives its terminal.
+//! SIGTERM and SIGINT as a future. SIGHUP is another one, or reopens the log file of a daemon.
+//! SIGUSR1 reopens the log file of any process, and never ends one. A process that was started with
+//! SIGHUP ignored, as nohup(1) starts it, outlives its terminal.
 
 use std::io;
 use std::sync::OnceLock;
@@ -21,6 +21,8 @@ pub(crate) struct Signals {
     hup: Signal,
     usr1: Signal,
     outlives_terminal: bool,
+    /// It opens the log again, and says so there.
+    has_log: bool,
 }
 
 impl Signals {
@@ -33,7 +35,12 @@ impl Signals {
         let int = signal(SignalKind::interrupt())?;
         let hup = signal(SignalKind::hangup())?;
         let usr1 = signal(SignalKind::user_defined1())?;
-        Ok(Signals { term, int, hup, usr1, outlives_terminal })
+        Ok(Signals { term, int, hup, usr1, outlives_terminal, has_log: true })
+    }
+
+    /// The same signals once more in this process, without their effect on the log.
+    pub(crate) fn again() -> io::Result<Signals> {
+        Ok(Signals { has_log: false, ..Signals::new()? })
     }
 
     /// Completes with the name of the next signal.
@@ -44,20 +51,26 @@ impl Signals {
                 _ = self.term.recv() => return "SIGTERM",
                 _ = self.int.recv() => return "SIGINT",
                 _ = self.hup.recv() => {
-                    if !log::reopen("SIGHUP") && !self.stays() {
+                    if log::is_of_daemon() {
+                        self.reopen_log("SIGHUP");
+                    } else if !self.stays() {
                         return "SIGHUP";
                     }
                 }
                 // as scripts for the rotation of logs send it
-                _ = self.usr1.recv() => {
-                    let _has_a_log = log::reopen("SIGUSR1");
-                }
+                _ = self.usr1.recv() => self.reopen_log("SIGUSR1"),
             }
         }
     }
 
+    fn reopen_log(&self, signal: &str) {
+        if self.has_log {
+            log::reopen(signal);
+        }
+    }
+
     fn stays(&self) -> bool {
-        if self.outlives_terminal {
+        if self.outlives_terminal && self.has_log {
             tracing::info!("SIGHUP: ignored, as at the start of this process");
         }
         self.outlives_terminal

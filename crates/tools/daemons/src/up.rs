@@ -83,7 +83,7 @@ pub fn run(options: Options) -> Result<u8> {
     let config = machine.os_config();
     env_os::run(config, |env| async move {
         let mut signals = Signals::new()?;
-        env.spawn("impatience", impatience(Signals::new()?));
+        env.spawn("impatience", impatience(Signals::again()?));
         let servers = start(&env, &options, &place, &block, &dead)?;
         let outcome = tokio::select! {
             biased;
