@@ -144,7 +144,7 @@ fn the_log_of_a_mount_says_that_a_server_is_lost_and_back() {
     let log = log_of_mount(&mount);
     let said = |words: &str| {
         let text = fs::read_to_string(&log).expect("the mount has a log");
-        let begin = "connection to MDT0000 at ";
+        let begin = "connection to testfs-MDT0000 at ";
         text.lines().any(|line| line.contains(begin) && line.contains(words))
     };
     assert!(!said(" lost: "), "it was there");
@@ -170,7 +170,7 @@ fn the_log_of_an_mdt_says_that_an_ost_is_lost_and_back() {
     let log = up.data().join("log/testfs-MDT0000.log");
     let said = |words: &str| {
         let text = fs::read_to_string(&log).expect("the MDT has a log");
-        let begin = "connection to OST0001 at ";
+        let begin = "connection to testfs-OST0001 at ";
         text.lines().any(|line| line.contains(begin) && line.contains(words))
     };
     assert!(!said(" lost: "), "it was there");

@@ -255,8 +255,9 @@ impl Inner {
         match answer {
             Err(error) if error.errno() == Errno::EKEYREVOKED => {
                 planted::reached("client: it was fenced");
-                let mdt = mdt_of(fid);
-                tracing::warn!(%ost, "refused there: the session with {mdt} is over");
+                let (mdt, fsname) = (mdt_of(fid), self.config.fsname);
+                let (at, target_id) = (mdt.name(fsname), ost.name(fsname));
+                tracing::warn!(%target_id, "refused there: the session with {at} is over");
                 self.remote(mdt).renounce(claim.session);
                 Err(Error::call(&CallError::Evicted, ost, error.stage()))
             }

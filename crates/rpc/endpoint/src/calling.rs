@@ -229,7 +229,7 @@ impl Remote {
         let remote = Rc::clone(self);
         self.core.env.spawn("endpoint.commit", async move {
             if let Err(error) = remote.call(call).await {
-                tracing::warn!(target_id = %remote.target, %error, "the target did not commit when asked to");
+                tracing::warn!(target_id = %remote.name(), %error, "the target did not commit when asked to");
             }
             remote.committing.set(false);
             remote.gauge.fell.notify_waiters();

@@ -38,6 +38,11 @@ pub trait Resolve {
     /// seen.
     fn addrs(&self, target: TargetId) -> Vec<NidAddr>;
 
+    /// Name of `target` in the log, with that of its file system where it is known.
+    fn name(&self, target: TargetId) -> String {
+        target.to_string()
+    }
+
     /// Indexes of the MDTs of the file system.
     fn mdts(&self) -> Vec<u32> {
         Vec::new()

@@ -193,6 +193,11 @@ impl Resolve for Directory {
         self.registered_at(target)
     }
 
+    fn name(&self, target: TargetId) -> String {
+        let fsname = self.config.borrow().fsname.parse::<FsName>();
+        fsname.map_or_else(|_| target.to_string(), |fsname| target.name(fsname))
+    }
+
     fn mdts(&self) -> Vec<u32> {
         self.targets(TargetKind::Mdt).into_iter().map(|mdt| mdt.index).collect()
     }
@@ -247,6 +252,16 @@ mod tests {
         assert_eq!(directory.targets(TargetKind::Ost), [TargetId::ost(1)]);
         assert_eq!(directory.data_targets(), [TargetId::dom(0)]);
         assert_eq!(directory.uuid(TargetId::mdt(0)), 8);
+    }
+
+    #[test]
+    fn a_target_is_called_after_its_file_system_once_that_is_known() {
+        let (directory, ost) = (Directory::new(Vec::new()), TargetId::ost(1));
+        assert_eq!(directory.name(ost), "OST0001");
+        let known = FsConfig { fsname: "testfs".to_owned(), ..config() };
+        assert_eq!(directory.update(known), Ok(true));
+        assert_eq!(directory.name(ost), "testfs-OST0001");
+        assert_eq!(directory.name(TargetId::MGT), "MGS");
     }
 
     #[test]

@@ -382,7 +382,7 @@ impl Remote {
                     waiter.tell(Outcome::Failed(CallError::Withdrawn));
                 }
                 Some(Event::Evicted) => {
-                    tracing::warn!(target_id = %self.target, "evicted: open files and locks of this session are void there");
+                    tracing::warn!(target_id = %self.name(), "evicted: open files and locks of this session are void there");
                     let hook = self.on_evicted.borrow().clone();
                     if let Some(hook) = hook {
                         hook();
@@ -393,7 +393,7 @@ impl Remote {
                     match hook {
                         Some(hook) => hook(&changes, why),
                         None => {
-                            tracing::warn!(target_id = %self.target, ?why, changes = changes.len(), "changes that were answered are lost");
+                            tracing::warn!(target_id = %self.name(), ?why, changes = changes.len(), "changes that were answered are lost");
                         }
                     }
                 }
@@ -563,6 +563,11 @@ impl Remote {
         Some(due.map_or(tick, |due| due.min(tick)).max(now + Span::millis(1)))
     }
 
+    /// Name of the target in the log.
+    pub(crate) fn name(&self) -> String {
+        self.core.resolve.name(self.target)
+    }
+
     /// Says when the target is away, and when it is back. One that is out of use is nobody's loss.
     fn tell_outage(&self, now: Instant) {
         let is_connected = self.import.borrow().is_connected();
@@ -576,7 +581,7 @@ impl Remote {
         let addr = addrs
             .get(self.attempts.get() % addrs.len().max(1))
             .map_or_else(|| "no known address".to_owned(), ToString::to_string);
-        let target = self.target;
+        let target = self.name();
         match told {
             Told::Lost | Told::NoAnswer(_) => {
                 tracing::warn!("connection to {target} at {addr} {told}");
@@ -610,7 +615,7 @@ impl Remote {
             }
         };
         if let Err(error) = connected {
-            tracing::warn!(target_id = %self.target, %error, "cannot connect");
+            tracing::warn!(target_id = %self.name(), %error, "cannot connect");
         }
         if !self.import.borrow().is_connected() {
             *self.link.borrow_mut() = None;
@@ -630,7 +635,7 @@ impl Remote {
         let link = match made {
             Ok(link) => link,
             Err(error) => {
-                tracing::debug!(target_id = %self.target, %addr, %error, "no link");
+                tracing::debug!(target_id = %self.name(), %addr, %error, "no link");
                 return None;
             }
         };

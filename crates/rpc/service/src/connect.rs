@@ -62,11 +62,11 @@ impl Node {
         let req: ConnectReq = request.body();
         let client = ClientId((u128::from(req.client_high) << 64) | u128::from(req.client_low));
         if client == ClientId::EVERYBODY {
-            tracing::warn!(target_id = %exports.target, nid = %peer.nid, "refused: no client has this number");
+            tracing::warn!(target_id = %exports.name(), nid = %peer.nid, "refused: no client has this number");
             return peer.reply(&Reply::error(&request.header, Errno::EINVAL));
         }
         if exports.is_meant_for_another(&req) {
-            tracing::warn!(target_id = %exports.target, client = %client_name(&request), "refused: the client looks for a target of another file system");
+            tracing::warn!(target_id = %exports.name(), client = %client_name(&request), "refused: the client looks for a target of another file system");
             return peer.reply(&Reply::error(&request.header, Errno::ENODEV));
         }
         let decided = exports.decide(client, &req, &peer, request.header.xid);
@@ -74,16 +74,16 @@ impl Node {
         match decided {
             Connecting::Busy => {} // asked twice at once: the other is answered
             Connecting::Elsewhere => {
-                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused: this client is connected from another address");
+                tracing::warn!(target_id = %exports.name(), %client, nid = %peer.nid, "refused: this client is connected from another address");
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
             Connecting::NoServer => {
-                tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused for now: the client claims to be a server, and the MGS knows none there");
+                tracing::warn!(target_id = %exports.name(), %client, nid = %peer.nid, "refused for now: the client claims to be a server, and the MGS knows none there");
                 peer.reply(&Reply::error(&request.header, Errno::EACCES));
             }
             Connecting::Full => {
                 if exports.full_said.is_due(self.env.now()) {
-                    tracing::warn!(target_id = %exports.target, %client, nid = %peer.nid, "refused: no room for another session");
+                    tracing::warn!(target_id = %exports.name(), %client, nid = %peer.nid, "refused: no room for another session");
                 }
                 peer.reply(&Reply::error(&request.header, Errno::EBUSY));
             }
@@ -218,7 +218,7 @@ impl Node {
             self.drop_queued(session, |_| true).await;
             if evicted {
                 exports.evicted.set(exports.evicted.get() + 1);
-                tracing::info!(target_id = %exports.target, client = %session.name, nid = %session.address(), "evicted");
+                tracing::info!(target_id = %exports.name(), client = %session.name, nid = %session.address(), "evicted");
             }
         }
         Rc::clone(&served.target).sessions_ended(sessions, evicted).await;

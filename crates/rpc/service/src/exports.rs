@@ -10,7 +10,7 @@ use env::Env;
 use ptlrpc::limits::{MISSING_AFTER, SILENT_RETURN};
 use ptlrpc::{Recovery, RecoveryConfig};
 use tokio::sync::{Notify, RwLock};
-use types::{ClientId, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
+use types::{ClientId, FsName, Instance, Instant, Nid, Span, TargetId, Transno, Xid};
 use wire::body::ConnectReq;
 use wire::{Reply, Request};
 
@@ -51,6 +51,7 @@ pub struct ExportsConfig {
 pub struct Exports {
     pub(crate) env: Env,
     pub target: TargetId,
+    fsname: Cell<Option<FsName>>,
     pub(crate) shared: Rc<Shared>,
     pub(crate) lease: Span,
     pub(crate) silence_max: Span,
@@ -157,6 +158,7 @@ impl Exports {
         let exports = Exports {
             env: env.clone(),
             target: config.target,
+            fsname: Cell::new(None),
             shared,
             lease: config.lease,
             silence_max: config.silence_max,
@@ -336,7 +338,7 @@ impl Exports {
             let (awaited, progress) = (self.awaited(), self.recovery.borrow().progress());
             let left = self.recovery.borrow().left(now).unwrap_or(Span::ZERO);
             tracing::info!(
-                target_id = %self.target,
+                target_id = %self.name(),
                 "recovery: {} of {} clients are back, {} s left; it waits for {awaited}",
                 progress.connected,
                 progress.clients,
@@ -352,7 +354,7 @@ impl Exports {
         let started = self.recovery.borrow().started();
         let took = started.map_or(Span::ZERO, |started| self.env.now() - started);
         tracing::info!(
-            target_id = %self.target,
+            target_id = %self.name(),
             "recovery is complete: {} clients have recovered, after {:.1} s",
             self.recovery.borrow().progress().completed,
             took.as_secs_f64(),
@@ -557,6 +559,16 @@ impl Exports {
         }
     }
 
+    /// The target belongs to this file system.
+    pub fn set_fsname(&self, fsname: FsName) {
+        self.fsname.set(Some(fsname));
+    }
+
+    /// Name of the target in the log.
+    pub fn name(&self) -> String {
+        self.fsname.get().map_or_else(|| self.target.to_string(), |of| self.target.name(of))
+    }
+
     /// Takes connections only of who looks for this storage, or does not know.
     pub fn set_uuid(&self, uuid: u128) {
         self.uuid.set(uuid);
@@ -631,6 +643,15 @@ mod tests {
                 Peer::new(nid, 1, link.tx.clone(), CptIndex(0), &Answers::new(1 << 20))
             };
             test(&exports, &from);
+        });
+    }
+
+    #[test]
+    fn a_target_has_the_name_of_its_file_system_in_the_log() {
+        check(|exports, _| {
+            assert_eq!(exports.name(), "MDT0000");
+            exports.set_fsname("testfs".parse().expect("a name"));
+            assert_eq!(exports.name(), "testfs-MDT0000");
         });
     }
 

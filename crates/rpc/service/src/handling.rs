@@ -228,7 +228,7 @@ impl Done {
     /// Its client was told once that this is done, and learns now that it is not.
     fn log_refusal(&self, status: Errno) {
         tracing::error!(
-            target_id = %self.served.target.id(),
+            target_id = %self.served.exports.name(),
             client = %self.session.client,
             name = ?self.session.name,
             xid = self.xid.0,

@@ -153,14 +153,20 @@ impl Node {
                 None
             };
             let Some(reason) = futures_lite::future::or(failed, removed).await else { return };
-            let target = failing.target.id();
-            tracing::warn!(%target, reason, "served no longer; clients wait for its next start");
+            let target_id = failing.exports.name();
+            tracing::warn!(%target_id, reason, "served no longer; clients wait for its next start");
             failing.end();
         });
         self.tasks.borrow_mut().extend([task, watch, failed]);
         if let Some(old) = self.targets.borrow_mut().insert(id, served) {
             old.end();
         }
+    }
+
+    /// Name of a target in the log.
+    pub(crate) fn name_of(&self, target: TargetId) -> String {
+        let served = self.targets.borrow().get(&target.to_u32()).cloned();
+        served.map_or_else(|| target.to_string(), |served| served.exports.name())
     }
 
     /// No longer serves the target.

@@ -122,7 +122,8 @@ impl Node {
                 Step::Start(work, line) => {
                     started += 1;
                     if let Some(line) = line {
-                        let target_id = partition.target.map(tracing::field::display);
+                        let target_id = partition.target.map(|target| self.name_of(target));
+                        let target_id = target_id.map(tracing::field::display);
                         tracing::info!(target: "nrs", service = service.spec.name, cpt = partition.cpt.0, target_id, "{line}");
                     }
                     self.start(work, service, partition);

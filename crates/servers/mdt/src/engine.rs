@@ -91,7 +91,7 @@ impl Engine {
     ) -> Engine {
         let destroys_durable = Cell::new(state.destroy_next);
         Engine {
-            store: Store::new(TargetId::mdt(config.index), store),
+            store: Store::new(TargetId::mdt(config.index).name(config.fsname), store),
             pace: Pace::new(config.commit_interval),
             marks: state.marks.clone(),
             config,

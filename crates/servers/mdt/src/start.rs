@@ -70,6 +70,7 @@ impl Mdt {
                 silence_max: config.silence_max,
             },
         );
+        exports.set_fsname(config.fsname);
         let lock_place = config.lock_place;
         let mdts = osts.clone();
         let mdt_list = move || mdts.as_ref().map_or_else(Vec::new, |endpoint| endpoint.mdts());

@@ -40,7 +40,7 @@ impl Mgt {
             lease: config.lease,
             silence_max: config.lease,
         };
-        let store = Store::new(TargetId::MGT, meta);
+        let store = Store::new(TargetId::MGT.to_string(), meta);
         Ok(Rc::new(Mgt { env: env.clone(), store, exports: Exports::new(env, exports) }))
     }
 

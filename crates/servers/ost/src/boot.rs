@@ -46,7 +46,7 @@ pub(crate) async fn boot(
     let instance = target::begin(meta, TargetKind::Ost, set).await?;
     let target = TargetId::ost(config.index);
     tracing::info!(
-        %target,
+        target_id = %target.name(config.fsname),
         epoch = instance.0,
         clean,
         clients = clients.len(),
@@ -72,7 +72,9 @@ pub(crate) async fn boot(
         lease: config.lease,
         silence_max: config.lease,
     };
-    Ok(Booted { exports: Exports::new(env, exports), tombstones, fences, mdts })
+    let exports = Exports::new(env, exports);
+    exports.set_fsname(config.fsname);
+    Ok(Booted { exports, tombstones, fences, mdts })
 }
 
 fn find(view: &dyn View) -> Result<Found, StartError> {

@@ -121,7 +121,7 @@ impl Target for Ost {
             }
             let is_noted = noted.is_ok();
             if let Err(errno) = noted {
-                tracing::warn!(target_id = %self.id(), %errno, "records of clients do not say who is silent");
+                tracing::warn!(target_id = %self.exports.name(), %errno, "records of clients do not say who is silent");
             }
             is_noted
         })
@@ -138,7 +138,7 @@ impl Target for Ost {
         Box::pin(async move {
             if let Err(error) = self.forget_clients(&sessions, evicted).await {
                 let clients = sessions.len();
-                tracing::warn!(target_id = %self.id(), clients, %error, "records stay until the next start");
+                tracing::warn!(target_id = %self.exports.name(), clients, %error, "records stay until the next start");
             }
             self.store.failure().unless_over(()).await;
         })

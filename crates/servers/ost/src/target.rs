@@ -85,7 +85,7 @@ impl Ost {
         let ost = Rc::new(Ost {
             env: env.clone(),
             pace: Pace::new(config.commit_interval),
-            store: Store::new(TargetId::ost(config.index), meta),
+            store: Store::new(TargetId::ost(config.index).name(config.fsname), meta),
             config,
             objects,
             exports: booted.exports,

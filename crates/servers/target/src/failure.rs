@@ -11,11 +11,12 @@ use std::rc::Rc;
 use env::LocalFuture;
 use osd::StoreError;
 use tokio::sync::Notify;
-use types::{Errno, TargetId};
+use types::Errno;
 
 /// See the head of the file.
 pub struct Failure {
-    target: TargetId,
+    /// Of the target, in the log.
+    name: String,
     reason: RefCell<Option<String>>,
     told: Notify,
 }
@@ -23,8 +24,8 @@ pub struct Failure {
 impl Failure {
     /// Nothing has failed yet.
     #[must_use]
-    pub fn new(target: TargetId) -> Rc<Failure> {
-        Rc::new(Failure { target, reason: RefCell::default(), told: Notify::new() })
+    pub fn new(name: String) -> Rc<Failure> {
+        Rc::new(Failure { name, reason: RefCell::default(), told: Notify::new() })
     }
 
     /// The storage is not to be trusted any more.
@@ -32,7 +33,7 @@ impl Failure {
         if self.has_happened() {
             return;
         }
-        tracing::warn!(target_id = %self.target, reason, "the storage failed: this instance ends");
+        tracing::warn!(target_id = %self.name, reason, "the storage failed: this instance ends");
         *self.reason.borrow_mut() = Some(reason.to_owned());
         self.told.notify_waiters();
     }
@@ -87,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_first_reason_ends_the_instance_and_silences_it() {
-        let failure = Failure::new(TargetId::ost(1));
+        let failure = Failure::new("testfs-OST0001".to_owned());
         let mut happened = failure.happened();
         let mut cx = Context::from_waker(Waker::noop());
         assert_eq!(happened.as_mut().poll(&mut cx), Poll::Pending);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use env::Env;
 use osd::{MetaStore, StoreError, View, WriteSet};
-use types::{Errno, TargetId};
+use types::Errno;
 
 use crate::limits::FULL_COMMITS_MAX;
 use crate::{Decided, Device, Failure, OpError};
@@ -19,10 +19,10 @@ pub struct Store {
 }
 
 impl Store {
-    /// The records of `target`.
+    /// The records of the target that the log calls `name`.
     #[must_use]
-    pub fn new(target: TargetId, meta: Rc<dyn MetaStore>) -> Store {
-        let failure = Failure::new(target);
+    pub fn new(name: String, meta: Rc<dyn MetaStore>) -> Store {
+        let failure = Failure::new(name);
         Store { meta, failure, lease_waits: Cell::new(0), device: Rc::default() }
     }
 

@@ -7,7 +7,7 @@ use env_sim::{Sim, SimConfig};
 use osd::StoreError;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta};
 use target::{OpError, Store};
-use types::{Errno, Instant, Nid, Span, TargetId};
+use types::{Errno, Instant, Nid, Span};
 
 /// How it ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ fn persist(obstacles: &[Obstacle]) -> (End, Span) {
     let node = sim.node("server", Nid::default());
     let (env, disk) = (node.env(), MemDisk::new(MemDiskConfig::default()));
     sim.block_on(&node, async move {
-        let store = Store::new(TargetId::ost(0), Rc::new(MemMeta::open(&env, &disk)));
+        let store = Store::new("testfs-OST0000".to_owned(), Rc::new(MemMeta::open(&env, &disk)));
         let (start, commits, met) = (env.now(), Cell::new(0), Cell::new(0));
         let commit = async || {
             commits.set(commits.get() + 1);

@@ -44,7 +44,8 @@ impl Inner {
         let lost = self.still_lost(ctx, fid, &lost).await?;
         let Some(stripe) = lost.lowest() else { return Ok(()) };
         let (object, ost) = place(layout, stripe);
-        tracing::warn!(%fid, %object, %ost, "an object of the file that must be there is missing");
+        let target_id = ost.name(self.config.fsname);
+        tracing::warn!(%target_id, %fid, %object, "an object of the file that must be there is missing");
         Err(Error::local(Errno::EIO, "ost_glimpse")
             .about(fid)
             .saying(format!("object {object} is lost at {ost}")))

@@ -414,7 +414,8 @@ impl Inner {
     }
 
     fn lose_kept(self: &Rc<Self>, fid: Fid, extent: Extent, error: &Error) {
-        let target_id = error.target().map(tracing::field::display);
+        let target_id = error.target().map(|target| target.name(self.config.fsname));
+        let target_id = target_id.map(tracing::field::display);
         tracing::warn!(target_id, %fid, start = extent.start(), end = extent.end(), %error, "acknowledged writes that were not sent are lost");
         self.lose_file(fid);
     }

@@ -68,11 +68,11 @@ impl Inner {
             Undone::Refused(errno) => format!("repeating it was refused: {errno}"),
         };
         for ((fid, _), part) in lost.iter().take(LOST_LOGGED_MAX) {
-            tracing::warn!(target_id = %target, %fid, %part, why, "acknowledged work is lost");
+            tracing::warn!(target_id = %target.name(self.config.fsname), %fid, %part, why, "acknowledged work is lost");
         }
         if lost.len() > LOST_LOGGED_MAX {
             let more = lost.len() - LOST_LOGGED_MAX;
-            tracing::warn!(target_id = %target, more, "acknowledged work is lost: more of it");
+            tracing::warn!(target_id = %target.name(self.config.fsname), more, "acknowledged work is lost: more of it");
         }
         self.log_paths(files.into_iter().take(LOST_NAMED_MAX).collect());
     }

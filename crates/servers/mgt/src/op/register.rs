@@ -70,7 +70,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     mgt.change(|view| {
         let known = view.get(Table::Config, &key)?.and_then(|bytes| StoredTarget::decode(&bytes));
         if mdt.kind == TargetKind::Mdt && is_forgotten(view, fsname, mdt)? {
-            tracing::warn!(target = %target.name(fsname), peer = %incoming.peer(), "refused: an MDT of this index was forgotten, and files may have ids that it gave");
+            tracing::warn!(target_id = %target.name(fsname), peer = %incoming.peer(), "refused: an MDT of this index was forgotten, and files may have ids that it gave");
             return Err(OpError::Refused(Errno::EADDRINUSE));
         }
         let mut set = WriteSet::new();
@@ -80,12 +80,12 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
             }
             Some(known) if known.info.instance > wanted.info.instance => {
                 let (known, asked) = (known.info.instance, wanted.info.instance);
-                tracing::warn!(target = %target.name(fsname), known, asked, "refused: the target's instance goes back");
+                tracing::warn!(target_id = %target.name(fsname), known, asked, "refused: the target's instance goes back");
                 return Err(OpError::Refused(Errno::ESTALE));
             }
             Some(known) if known == wanted => return Ok((set, ())),
             Some(known) if known.info.nid != wanted.info.nid && mgt.hears(incoming, known.info.nid) => {
-                tracing::warn!(target = %target.name(fsname), known = %Nid(known.info.nid), peer = %incoming.peer(), "refused: a server is connected from the address that is known");
+                tracing::warn!(target_id = %target.name(fsname), known = %Nid(known.info.nid), peer = %incoming.peer(), "refused: a server is connected from the address that is known");
                 return Err(OpError::Refused(Errno::EBUSY));
             }
             Some(_) => {}
@@ -93,7 +93,7 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
                 return Err(OpError::Refused(Errno::E2BIG));
             }
             None if is_one_too_many(view, fsname)? => {
-                tracing::warn!(target = %target.name(fsname), peer = %incoming.peer(), "refused: the MGS has {FILE_SYSTEMS_MAX} file systems, and this is another one");
+                tracing::warn!(target_id = %target.name(fsname), peer = %incoming.peer(), "refused: the MGS has {FILE_SYSTEMS_MAX} file systems, and this is another one");
                 return Err(OpError::Refused(Errno::E2BIG));
             }
             None => {}
@@ -106,6 +106,6 @@ pub(crate) async fn execute(mgt: &Mgt, incoming: &Incoming) -> Result<Reply, Err
     .await?;
     let config = mgt.look(|view| record::fs_config(view, fsname)).await?;
     let at = NidAddr { nid: Nid(wanted.info.nid), port: wanted.info.port };
-    tracing::info!(target = %target.name(fsname), nid = %at, instance = wanted.info.instance, "registered");
+    tracing::info!(target_id = %target.name(fsname), nid = %at, instance = wanted.info.instance, "registered");
     Ok(answer(incoming, &config))
 }

@@ -33,7 +33,7 @@ pub(crate) async fn execute(ost: &Ost, incoming: &Incoming) -> Result<Reply, Err
     ost.commit_all().await?;
     planted::reached("ost: a client was fenced");
     let exports = &ost.exports;
-    tracing::info!(target_id = %exports.target, %client, session = body.session, "fenced");
+    tracing::info!(target_id = %exports.name(), %client, session = body.session, "fenced");
     if exports.is_recovering() {
         planted::reached("ost: a client was fenced during recovery");
     }

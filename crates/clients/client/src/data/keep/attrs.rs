@@ -209,7 +209,8 @@ impl Inner {
     }
 
     fn lose_attrs(self: &Rc<Self>, inode: &Inode, error: &Error) {
-        let target_id = error.target().map(tracing::field::display);
+        let target_id = error.target().map(|target| target.name(self.config.fsname));
+        let target_id = target_id.map(tracing::field::display);
         tracing::warn!(target_id, fid = %inode.fid, %error, "an acknowledged change of attributes is lost");
         self.lose_file(inode.fid);
     }
