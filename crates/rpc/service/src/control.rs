@@ -169,7 +169,7 @@ impl Node {
         targets.push(target);
         targets.sort_by_key(|target| target.to_u32());
         if let Err(refusal) = self.move_to_new_heads(service, HeadScope::Target, &targets) {
-            tracing::debug!(service = service.spec.name, %target, %refusal, "has no heads yet");
+            tracing::debug!(service = service.spec.name, target_id = %self.name_of(target), %refusal, "has no heads yet");
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Only an order of requests depends on them: an outdated answer costs a seek and no data. So an
 //! answer is kept until the object is truncated or removed. Writes into allocated space do not move
-//! it. A range without an address is asked for each time: the kernel gives it one when it writes
+//! it. A range without an address is asked for each time. The kernel gives it one when it writes
 //! pages back, and the store does not see that (`docs/design/rpc.md`, disk addresses).
 
 use std::collections::{BTreeMap, VecDeque};
