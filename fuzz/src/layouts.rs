@@ -66,6 +66,7 @@ pub(crate) fn records() -> Vec<Vec<u8>> {
         base: types::Fid::new(0x2_0000_0401, 9),
         osts: vec![1, 3],
         pool: [0; 16],
+        origin: layout::Origin::SYSTEM,
     };
     vec![template.encode(), file.encode(), composite().encode()]
 }

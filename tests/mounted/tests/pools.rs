@@ -95,6 +95,14 @@ fn files_keep_to_the_pool_that_they_ask_for() {
     good(&up, "lctl set_param lod.*.pool.disk.spill_target=flash");
     fs::write(up.mount().join("dir/spilled"), "data").expect("a file");
     assert_eq!(layout(&up, "dir/spilled"), (vec![0, 1], "flash".to_owned()));
+    let why = good(&up, "lfs getstripe --why dir/spilled");
+    let same = "this file                   as a new file beside it would have\n";
+    assert!(why.contains(same), "{why}");
+    assert!(why.contains("it was made by              the directory's default, "), "{why}");
+    assert!(why.contains("; its pool was filling up, so it is in another one\n"), "{why}");
+    good(&up, "lctl set_param lod.*.pool.disk.spill_threshold_pct=100");
+    let why = good(&up, "lfs getstripe --why dir/spilled");
+    assert!(why.contains("other than a new file beside it would have (pool): "), "{why}");
 
     up.stop();
     up.start_again(&[]);

@@ -48,8 +48,8 @@ pub use map::{At, Part, Parts};
 pub(crate) use record::{KIND, KIND_TEMPLATE};
 pub use template::{CompositeTemplate, TemplateComponent, Wanted};
 
-use crate::Layout;
 use crate::lov::bytes::bytes_of;
+use crate::{Layout, Origin};
 
 /// An extension is room for the objects before it, and nothing that has a place follows it.
 fn check_beside(before: Option<&Component>, component: &Component) -> Result<(), ComponentError> {
@@ -76,6 +76,8 @@ pub struct Composite {
     /// The object at the MDT, where that is not the file's own: the file took over the layout of
     /// another one.
     pub mdt_object: Option<Fid>,
+    /// Of the first components: others may have been added.
+    pub origin: Origin,
 }
 
 impl Composite {

@@ -14,7 +14,7 @@ use types::{Extent, Fid, OstIndex};
 
 use crate::composite::{At, Composite, END_OF_FILE, Parts, Place};
 use crate::map::{Piece, Pieces};
-use crate::{ComponentError, Layout};
+use crate::{ComponentError, Layout, Origin};
 
 /// Where the bytes of a file are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +95,25 @@ impl FileLayout {
             Shape::Plain(layout) => layout.encode(),
             Shape::Composite(composite, _) => composite.encode(),
         }
+    }
+
+    /// The requests and defaults that it was made of, as far as is known.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        match &self.shape {
+            Shape::Plain(layout) => layout.origin,
+            Shape::Composite(composite, _) => composite.origin,
+        }
+    }
+
+    /// The same, made of these.
+    #[must_use]
+    pub fn with_origin(mut self, origin: Origin) -> FileLayout {
+        match &mut self.shape {
+            Shape::Plain(layout) => layout.origin = origin,
+            Shape::Composite(composite, _) => composite.origin = origin,
+        }
+        self
     }
 
     /// Raised with every change.

@@ -18,6 +18,7 @@ mod file;
 mod limits;
 pub mod lov;
 mod map;
+mod origin;
 pub mod pool;
 mod record;
 mod stripe_set;
@@ -34,6 +35,7 @@ pub use limits::{
     STRIPE_SIZE_MAX, STRIPE_SIZE_UNIT,
 };
 pub use map::{Piece, Pieces};
+pub use origin::Origin;
 pub use record::{Striping, stripes_behind, with_stripes};
 pub use stripe_set::{STRIPES_MAX, StripeSet};
 pub use template::Template;
@@ -62,6 +64,8 @@ pub struct Layout {
     pub osts: Vec<u32>,
     /// Pool that the OSTs were taken from, NUL padded, zeros if none.
     pub pool: [u8; POOL_BYTES],
+    /// Of a file without components; components have that of their [`composite::Composite`].
+    pub origin: Origin,
 }
 
 impl Layout {
@@ -76,6 +80,7 @@ impl Layout {
             base,
             osts: (0..u32::from(stripe_count)).collect(),
             pool: [0; POOL_BYTES],
+            origin: Origin::default(),
         }
     }
 

@@ -383,6 +383,7 @@ mod tests {
             base: Fid::new(0x2_4000_0400, 0x1f),
             osts: vec![3, 0],
             pool: [0; 16],
+            origin: crate::Origin::default(),
         }
     }
 

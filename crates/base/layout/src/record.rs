@@ -5,6 +5,7 @@
 //! 0 type u8 | 1 version u8 | 2 length u16, of the whole record
 //! layout   (type 1): 4 stripe size u32 | 8 stripe count u16 | 10 generation u16 | 12 pattern u32 (1)
 //!                    16 object base, FID 16 | 32 pool 16 | 48 OST index u32 each
+//!                    and behind them, if it is known: origin u8, three zeros
 //! template (type 2): 4 stripe size u32 | 8 stripe count i32 | 12 start i32 | 16 OSTs u32
 //!                    20 overstriping u32: 0 no, 1 yes, n that many on each OST (the count is -1 then)
 //!                    24 pool 16 | 40 OST index u32 each
@@ -19,8 +20,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::composite::Composite;
 use crate::{
-    Asked, ComponentError, FileLayout, Layout, LayoutError, POOL_BYTES, Raid0, STRIPE_COUNT_MAX,
-    StripeSet, Template,
+    Asked, ComponentError, FileLayout, Layout, LayoutError, Origin, POOL_BYTES, Raid0,
+    STRIPE_COUNT_MAX, StripeSet, Template,
 };
 
 #[cfg(target_endian = "big")]
@@ -66,7 +67,9 @@ struct TemplateHead {
 const LAYOUT_BYTES: usize = size_of::<LayoutHead>();
 const TEMPLATE_BYTES: usize = size_of::<TemplateHead>();
 const _: () = assert!(LAYOUT_BYTES == 48 && TEMPLATE_BYTES == 40);
-const _: () = assert!(LAYOUT_BYTES + 4 * (STRIPE_COUNT_MAX as usize) <= u16::MAX as usize);
+const _: () = assert!(
+    LAYOUT_BYTES + 4 * (STRIPE_COUNT_MAX as usize) + Origin::TAIL_BYTES <= u16::MAX as usize
+);
 
 /// What a record says of striping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,10 +128,11 @@ impl Layout {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert_eq!(self.check(), Ok(()), "a layout is checked where it is made");
+        let tail = self.origin.tail();
         let head = LayoutHead {
             kind: KIND_LAYOUT,
             version: VERSION,
-            length: (LAYOUT_BYTES + 4 * self.osts.len()) as u16,
+            length: (LAYOUT_BYTES + 4 * self.osts.len() + tail.len()) as u16,
             stripe_size: self.stripe_size,
             stripe_count: self.stripe_count,
             generation: self.generation,
@@ -138,7 +142,7 @@ impl Layout {
             base_ver: self.base.ver,
             pool: self.pool,
         };
-        [head.as_bytes(), self.osts.as_bytes()].concat()
+        [head.as_bytes(), self.osts.as_bytes(), &tail[..]].concat()
     }
 
     /// From the bytes of a record, whose type, version and bounds are checked.
@@ -152,6 +156,8 @@ impl Layout {
         if head.stripe_count > STRIPE_COUNT_MAX {
             return Err(LayoutError::StripeCount(i64::from(head.stripe_count)));
         }
+        let behind = LAYOUT_BYTES + 4 * usize::from(head.stripe_count);
+        let tail = record.get(behind..usize::from(head.length)).unwrap_or_default();
         let layout = Layout {
             stripe_size: head.stripe_size,
             stripe_count: head.stripe_count,
@@ -160,6 +166,7 @@ impl Layout {
             base: Fid { seq: head.base_seq, oid: head.base_oid, ver: head.base_ver },
             osts: read_osts(record, rest, LAYOUT_BYTES, usize::from(head.stripe_count))?,
             pool: head.pool,
+            origin: Origin::from_tail(tail),
         };
         layout.check().map(|()| layout)
     }
@@ -266,6 +273,7 @@ mod tests {
             base: Fid::new(0x2_0000_0401, 9),
             osts: vec![1, 0],
             pool: *b"flash\0\0\0\0\0\0\0\0\0\0\0",
+            origin: Origin::default(),
         }
     }
 
@@ -318,6 +326,21 @@ mod tests {
         bytes.extend([7; 9]);
         assert_eq!(Layout::decode(&bytes), Ok(layout()));
         assert!(Template::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn an_origin_is_behind_all_that_older_readers_take() {
+        let origin = Origin::ASKED.with(Origin::SPILLED, true).with(Origin::ROOT, false);
+        let made = Layout { origin, ..layout() };
+        let bytes = made.encode();
+        let mut older = layout().encode();
+        older[2] = 60; // the length
+        older.extend([17, 0, 0, 0]);
+        assert_eq!(bytes, older);
+        let must_exist: StripeSet = [64].into_iter().collect();
+        for sent in [bytes.clone(), with_stripes(bytes, &must_exist)] {
+            assert_eq!(Layout::decode(&sent).as_ref(), Ok(&made));
+        }
     }
 
     #[test]

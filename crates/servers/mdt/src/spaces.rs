@@ -293,7 +293,7 @@ impl Spaces {
     }
 
     /// The pool that a file gets which wants `name`: another one while that is filling up.
-    fn spilled(&self, name: String) -> String {
+    pub(crate) fn spilled(&self, name: String) -> String {
         let mut name = name;
         for _ in 0..SPILLS_MAX {
             let Some(pool) = self.pools.get(&name) else { break };

@@ -84,6 +84,7 @@ impl Chosen {
             base: supply.base()?,
             osts: self.osts,
             pool: self.pool,
+            origin: Origin::default(),
         })
     }
 }

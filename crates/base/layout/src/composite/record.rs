@@ -8,6 +8,7 @@
 //!   8 start u64 | 16 end u64
 //!   24 a template's record (wanted), a layout's (objects), the FID of the object (4),
 //!      the bytes of a step u64 (6), these and then a template's record (5)
+//! and behind them, if it is known: origin u8, three zeros
 //! template:
 //! 0 type u8 (4) | 1 version u8 | 2 length u16 | 4 zero u64 | 12 components u32 | then each:
 //!   0 zero u32 | 4 place u32 (1 MDT, 2 wanted, 5 extendable) | 8 zero u64 | 16 end u64
@@ -20,7 +21,7 @@ use types::{Extent, Fid};
 use super::{
     Component, ComponentError, Composite, CompositeTemplate, Place, TemplateComponent, Wanted,
 };
-use crate::{Layout, LayoutError, Template};
+use crate::{Layout, LayoutError, Origin, Template};
 
 /// Type of a layout's record.
 pub(crate) const KIND: u8 = 3;
@@ -65,6 +66,7 @@ impl Composite {
             out.extend(component.extent.end().to_le_bytes());
             out.extend(nested);
         }
+        out.extend(self.origin.tail());
         // smaller than Lustre's form, which is bounded
         let length = u16::try_from(out.len()).expect("a layout that is checked fits");
         out[2..4].copy_from_slice(&length.to_le_bytes());
@@ -82,7 +84,8 @@ impl Composite {
             rest = tail;
         }
         let Head { generation, last_id, .. } = head;
-        let composite = Composite { generation, last_id, components, mdt_object };
+        let origin = Origin::from_tail(rest);
+        let composite = Composite { generation, last_id, components, mdt_object, origin };
         composite.check().map(|()| composite)
     }
 }

@@ -3,7 +3,7 @@
 use types::Extent;
 
 use super::{COMPONENT_ID_MAX, Component, ComponentError, Composite, END_OF_FILE, Place, error};
-use crate::{POOL_BYTES, STRIPE_SIZE_UNIT, Template};
+use crate::{Origin, POOL_BYTES, STRIPE_SIZE_UNIT, Template};
 
 /// How a component of a file to come shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,13 @@ impl CompositeTemplate {
         last_id: u32,
         default: &Template,
     ) -> Result<Composite, ComponentError> {
-        let first = Composite { generation: 0, last_id, components: Vec::new(), mdt_object: None };
+        let first = Composite {
+            generation: 0,
+            last_id,
+            components: Vec::new(),
+            mdt_object: None,
+            origin: Origin::default(),
+        };
         self.components.iter().try_fold(first, |mut made, wanted| {
             let start = made.components.last().map_or(at, |last| last.extent.end());
             let gap = ComponentError::Gap { start: wanted.end, end: start };

@@ -14,7 +14,7 @@
 
 use layout::composite::extend::{Chosen, Supply};
 use layout::composite::{Composite, CompositeTemplate, Place};
-use layout::{Asked, ComponentError, FileLayout, Layout, Striping, Template};
+use layout::{Asked, ComponentError, FileLayout, Layout, Origin, POOL_BYTES, Striping, Template};
 use target::{Decided, OpError};
 use types::{Errno, Fid, TargetId};
 use wire::Request;
@@ -93,10 +93,11 @@ impl Op<'_, '_> {
             }
             return Ok(());
         }
-        let layout = match self.wanted(parent, asked)? {
-            Asked::Plain(template) => FileLayout::from(self.objects_for(&template)?),
+        let (wanted, origin) = self.wanted(parent, asked)?;
+        let layout = match &wanted {
+            Asked::Plain(template) => FileLayout::from(self.objects_for(template)?),
             Asked::Composite(template) => {
-                let template = self.at_mdt(template)?;
+                let template = self.at_mdt(template.clone())?;
                 let made = template.resolve(&self.state.lod.template());
                 let mut composite = made.map_err(|error| error.errno())?;
                 self.fill(&mut composite, 1)?;
@@ -104,7 +105,8 @@ impl Op<'_, '_> {
             }
         };
         layout.check().map_err(|error| error.errno())?;
-        self.tx.set_layout(inode, &layout);
+        let origin = origin.with(Origin::SPILLED, is_spilled(&layout, &wanted));
+        self.tx.set_layout(inode, &layout.with_origin(origin));
         Ok(())
     }
 
@@ -227,6 +229,7 @@ impl Op<'_, '_> {
             base: self.state.draw_object()?,
             osts,
             pool,
+            origin: Origin::default(),
         })
     }
 
@@ -246,23 +249,37 @@ impl Op<'_, '_> {
     ) -> Decided<CompositeTemplate> {
         let parent = self.tx.find_here(inode.parent)?.filter(|parent| parent.attr.is_dir());
         match self.wanted(parent.as_ref(), &Asked::Composite(more.clone()))? {
-            Asked::Composite(pooled) => Ok(pooled),
-            Asked::Plain(_) => Ok(more),
+            (Asked::Composite(pooled), _) => Ok(pooled),
+            (Asked::Plain(_), _) => Ok(more),
         }
     }
 
-    fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<Asked> {
+    /// The request with what the defaults add to it, and which of them added something.
+    fn wanted(&mut self, parent: Option<&Inode>, asked: &Asked) -> Decided<(Asked, Origin)> {
         let own = parent.map_or(Ok(None), |parent| self.tx.template(parent))?;
+        let own = own.map(|default| (default, Origin::DIRECTORY));
+        let root = self.tx.root_template()?.map(|default| (default, Origin::ROOT));
+        let mut origin = Origin::default().with(Origin::ASKED, !asked.is_default());
         let mut wanted = asked.clone();
-        for default in own.into_iter().chain(self.tx.root_template()?) {
-            wanted = match asked {
+        for (default, layer) in own.into_iter().chain(root) {
+            let more = match asked {
                 Asked::Plain(_) => wanted.or(&default),
                 // of their own they say all but the pool; a default is whole
-                Asked::Composite(_) => wanted.pooled(&default),
+                Asked::Composite(_) => wanted.clone().pooled(&default),
             };
+            origin = origin.with(layer, more != wanted);
+            wanted = more;
         }
-        Ok(wanted.or(&self.state.lod.template().into()))
+        let made = wanted.or(&self.state.lod.template().into());
+        let is_more = made != wanted;
+        Ok((made, origin.with(Origin::SYSTEM, is_more)))
     }
+}
+
+/// Whether objects are in a pool that was not wanted.
+fn is_spilled(layout: &FileLayout, wanted: &Asked) -> bool {
+    let is_wanted = |pool: [u8; POOL_BYTES]| wanted.templates().any(|one| one.pool == pool);
+    layout.stripings().any(|one| one.pool != [0; POOL_BYTES] && !is_wanted(one.pool))
 }
 
 impl Supply for Op<'_, '_> {

@@ -1,19 +1,20 @@
 //! The reasons for a file's placement: the text of `lustre.lov.why`, for people (`lfs getstripe
 //! --why`).
 //!
-//! The layout request of a file is not kept. So for a file the text says whether a new one beside
-//! it would get the same layout.
+//! A file's layout names the defaults that it was made of, and not their values. So the text also
+//! says in which fields a new file beside it would get another layout.
 
 use std::fmt::Write as _;
 
 use layout::composite::{END_OF_FILE, Wanted};
-use layout::{Asked, FileLayout, POOL_BYTES, Template};
+use layout::{Asked, FileLayout, Origin, POOL_BYTES, Template};
 use placement::Rule;
 use target::Decided;
 use types::Fid;
 
 use crate::op::Op;
 use crate::record::Inode;
+use crate::spaces::Spaces;
 
 /// OSTs of a striping that are named.
 const OSTS_SHOWN: usize = 64;
@@ -31,12 +32,11 @@ pub(super) fn text(op: &mut Op<'_, '_>, inode: &Inode) -> Decided<String> {
     let made = made_of(op, &wanted);
     let mut out = String::new();
     if let Some(layout) = op.tx.layout(inode)? {
-        let word = if is_like(&Asked::from_layout(&layout), &made) {
-            "as a new file beside it would have"
-        } else {
-            "other than a new file beside it would have: it was asked for, or a default has changed"
-        };
-        line(&mut out, "this file", word);
+        let fields = differing(&op.state.spaces, &Asked::from_layout(&layout), &made);
+        line(&mut out, "this file", &compared(&fields));
+        if let Some(origin) = made_by(layout.origin()) {
+            line(&mut out, "it was made by", &origin);
+        }
     }
     line(&mut out, "default of the directory", &shown(&own));
     line(&mut out, "default of the root", &shown(&root));
@@ -137,13 +137,50 @@ fn made_of(op: &Op<'_, '_>, wanted: &Asked) -> Asked {
     made.map_or_else(|_| wanted.clone(), |made| Asked::from_layout(&made))
 }
 
-/// Whether the one can have been made of the other: there may have been fewer OSTs.
-fn is_like(has: &Asked, wanted: &Asked) -> bool {
+/// The fields in which a layout cannot have been made of `wanted` now. There may have been fewer
+/// OSTs, and a pool may fill up.
+fn differing(spaces: &Spaces, has: &Asked, wanted: &Asked) -> Vec<&'static str> {
     let (has, wanted) = (kinds(has), kinds(wanted));
-    let like = |((end, count, size, pool), asked): (&Kind, &Kind)| {
-        (end, size, pool) == (&asked.0, &asked.2, &asked.3) && (asked.1 < 0 || *count <= asked.1)
-    };
-    has.len() == wanted.len() && has.iter().zip(&wanted).all(like)
+    if has.len() != wanted.len() {
+        return vec!["components"];
+    }
+    let pairs = || has.iter().zip(&wanted);
+    let is_other_pool =
+        |has: &str, wanted: &str| has != wanted && has != spaces.spilled(wanted.to_owned());
+    let fields = [
+        ("ends of components", pairs().any(|(has, wanted)| has.0 != wanted.0)),
+        ("stripe count", pairs().any(|(has, wanted)| wanted.1 >= 0 && has.1 > wanted.1)),
+        ("stripe size", pairs().any(|(has, wanted)| has.2 != wanted.2)),
+        ("pool", pairs().any(|(has, wanted)| is_other_pool(&has.3, &wanted.3))),
+    ];
+    fields.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
+}
+
+/// None where it is not known.
+fn made_by(origin: Origin) -> Option<String> {
+    let layers = [
+        (Origin::ASKED, "a request"),
+        (Origin::DIRECTORY, "the directory's default"),
+        (Origin::ROOT, "the root's default"),
+        (Origin::SYSTEM, "the file system's default"),
+    ];
+    let words = layers.iter().filter(|(layer, _)| origin.has(*layer)).map(|(_, word)| *word);
+    let mut out = words.collect::<Vec<_>>().join(", ");
+    if origin.has(Origin::SPILLED) {
+        out.push_str("; its pool was filling up, so it is in another one");
+    }
+    (!out.is_empty()).then_some(out)
+}
+
+fn compared(fields: &[&str]) -> String {
+    if fields.is_empty() {
+        return "as a new file beside it would have".to_owned();
+    }
+    let fields = fields.join(", ");
+    format!(
+        "other than a new file beside it would have ({fields}): it was asked for, a default has \
+         changed, or OSTs were short of room"
+    )
 }
 
 /// Pool of files, empty if none.
@@ -154,7 +191,7 @@ fn pool_of(template: &Template) -> String {
 /// End, stripe count, stripe size, pool.
 type Kind = (u64, i32, u32, String);
 
-/// What of a layout a default decides.
+/// The fields of a layout that a default decides.
 fn kinds(asked: &Asked) -> Vec<Kind> {
     let kind = |end, one: &Template| (end, one.stripe_count, one.stripe_size, pool_of(one));
     match asked {

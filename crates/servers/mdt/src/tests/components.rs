@@ -436,11 +436,18 @@ fn it_is_told_which_defaults_decide() {
     assert!(told.contains("a new file gets             1 stripe of 1048576 bytes\n"), "{told}");
     let fields = "the file system (stripe count, stripe size)";
     assert!(told.contains(&format!("that is decided by          {fields}\n")), "{told}");
+    let made = "it was made by              ";
+    assert!(told.contains(&format!("{made}the file system's default\n")), "{told}");
     let told = why(&mut world, file);
+    assert!(told.contains(&format!("{made}the directory's default\n")), "{told}");
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     let mut shorter = progressive();
     shorter.components.remove(0);
     set_layout(&mut world.rig, dir, &shorter).expect("another default");
     let told = why(&mut world, file);
-    assert!(told.starts_with("this file                   other than"), "{told}");
+    let word = "this file                   other than a new file beside it would have";
+    assert!(told.starts_with(&format!("{word} (components): ")), "{told}");
+    world.intend(100 * MIB).expect("room");
+    let told = why(&mut world, file);
+    assert!(told.contains(&format!("{made}the directory's default\n")), "kept: {told}");
 }
