@@ -1,7 +1,7 @@
 //! Paths in backticks in `*.md` exist: `crates/rpc/service`, `logic/nrs/src/head.rs`, `crrn.rs`.
 //!
 //! A path may be written from the root, from `crates/`, from the document, or by its last parts
-//! alone. Braces stand for several: `src/{head,pick}.rs`.
+//! alone. Braces mean several: `src/{head,pick}.rs`.
 
 use anyhow::Result;
 

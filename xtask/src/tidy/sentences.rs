@@ -1,7 +1,7 @@
 //! CONTRIBUTING's rules of words that are about a sentence or a heading, as far as a script can
 //! judge them:
 //!
-//! - rule 4: a sentence that begins with a free "what";
+//! - rule 4: a sentence, or a clause behind a semicolon, that begins with a free "what";
 //! - rule 5: words, colons and semicolons of a sentence;
 //! - rule 6: "the limit of the kernel's";
 //! - rule 7: a heading that asks.
@@ -128,7 +128,9 @@ fn refused(name: &str, number: usize, sentence: &[&str], why: &str) -> String {
 /// Rules 4 and 6. Each reason names its rule.
 fn form(sentence: &[&str], refuse: &mut impl FnMut(&str)) {
     let is_question = sentence.last().is_some_and(|word| bare(word).ends_with('?'));
-    if sentence.first() == Some(&"What") && !is_question {
+    let is_behind = |pair: &[&str]| bare(pair[0]).ends_with(';') && pair[1] == "what";
+    let begins = sentence.first() == Some(&"What") || sentence.windows(2).any(is_behind);
+    if begins && !is_question {
         refuse("begins with a free what (rule 4");
     }
     if is_of_an_owner(sentence) {
@@ -272,6 +274,8 @@ mod tests {
             ["a.md:1: 'What waits goes. ..': begins with a free what (rule 4)"]
         );
         assert!(check("What waits?").is_empty());
+        assert_eq!(check("It waits; what waits goes.").len(), 1);
+        assert!(check("It waits; what waits?").is_empty());
         let found = ["a.md:1: 'It is a limit of the ..': of an owner's (rule 6)"];
         for end in [".", ", as is known.", " "] {
             assert_eq!(check(&format!("It is a limit of the kernel's{end}")), found, "{end}");

@@ -1,4 +1,4 @@
-//! Names that the kernel may believe for a moment only, or for no time. It looks a name up before
+//! Names that the kernel may keep for a moment only, or for no time. It looks a name up before
 //! it removes or replaces it, so it may still do that. A table of fixed size, where a new name
 //! takes the place of an older one.
 

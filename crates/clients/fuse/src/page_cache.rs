@@ -5,7 +5,7 @@
 //!        recall, end of the lease, own change of the data --> in doubt, until the next such open
 //! ```
 //! - The kernel cannot change a handle that is open. While pages are in doubt, the kernel may
-//!   believe no attributes of the file, so each `read` through a cached handle asks for them
+//!   keep no attributes of the file, so each `read` through a cached handle asks for them
 //!   first. The answer comes after all pages were dropped. So the read gets its bytes from the
 //!   servers.
 //! - The kernel asks nothing before it uses a page of a mapping, or splices one (`sendfile`). In

@@ -1,4 +1,4 @@
-//! Notes when this server stood still. It read nothing meanwhile, so no client counts as silent for
+//! Notes the pauses of this server. It reads nothing meanwhile, so no client counts as silent for
 //! that time.
 
 use std::cell::Cell;

@@ -323,7 +323,7 @@ impl Target for Mdt {
                 self.recalls.lists_end(&records);
             }
             if let Err(errno) = noted {
-                tracing::warn!(target: "mdt", %errno, "records of clients do not say who is silent");
+                tracing::warn!(target: "mdt", %errno, "records of clients do not name silent ones");
             }
             is_noted
         })

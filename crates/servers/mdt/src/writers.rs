@@ -113,7 +113,7 @@ impl Mdt {
                 },
                 Err(error) => {
                     self.silent.borrow_mut().begin(client, self.env.now());
-                    tracing::debug!(target: "mdt", %client, %error, "a writer does not tell sizes")
+                    tracing::debug!(target: "mdt", %client, %error, "a writer reports no sizes")
                 }
             }
         }

@@ -121,7 +121,7 @@ impl Target for Ost {
             }
             let is_noted = noted.is_ok();
             if let Err(errno) = noted {
-                tracing::warn!(target_id = %self.exports.name(), %errno, "records of clients do not say who is silent");
+                tracing::warn!(target_id = %self.exports.name(), %errno, "records of clients do not name silent ones");
             }
             is_noted
         })

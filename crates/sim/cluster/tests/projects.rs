@@ -1,4 +1,4 @@
-//! Projects of files: the scheduler of a server can tell requests apart by them.
+//! Projects of files: the scheduler of a server can separate requests by them.
 
 use bytes::Bytes;
 use client::{Client, Ctx, File, SetAttr};

@@ -173,7 +173,7 @@ fn really(path: &Path) -> Result<PathBuf> {
 fn tell_given_up(why: &str) {
     tracing::error!("{why}");
     ctl::say!(
-        "nacre up: {why}\nnacre up: the other targets and the mount go on; what needs it waits until `up` starts again"
+        "nacre up: {why}\nnacre up: the other targets and the mount go on; calls that need it wait until `up` starts again"
     );
 }
 
@@ -311,7 +311,7 @@ fn announce(options: &Options, place: &Place, block: &Block, dir: &Path) {
     }
     for why in &place.missing {
         tracing::error!("{why}");
-        ctl::say!("  missing: {why} The others serve; what needs it waits");
+        ctl::say!("  missing: {why} The others serve; calls that need it wait");
     }
     ctl::say!("  logs in {}", place.log_dir().display());
     if let Some(port) = options.metrics_port {

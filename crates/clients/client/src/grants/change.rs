@@ -2,11 +2,11 @@
 //! after it.
 //!
 //! ```text
-//! begin --reply--> its values are taken; what it changed and did not tell is not known
+//! begin --reply--> its values are taken; changes without a value are not known
 //!       --refusal--> as before
 //!       --nobody waits, or no answer--> nothing is known, and nothing is taken from answers under
-//!                  way; again when the MDT has executed it or never will. Until then the kernel is
-//!                  told nothing that it may believe.
+//!                  way; again when the MDT has executed it or never will. Until then the kernel
+//!                  gets nothing that it may keep.
 //! ```
 
 use std::cell::Cell;

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! restart --what may be lost is given up, the kernel forgets it--> restate --vectors-->
-//!     restated: what the MDT did not take is given up, the kernel forgets it --> ReplayDone
+//!     restated: the rest is given up, the kernel forgets it --> ReplayDone
 //! ```
 //! The cache answers nothing from the restart until the MDT has taken the last vector. The MDT
 //! executes no change before this client has said that it is done.

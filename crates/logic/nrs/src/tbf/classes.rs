@@ -2,7 +2,7 @@
 //! first.
 //!
 //! ```text
-//! tags     [ hash | chain of the index | neighbours among the idle ]   24 bytes: what is looked through stays in the cache
+//! tags     [ hash | chain of the index | neighbours among the idle ]   24 bytes: searched entries stay in the cache
 //! classes  [ key | turn, queue, bucket, rule | counters ]              a cache line each, and only of the class that is meant
 //! ```
 //! Both are slabs, and the index uses linear hashing: no class ever waits for a table to be copied.

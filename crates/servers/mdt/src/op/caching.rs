@@ -1,13 +1,14 @@
-//! Who may keep the data of a file: the grant of its CACHE bit, decided when the file is opened.
+//! The clients that may keep the data of a file: the grant of its CACHE bit, decided when the file
+//! is opened.
 //!
-//! | who has the file open | CACHE |
+//! | clients with the file open | CACHE |
 //! |---|---|
 //! | clients that read | each of them, also after the close |
 //! | any other | no client |
 //!
-//! And who may keep what it writes, before it sends that to OSTs: the WRITE bit.
+//! And the client that may keep its writes before it sends them to OSTs: the WRITE bit.
 //!
-//! | who has the file open | WRITE |
+//! | clients with the file open | WRITE |
 //! |---|---|
 //! | one client, which writes | it, until its last handle for writing is closed |
 //! | any other | no client |

@@ -1,5 +1,5 @@
-//! Answers about names: a few places for names, in a few directories, and the files that they stand
-//! for. One server decides all of it, in one transaction per call, so it is one thing.
+//! Answers about names: a few places for names, in a few directories, and the files that they lead
+//! to. One server decides all of it, in one transaction per call, so it is one thing.
 //!
 //! Each create has a number of its own, which identifies the file. So a file that was made twice
 //! would be detected.

@@ -6,7 +6,7 @@
 //!
 //! Invariants
 //! - Any access to a range waits until the writes under way there have landed. So no caller can
-//!   tell that they are late.
+//!   see that they are late.
 //! - A sync waits for every write begun before it, so no write is reported durable that is not.
 //! - Room is allocated before the answer, so a full device is reported to the writer. After that
 //!   only the device itself can fail. Then every later call fails, and so does the next sync, as

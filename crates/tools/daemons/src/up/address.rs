@@ -1,6 +1,6 @@
 //! Addresses of an `up`: a block 127.0.N.x that no other `up` has.
 //!
-//! | x | who |
+//! | x | holder |
 //! |---|---|
 //! | 1 | the embedded client |
 //! | 2 | MGS; without `--separate` the first executor, which serves everything by default |
