@@ -3,9 +3,10 @@
 //! A seed names an operation, with a rival call on the same names, and whether the caller dies with
 //! the MDT. The operation is repeated in directories of its own, again and again. Each time one MDT
 //! dies right after its k-th applied set, commit or message. k rises from 1 until the operation is
-//! over before that point; so every point is reached. Later seeds draw the points and which call
-//! begins first, and the same or another MDT dies once more during the recovery. The scenario
-//! `pairs` tries all pairs of points.
+//! over before that point; so every point is reached. All of this is done twice: the operation
+//! begins first, and then its rival does. Later seeds draw the points and which call begins first,
+//! and the same or another MDT dies once more during the recovery. The scenario `pairs` tries all
+//! pairs of points.
 //!
 //! After each time:
 //! - some order of the two calls explains all answers and the tree. The call of a caller that died
@@ -34,7 +35,8 @@ use crate::server::CrashPoint;
 use calls::Call;
 use cases::{CASES, Case, FIRST_CASES};
 
-/// Seeds from 1 on that try every point once: each case with a caller that lives and one that dies.
+/// Seeds from 1 on that try every point in both orders: each case with a caller that lives and one
+/// that dies.
 const SINGLE: u64 = 2 * CASES.len() as u64;
 
 /// No operation has so many points.
@@ -135,24 +137,35 @@ impl Stage<'_> {
         }
     }
 
+    /// In both orders of the calls.
     fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
-        for mdt in case.mdts {
-            for point in KINDS {
-                let mut count = 1;
-                loop {
-                    let (mdt, point) = (*mdt, point(count));
-                    let death = Death { mdt, point, again: None, is_rival_first: false };
-                    if self.cell(cast, (case, dies), death)? == 0 {
-                        break;
-                    }
-                    count += 1;
-                    if count > POINTS_MAX {
-                        return Err(format!("{}: {death:?} and no end", case.name));
-                    }
+        for is_rival_first in [false, true] {
+            for mdt in case.mdts {
+                for point in KINDS {
+                    let death = |count| {
+                        let (mdt, point) = (*mdt, point(count));
+                        Death { mdt, point, again: None, is_rival_first }
+                    };
+                    self.points_in_a_row(cast, (case, dies), death)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Until the operation is over before the point.
+    fn points_in_a_row(
+        &mut self,
+        cast: &mut Cast,
+        (case, dies): (&Case, bool),
+        death: impl Fn(u64) -> Death,
+    ) -> Result<(), String> {
+        for count in 1..=POINTS_MAX {
+            if self.cell(cast, (case, dies), death(count))? == 0 {
+                return Ok(());
+            }
+        }
+        Err(format!("{}: {:?} and no end", case.name, death(POINTS_MAX)))
     }
 
     fn draw_death(&mut self, case: &Case) -> Death {
