@@ -348,11 +348,7 @@ impl Up {
     /// # Panics
     /// If something is.
     pub fn fsck(&self) {
-        let done = Command::new(nacre_bin()).arg("fsck").arg("--data").arg(&self.data).output();
-        let done = done.expect("nacre starts");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (out, said) = (text(&done.stdout), text(&done.stderr));
-        assert!(done.status.success(), "nacre fsck ended with {}:\n{out}{said}", done.status);
+        fsck(&self.data);
     }
 
     /// The same, and findings of this rule are no failure.
@@ -482,6 +478,18 @@ fn tails(dir: &Path) -> String {
         ));
     }
     out
+}
+
+/// Checks a stopped file system, whose targets are below `data`: nothing is wrong.
+///
+/// # Panics
+/// If something is.
+pub fn fsck(data: &Path) {
+    let done = Command::new(nacre_bin()).arg("fsck").arg("--data").arg(data).output();
+    let done = done.expect("nacre starts");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, said) = (text(&done.stdout), text(&done.stderr));
+    assert!(done.status.success(), "nacre fsck ended with {}:\n{out}{said}", done.status);
 }
 
 fn spawn_up(data: &Path, mount: &Path, log: &Path, transport: Channel, args: &[&str]) -> Child {

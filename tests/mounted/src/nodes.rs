@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
-use crate::{kill, nacre_bin, wait_bounded};
+use crate::{fsck, kill, nacre_bin, wait_bounded};
 
 /// Where the nodes listen; the MGS is at the first one.
 pub const ADDRESSES: [&str; 2] = ["127.0.248.1@tcp", "127.0.248.2@tcp"];
@@ -130,6 +130,11 @@ impl Nodes {
         self.processes.iter().for_each(|child| kill(child.id(), libc::SIGTERM));
         let ended = |mut child| wait_bounded(&mut child).expect("it ends in time");
         self.processes.drain(..).map(ended).collect()
+    }
+
+    /// Checks it after [`Nodes::stop`]: nothing is wrong.
+    pub fn fsck(&self) {
+        fsck(&self.dir);
     }
 }
 

@@ -110,6 +110,7 @@ fn two_executors_of_a_killed_process_lose_nothing() {
     check(&mount, 2);
     nodes.unmount();
     assert!(nodes.stop().iter().all(std::process::ExitStatus::success));
+    nodes.fsck();
 }
 
 #[test]

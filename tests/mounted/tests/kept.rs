@@ -121,6 +121,7 @@ fn a_killed_daemon_loses_nothing_that_was_synced() {
         assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
     }
     up.stop();
+    up.fsck();
 }
 
 /// A log that was appended to until its daemon was killed.
@@ -206,6 +207,7 @@ fn thirty_killed_daemons_lose_a_second_of_unsynced_writes_at_most() {
     println!("kept-thirty: {lost} records lost, the oldest was {oldest:?} old");
     assert!(lost > 0, "no write was kept when its daemon was killed");
     up.stop();
+    up.fsck();
 }
 
 fn record_of(record: u32) -> Vec<u8> {

@@ -163,6 +163,7 @@ fn a_mount_whose_daemon_was_killed_stays_until_it_is_replaced_or_unmounted() {
     assert!(status.expect("nacre starts").success() && !mounted::is_mounted(&dir));
     assert_eq!(fs::read_dir(&dir).expect("the directory below").count(), 0, "nothing came below");
     up.stop();
+    up.fsck();
 }
 
 /// The guard of the mount that this process serves.
@@ -302,6 +303,7 @@ fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
     mounted::kill(up.id(), libc::SIGTERM);
     let status = mounted::wait_bounded(&mut up).expect("up ends");
     assert!(status.success(), "{status}");
+    mounted::fsck(&data);
 
     let mut serve = Command::new(nacre_bin());
     let mut serve = serve
@@ -524,6 +526,7 @@ fn an_up_says_for_whom_the_recovery_of_its_servers_waits() {
     assert!(status.expect("nacre starts").success());
     mounted::kill(up.id(), libc::SIGTERM);
     assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
+    mounted::fsck(&scratch.path().join("data"));
 }
 
 /// Until so many times an `up` has said that it is there.
@@ -549,6 +552,7 @@ fn an_up_that_follows_a_killed_one_waits_for_its_servers_to_end() {
     assert!(!text.contains("died"), "servers were started over living ones:\n{text}");
     mounted::kill(up.id(), libc::SIGTERM);
     assert!(mounted::wait_bounded(&mut up).is_some_and(|status| status.success()));
+    mounted::fsck(&scratch.path().join("data"));
 }
 
 #[test]

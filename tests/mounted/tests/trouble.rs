@@ -63,6 +63,7 @@ fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
     }
     assert!(err.contains(path(&dead)) && !shown.status.success(), "{err}");
     up.stop();
+    up.fsck();
 }
 
 #[test]

@@ -96,6 +96,7 @@ fn umount_says_for_whom_it_waits_and_what_is_replayed_meanwhile_is_there() {
     wait_for_the_end_of(daemon);
     assert!(fs::read(up.at("f")).expect("read") == content());
     up.stop();
+    up.fsck();
 }
 
 #[test]
