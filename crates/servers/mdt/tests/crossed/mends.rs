@@ -8,6 +8,8 @@ use super::*;
 
 /// Seeds of the runs under load.
 const SEEDS: u64 = 50;
+/// Moments at which an MDT dies, for each MDT.
+const DEATHS: u64 = 40;
 
 /// Repairs in a row that find nothing.
 const QUIET_ENOUGH: u32 = 8;
@@ -333,6 +335,57 @@ fn nothing_is_mended_while_an_mdt_is_away() {
     let done = Ok(Some("added the name to the file"));
     assert_eq!(world.mend(&pair(sub, dirs[0], "sub")), done);
     world.check();
+}
+
+/// A file or directory and its name, on MDTs 1 and 2, do not fit together. MDT `victim` dies amid
+/// the mend. Returns whether the mend was made, as a whole, or else not at all.
+fn death_amid_a_mend(seed: u64, victim: u32) -> bool {
+    let world = World::damaged(seed);
+    let mut chance = SplitMix64::new(seed ^ u64::from(victim) << 32);
+    let dirs = world.dirs();
+    let file = world.create(dirs[1], "f");
+    world.send(0, 2, link(file, dirs[2], "l")).expect("linked");
+    let sub = world.mkdir(dirs[1], "sub", &[2]).expect("made").fid();
+    world.settle();
+    let suspect = if seed % 4 < 2 { pair(file, dirs[2], "l") } else { pair(sub, dirs[1], "sub") };
+    match seed % 4 {
+        0 => world.drop_entry(dirs[2], "l"),
+        1 => world.drop_link(file, "l"),
+        2 => world.drop_entry(dirs[1], "sub"),
+        _ => world.drop_inode(sub),
+    }
+    for mdt in [1, 2] {
+        world.create(dirs[mdt as usize], "beside");
+        world.sync(mdt); // the damage is durable with it
+    }
+    let damage = fsck::all(&world.images());
+    assert_ne!(damage, Vec::<String>::new());
+
+    world.begin_mend(&suspect);
+    world.sim.run_for(Span::micros(chance.below(4_000)));
+    world.kill(victim);
+    world.sim.run_for(Span::millis(chance.below(1_000)));
+    world.boot(victim);
+    world.sim.run_for(Span::secs(60));
+    let left = fsck::all(&world.images());
+    let is_made = left.is_empty();
+    assert!(is_made || left == damage, "seed {seed}, MDT {victim}: {left:?} of {damage:?}");
+
+    world.repair();
+    world.check();
+    let found = |dir, name| world.lookup(1, dir, name).map(|found| found.attr.fid());
+    assert_eq!(found(dirs[2], "l"), Ok(file), "seed {seed}, MDT {victim}");
+    let there = if seed % 4 == 3 { Err(Errno::ENOENT) } else { Ok(sub) };
+    assert_eq!(found(dirs[1], "sub"), there, "seed {seed}, MDT {victim}");
+    is_made
+}
+
+#[test]
+fn each_mdt_may_die_amid_a_mend() {
+    for victim in [1, 2] {
+        let made = (0..DEATHS).filter(|seed| death_amid_a_mend(*seed, victim)).count() as u64;
+        assert!((1..DEATHS).contains(&made), "MDT {victim} died amid {made} mends of {DEATHS}");
+    }
 }
 
 /// Two users who rename, link and unlink files and directories between MDTs, one after another.
