@@ -16,6 +16,7 @@ mod cuts;
 mod damaged;
 mod dead;
 mod fence;
+mod filling;
 mod full;
 mod growing;
 mod kept;

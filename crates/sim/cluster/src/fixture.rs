@@ -281,6 +281,16 @@ impl Cluster {
         }
     }
 
+    /// The same of one OST.
+    ///
+    /// # Panics
+    /// If there is none of this index.
+    pub fn limit_ost(&self, index: u32, bytes: u64) {
+        let wanted = TargetId::ost(index);
+        let ost = self.servers.iter().find(|server| server.target == wanted);
+        ost.expect("a cluster has the OST").disk.set_object_bytes(bytes);
+    }
+
     /// Kills an MDT and starts it again.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ use env_sim::NodeHandle;
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use layout::{Asked, FileLayout, Template};
 use oracle::test_ctx;
-use types::{Errno, Fid, TargetId};
+use types::{Errno, Fid};
 
 use super::{O_EXCL, O_RDWR, Stage};
 use crate::server::POOLS;
@@ -21,13 +21,15 @@ const BORDER: usize = 64 << 10;
 /// Those that a file has there when the disk is full.
 const FIRST: usize = 20_000;
 /// Bytes of other files.
-const BYTES: usize = 200_000;
+pub(super) const BYTES: usize = 200_000;
 /// A disk with no more room than this takes no write.
-const NO_ROOM: u64 = 4_096;
+pub(super) const NO_ROOM: u64 = 4_096;
 /// More than all runs write.
-const ROOM: u64 = 1 << 40;
+pub(super) const ROOM: u64 = 1 << 40;
 
-type Who = (NodeHandle, Client);
+pub(super) type Who = (NodeHandle, Client);
+/// Its name and its OSTs.
+type Pool = (&'static str, [u32; 2]);
 
 impl Stage<'_> {
     pub(super) fn outgrow_a_full_mdt(&mut self) -> Result<(), String> {
@@ -69,11 +71,7 @@ impl Stage<'_> {
         let before = self.new_file(&writer, "before", in_pool(flash.0, -1))?;
         self.write_on(&writer, &before, 0, BYTES)?;
         self.is_in(&writer, &before, flash)?;
-        for ost in flash.1.map(TargetId::ost) {
-            let mut servers = self.cluster.servers.iter();
-            let server = servers.find(|server| server.target == ost);
-            server.expect("a pool has OSTs that exist").disk.set_object_bytes(NO_ROOM);
-        }
+        flash.1.into_iter().for_each(|ost| self.cluster.limit_ost(ost, NO_ROOM));
         self.hear_of_room(&writer)?;
         let spilled = self.new_file(&writer, "spilled", in_pool(flash.0, 1))?;
         self.write_on(&writer, &spilled, 0, BYTES)?;
@@ -94,7 +92,13 @@ impl Stage<'_> {
         disk.set_object_bytes(bytes);
     }
 
-    fn new_file(&mut self, who: &Who, name: &'static str, asked: Asked) -> Result<File, String> {
+    pub(super) fn new_file(
+        &mut self,
+        who: &Who,
+        name: &'static str,
+        asked: impl Into<Asked>,
+    ) -> Result<File, String> {
+        let asked = asked.into();
         self.ask(who, "creating", async move |client| {
             let (ctx, name, flags) = (test_ctx(), name.as_bytes(), O_RDWR | O_EXCL);
             let made = client.create(&ctx, Fid::ROOT, name, 0o666, flags, Some(&asked)).await?;
@@ -125,22 +129,35 @@ impl Stage<'_> {
         }
     }
 
-    fn is_in(
+    fn is_in(&mut self, who: &Who, file: &File, pool: Pool) -> Result<(), String> {
+        self.is_in_one_of(who, file, &[pool])
+    }
+
+    pub(super) fn is_in_one_of(
         &mut self,
         who: &Who,
         file: &File,
-        (pool, osts): (&str, [u32; 2]),
+        pools: &[Pool],
     ) -> Result<(), String> {
         let layout = self.layout_of(who, file)?;
-        let mut stripings = layout.stripings();
-        let is_in = stripings.all(|striping| {
-            striping.pool_name() == pool && striping.osts.iter().all(|ost| osts.contains(ost))
-        });
-        if is_in { Ok(()) } else { Err(format!("a file is not in the pool {pool}: {layout:?}")) }
+        let is_in = |(pool, osts): &Pool| {
+            layout.stripings().all(|striping| {
+                striping.pool_name() == *pool && striping.osts.iter().all(|ost| osts.contains(ost))
+            })
+        };
+        if pools.iter().any(is_in) {
+            return Ok(());
+        }
+        Err(format!("a file is in none of the pools {pools:?}: {layout:?}"))
     }
 
     /// Through a handle of its own.
-    fn is_whole(&mut self, reader: &Who, file: &File, bytes: usize) -> Result<(), String> {
+    pub(super) fn is_whole(
+        &mut self,
+        reader: &Who,
+        file: &File,
+        bytes: usize,
+    ) -> Result<(), String> {
         let fid = file.fid();
         let opened = self
             .ask(reader, "opening", async move |client| client.open(&test_ctx(), fid, 0).await)?;
@@ -148,7 +165,7 @@ impl Stage<'_> {
         self.ask(reader, "closing", async move |_| opened.close().await)
     }
 
-    fn close_all(&mut self, who: &Who, files: Vec<File>) -> Result<(), String> {
+    pub(super) fn close_all(&mut self, who: &Who, files: Vec<File>) -> Result<(), String> {
         self.ask(who, "closing", async move |_| {
             for file in files {
                 file.close().await?;
@@ -160,13 +177,16 @@ impl Stage<'_> {
 
 /// The first bytes at the MDT, the rest on an OST.
 fn begins_at_mdt() -> Asked {
-    let rest = Wanted::Striped(Template { stripe_count: 1, ..Template::default() });
-    let parts = [(BORDER as u64, Wanted::Mdt), (END_OF_FILE, rest)];
+    grows_from_mdt(Template { stripe_count: 1, ..Template::default() })
+}
+
+pub(super) fn grows_from_mdt(rest: Template) -> Asked {
+    let parts = [(BORDER as u64, Wanted::Mdt), (END_OF_FILE, Wanted::Striped(rest))];
     let components = parts.map(|(end, wanted)| TemplateComponent { end, wanted });
     Asked::Composite(CompositeTemplate { components: components.into() })
 }
 
-fn in_pool(pool: &str, stripe_count: i32) -> Asked {
+pub(super) fn in_pool(pool: &str, stripe_count: i32) -> Template {
     let pool = layout::pool::padded(pool).expect("the name of a pool");
-    Template { stripe_size: BORDER as u32, stripe_count, pool, ..Template::default() }.into()
+    Template { stripe_size: BORDER as u32, stripe_count, pool, ..Template::default() }
 }

@@ -7,7 +7,8 @@
 //! From seed 1000 on components have drawn stripe counts and sizes, and some are overstriped.
 //!
 //! Files that get their layout while the MDT sweeps keep their bytes.
-//! Then a file grows past a full OST (`growing`), and other disks fill up (`full`).
+//! Then a file grows past a full OST (`growing`), and other disks fill up (`full`). At last a pool
+//! fills up while clients work and servers lose their power (`filling`).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -69,6 +70,7 @@ impl Stage<'_> {
         self.grow_past_a_full_ost()?;
         self.outgrow_a_full_mdt()?;
         self.spill_into_another_pool()?;
+        self.fill_a_pool_amid_power_cuts()?;
         let Table { fid, writes, reads, appends, .. } = table;
         let end = BORDER + BYTES;
         self.ask(&table.writer, "closing", async move |_| writes.close().await)?;
