@@ -65,20 +65,24 @@ fn fsx() -> PathBuf {
     path
 }
 
+/// The layout of each mount's files. Files of the last one begin at the MDT and grow past that.
+const LAYOUTS: [&str; 3] = [
+    "-c 1",
+    "-E 64K -E 192K -c 2 -S 64K -E -1 -c 4",
+    "-E 64K -L mdt -E 192K -c 2 -S 64K -E -1 -c 4",
+];
+
 #[test]
 fn fsx_finds_no_difference() {
     let seconds = count(20, 600) as u64;
-    on_mounts_under_kills("fsx", 2, |mount, index| {
+    on_mounts_under_kills("fsx", LAYOUTS.len() as u8, |mount, index| {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut seed = 1 + index as u64;
         let dir = mount.join(format!("dir{index}"));
         std::fs::create_dir(&dir).expect("made");
-        if index == 1 {
-            let mut setstripe = Command::new(mounted::nacre_bin());
-            setstripe.args(["lfs", "setstripe", "-E", "64K", "-E", "192K", "-c", "2", "-S", "64K"]);
-            setstripe.args(["-E", "-1", "-c", "4"]).arg(&dir);
-            assert!(setstripe.status().expect("lfs starts").success());
-        }
+        let mut setstripe = Command::new(mounted::nacre_bin());
+        setstripe.args(["lfs", "setstripe"]).args(LAYOUTS[index].split(' ')).arg(&dir);
+        assert!(setstripe.status().expect("lfs starts").success());
         while Instant::now() < end {
             let file = format!("fsx-{index}-{seed}");
             let output = Command::new(fsx())
@@ -92,7 +96,7 @@ fn fsx_finds_no_difference() {
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)
             );
-            seed += 2;
+            seed += LAYOUTS.len() as u64;
         }
     });
 }
