@@ -3,6 +3,7 @@
 mod closes;
 mod crashed_mdts;
 mod fresh;
+mod full;
 mod hits;
 mod inodes;
 mod kept;
