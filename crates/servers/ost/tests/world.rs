@@ -149,6 +149,11 @@ impl World {
     }
 
     fn remote_as(&self, client: u128, is_server: bool) -> Rc<Remote> {
+        self.remote_at(&self.client, client, is_server)
+    }
+
+    /// From another machine.
+    fn remote_at(&self, node: &NodeHandle, client: u128, is_server: bool) -> Rc<Remote> {
         let config = EndpointConfig {
             import: endpoint::ImportConfig {
                 client: ClientId(client),
@@ -158,7 +163,7 @@ impl World {
             },
             ..EndpointConfig::default()
         };
-        let endpoint = Endpoint::new(&self.client.env(), config, Rc::new(At(self.at())));
+        let endpoint = Endpoint::new(&node.env(), config, Rc::new(At(self.at())));
         self.endpoints.borrow_mut().push(endpoint.clone());
         endpoint.remote(TargetId::ost(2))
     }

@@ -1,5 +1,7 @@
 //! Acknowledged and synced changes through kills, power cuts and failures of the storage.
 
+use env_sim::Cut;
+
 use super::*;
 
 #[test]
@@ -70,6 +72,40 @@ fn records_ahead_of_data_are_found_out() {
         read[..] != data[..]
     });
     assert!(lost.count() > 0, "the switch breaks something");
+}
+
+/// The answer is lost with the OST. Another client writes behind the new end before that.
+#[test]
+fn a_truncate_amid_which_the_ost_dies_may_be_applied_twice() {
+    let world = World::plain();
+    let node = world.sim.node("cutter", "10.0.0.3@tcp".parse().expect("a NID"));
+    let (cutter, writer) = (world.remote_at(&node, 1, false), world.remote(2));
+    let writing = cutter.clone();
+    let written = world.sim.block_on_for(&node, Span::secs(10), async move {
+        writing.call(write(0, &[1; 20], PLAIN)).await
+    });
+    assert!(written.is_some_and(|done| done.is_ok()));
+    let seen = || world.read(&writer, 0, 100, PLAIN).expect("reads").1;
+    assert_eq!(seen()[..], [1_u8; 20]);
+    world.sim.run_for(Span::secs(3)); // all of it is durable
+
+    world.sim.partition(&world.server, &node, Cut::OneWay);
+    let is_done = Rc::new(Cell::new(false));
+    let done = is_done.clone();
+    node.env().spawn("cuts", async move {
+        cutter.call(punch(4, false)).await.expect("cut");
+        done.set(true);
+    });
+    world.sim.run_for(Span::millis(50));
+    assert_eq!(seen()[..], [1_u8; 4]);
+    world.attr(&writer, write(4, b"more", PLAIN)).expect("writes");
+    assert_eq!(seen()[..], *b"\x01\x01\x01\x01more");
+    assert!(!is_done.get());
+    world.kill();
+    world.sim.heal_all();
+    world.start();
+    assert!(world.sim.run_until(Span::secs(60), || is_done.get()), "the call returns");
+    assert_eq!(seen()[..], [1_u8; 4]);
 }
 
 #[test]
