@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ptlrpc::limits::AWAITED_BYTES_MAX;
-use types::{Creds, Errno, Instant, Nid, Span};
+use types::{Creds, Errno, Nid, Span};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::in_flight::InFlight;
@@ -18,6 +18,8 @@ pub struct Incoming {
     pub request: Box<Request>,
     pub session: Rc<Session>,
     pub(crate) flight: Rc<InFlight>,
+    /// From its arrival to its start.
+    pub(crate) waited: Span,
 }
 
 impl Incoming {
@@ -52,9 +54,10 @@ impl Incoming {
         self.flight.peer().nid
     }
 
+    /// Its time in the queue, as statistics of its service count it.
     #[must_use]
-    pub fn arrived(&self) -> Instant {
-        self.flight.arrived
+    pub fn waited(&self) -> Span {
+        self.waited
     }
 
     /// The data that comes with the request: buffer 1, or pulled where the header names a bulk.

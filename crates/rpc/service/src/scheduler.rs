@@ -232,15 +232,16 @@ impl Node {
             self.drop_unhandled(&done);
             return;
         }
+        let waited = done.started - flight.arrived;
         service.stats.borrow_mut().started(&Started {
-            waited: done.started - flight.arrived,
+            waited,
             queued: partition.heads.borrow().queued() as u64,
             active: u64::from(partition.slots.active()),
             patience: flight.patience,
             buffers_free: self.req_bytes_max.get().saturating_sub(self.memory.total())
                 / limits::REQUEST_BYTES,
         });
-        let incoming = Incoming { request, session, flight };
+        let incoming = Incoming { request, session, flight, waited };
         let target = Rc::clone(&done.served.target);
         let mut handler =
             if done.waits_for_its_peer() && !incoming.may_be_answered(done.flight.class.answer()) {

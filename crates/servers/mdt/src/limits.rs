@@ -47,6 +47,8 @@ pub(crate) const WRITERS_SILENT_MAX: usize = 4_096;
 /// the places that are left.
 pub(crate) const GLIMPSES_UNANSWERED_MAX: usize = ptlrpc::limits::CALLBACKS_IN_FLIGHT / 2;
 
+/// Client nodes of `export_stats`: a KiB each.
+pub(crate) const TALLY_NIDS_MAX: usize = 4_096;
 /// Jobs of `job_stats`: a KiB each.
 pub(crate) const TALLY_JOBS_MAX: usize = 1_024;
 

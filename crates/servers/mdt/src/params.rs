@@ -81,6 +81,7 @@ impl Mdt {
         );
         leaves.read("grants_waiting_on", |mdt| mdt.grants_waiting_on().join("\n"));
         leaves.table("md_stats", |mdt| mdt.tally.table(mdt.env.wall()), |mdt| mdt.tally.clear());
+        leaves.table("export_stats", |mdt| mdt.tally.nids(), |mdt| mdt.tally.clear_nids());
         let clear = |mdt: &Mdt| mdt.tally.clear_jobs();
         leaves.table("job_stats", |mdt| mdt.tally.jobs(mdt.env.now()), clear);
         leaves.read("commit_interval_ms", |mdt| mdt.engine.pace.interval().as_millis().to_string());

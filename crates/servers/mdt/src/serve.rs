@@ -19,6 +19,7 @@ use crate::op::Caller;
 use crate::op::serving::serving;
 use crate::putting::Putting;
 use crate::recalls::Changing;
+use crate::tally::Times;
 use crate::target::Mdt;
 use crate::{keys, op};
 
@@ -54,7 +55,8 @@ impl Mdt {
         self.read_on_open(&incoming, &mut reply).await;
         self.ask_writers(&incoming, &mut reply).await;
         let now = self.env.now();
-        self.tally.count(now, now - began, request, &reply);
+        let times = Times { waited: incoming.waited(), took: now - began };
+        self.tally.count(now, times, incoming.peer(), request, &reply);
         self.engine.store.failure().unless_over(reply).await
     }
 

@@ -1,15 +1,17 @@
 //! Counts the operations that succeeded since the start, with their times, by Lustre's names, as
-//! `md_stats` and `job_stats` print them.
+//! `md_stats`, `export_stats` and `job_stats` print them.
 //!
 //! Locks and paths of FIDs are not counted here. An open that also creates counts as an open, and
-//! as a `mknod` if the file is new. A time includes waits for commits and for other clients.
+//! as a `mknod` if the file is new. A time includes waits for commits and for other clients, but
+//! not the wait in the queue. Client nodes and jobs have a counter for that, which counts each of
+//! their requests.
 //!
-//! Bounded: [`limits::TALLY_JOBS_MAX`] jobs.
+//! Bounded: [`limits::TALLY_NIDS_MAX`] nodes and [`limits::TALLY_JOBS_MAX`] jobs.
 
 use std::cell::RefCell;
 
 use target::{Job, Lines};
-use types::{Counter, CounterTable, Detail, Instant, Row, Span, Timespec};
+use types::{Counter, CounterTable, Detail, Instant, Nid, Row, Span, Timespec};
 use wire::body::{AttrRep, CLOSES_MAX, Disposition};
 use wire::{Opcode, Reply, Request, stats};
 
@@ -47,28 +49,25 @@ impl Line {
     }
 }
 
-/// See the head of the file.
-pub(crate) struct Tally {
-    all: RefCell<Line>,
-    jobs: Lines<Job, Line>,
+/// The operations of one request that succeeded.
+struct Done {
+    name: &'static str,
+    count: usize,
+    /// It has made a file, too.
+    is_new: bool,
+    took: Span,
 }
 
-impl Default for Tally {
-    fn default() -> Tally {
-        Tally { all: RefCell::default(), jobs: Lines::new(limits::TALLY_JOBS_MAX) }
-    }
-}
-
-impl Tally {
-    /// `reply` is what `request` is answered, after it `took` this long.
-    pub(crate) fn count(&self, now: Instant, took: Span, request: &Request, reply: &Reply) {
+impl Done {
+    /// None: it failed, or operations like it are not counted.
+    fn of(request: &Request, reply: &Reply, took: Span) -> Option<Done> {
         if reply.errno().is_some() {
-            return;
+            return None;
         }
-        let name = match op::row(request.opcode()).map(|row| &row.stat) {
-            Some(Stat::Name(name)) => *name,
-            Some(Stat::Of(name)) => name(request),
-            Some(Stat::None) | None => return,
+        let name = match &op::row(request.opcode())?.stat {
+            Stat::Name(name) => *name,
+            Stat::Of(name) => name(request),
+            Stat::None => return None,
         };
         let count = match request.opcode() {
             Opcode::MdtCloses => closed(reply),
@@ -76,23 +75,76 @@ impl Tally {
         };
         let creates = name == "open" && request.opcode() == Opcode::MdtCreate;
         let is_new = creates && reply.body::<AttrRep>().disposition.contains(Disposition::CREATED);
-        let each = Span(took.0 / (count as u64).max(1));
+        Some(Done { name, count, is_new, took })
+    }
+
+    fn add_to(&self, line: &mut Line) {
+        let each = Span(self.took.0 / (self.count as u64).max(1));
+        (0..self.count).for_each(|_| line.add(self.name, each));
+        if self.is_new {
+            line.add("mknod", self.took);
+        }
+    }
+}
+
+/// Where the time of a request went.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// In the queue.
+    pub(crate) waited: Span,
+    /// From its start to its answer.
+    pub(crate) took: Span,
+}
+
+/// See the head of the file.
+pub(crate) struct Tally {
+    all: RefCell<Line>,
+    nids: Lines<Nid, Line>,
+    jobs: Lines<Job, Line>,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            all: RefCell::default(),
+            nids: Lines::new(limits::TALLY_NIDS_MAX),
+            jobs: Lines::new(limits::TALLY_JOBS_MAX),
+        }
+    }
+}
+
+impl Tally {
+    /// `reply` is what `request` of `nid` is answered `now`.
+    pub(crate) fn count(
+        &self,
+        now: Instant,
+        times: Times,
+        nid: Nid,
+        request: &Request,
+        reply: &Reply,
+    ) {
+        let (waited, done) = (Some(times.waited), Done::of(request, reply, times.took));
         let add = |line: &mut Line| {
-            (0..count).for_each(|_| line.add(name, each));
-            if is_new {
-                line.add("mknod", took);
+            if let Some(done) = &done {
+                done.add_to(line);
             }
         };
         add(&mut self.all.borrow_mut());
+        self.nids.add(now, nid, waited, add);
         let job = request.header.jobid;
         if job != [0; 32] {
-            self.jobs.add(now, job, add);
+            self.jobs.add(now, job, waited, add);
         }
     }
 
     /// As Lustre's `md_stats`: what was never done has no row.
     pub(crate) fn table(&self, now: Timespec) -> CounterTable {
         CounterTable::Lines { at: Some(now), rows: self.all.borrow().rows() }
+    }
+
+    /// As `export_stats` shows it.
+    pub(crate) fn nids(&self) -> CounterTable {
+        self.nids.export_stats(Line::rows)
     }
 
     /// As Lustre's `job_stats`.
@@ -107,6 +159,10 @@ impl Tally {
 
     pub(crate) fn clear(&self) {
         *self.all.borrow_mut() = Line::default();
+    }
+
+    pub(crate) fn clear_nids(&self) {
+        self.nids.clear();
     }
 
     pub(crate) fn clear_jobs(&self) {
@@ -129,8 +185,14 @@ mod tests {
 
     use super::*;
 
+    const TIMES: Times = Times { waited: Span::micros(40), took: Span::micros(6) };
+
+    fn nid() -> Nid {
+        "10.0.0.1@tcp".parse().expect("a NID")
+    }
+
     fn count(tally: &Tally, request: &Request, reply: &Reply) {
-        tally.count(Instant(1), Span::micros(6), request, reply);
+        tally.count(Instant(1), TIMES, nid(), request, reply);
     }
 
     fn creation(mode: u32, flags: CreateFlags) -> Request {
@@ -193,6 +255,24 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_floods_with_failures_is_seen_by_its_queue_times() {
+        let tally = Tally::default();
+        let open = creation(0o644, CreateFlags::OPEN);
+        count(&tally, &open, &done(&open, Disposition::empty()));
+        count(&tally, &open, &Reply::error(&open.header, Errno::EACCES));
+        let text = tally.nids().to_string();
+        for row in [
+            "open:           { samples:           1, unit: usecs, ",
+            "req_waittime:   { samples:           2, unit: usecs, ",
+        ] {
+            assert!(text.contains(row), "{text}");
+        }
+        assert!(text.contains("10.0.0.1@tcp") && !text.contains("mkdir:"), "{text}");
+        tally.clear_nids();
+        assert_eq!(tally.nids().to_string(), "export_stats:\n");
+    }
+
+    #[test]
     fn jobs_are_counted_and_quiet_ones_go() {
         let tally = Tally::default();
         let mut open = creation(0o644, CreateFlags::OPEN);
@@ -200,7 +280,7 @@ mod tests {
             open.header.jobid = [0; 32];
             open.header.jobid[..job.len()].copy_from_slice(job.as_bytes());
             let reply = done(&open, Disposition::CREATED);
-            tally.count(Instant(at), Span::micros(6), &open, &reply);
+            tally.count(Instant(at), TIMES, nid(), &open, &reply);
         };
         of(1, "");
         of(2, "dd.0");

@@ -73,7 +73,8 @@ impl Ost {
         .await?;
         self.mdts.borrow_mut().remembered(&owner);
         self.changed(0);
-        self.tally.count(self.env.now(), file.from, file.job, Kind::Write, length);
+        let done = Some((Kind::Write, length)); // the MDT's request has waited, not this
+        self.tally.count(self.env.now(), file.from, file.job, None, done);
         Ok(attr.blocks)
     }
 

@@ -13,28 +13,23 @@ use crate::op::{self, Head};
 use crate::target::Ost;
 
 impl Ost {
-    /// A request that came at `began` is answered.
+    /// A request that began at `began` is answered.
     fn count(&self, incoming: &Incoming, reply: &Reply, began: Instant) {
-        if reply.errno().is_some() {
-            return;
-        }
-        let Some(row) = op::row(incoming.request.opcode()) else { return };
-        let bytes = match row.moves {
-            Some(Direction::Read) => reply.body::<OstAttr>().length,
-            Some(Direction::Write) => incoming.request.body::<OstIoReq>().length,
-            None => 0,
-        };
         let now = self.env.now();
-        if let Some(direction) = row.moves {
-            self.sizes.borrow_mut().add(direction, u64::from(bytes), now - began);
-        }
-        self.tally.count(
-            now,
-            incoming.peer(),
-            incoming.request.header.jobid,
-            row.kind,
-            u64::from(bytes),
-        );
+        let row = op::row(incoming.request.opcode()).filter(|_| reply.errno().is_none());
+        let done = row.map(|row| {
+            let bytes = u64::from(match row.moves {
+                Some(Direction::Read) => reply.body::<OstAttr>().length,
+                Some(Direction::Write) => incoming.request.body::<OstIoReq>().length,
+                None => 0,
+            });
+            if let Some(direction) = row.moves {
+                self.sizes.borrow_mut().add(direction, bytes, now - began);
+            }
+            (row.kind, bytes)
+        });
+        let (nid, job) = (incoming.peer(), incoming.request.header.jobid);
+        self.tally.count(now, nid, job, Some(incoming.waited()), done);
     }
 
     async fn execute(self: Rc<Self>, incoming: Incoming) -> Reply {

@@ -1,12 +1,12 @@
 //! Operations and bytes: in total, by client node and by job, as `stats`, `export_stats` and
-//! `job_stats` print them.
+//! `job_stats` print them. The latter two also have the queue times of requests.
 //!
 //! Bounded: [`limits::TALLY_NIDS_MAX`] nodes and [`limits::TALLY_JOBS_MAX`] jobs.
 
 use std::cell::RefCell;
 
 use target::{Job, Lines};
-use types::{Counter, CounterTable, Instant, Nid, Row, Timespec};
+use types::{Counter, CounterTable, Instant, Nid, Row, Span, Timespec};
 
 use crate::limits;
 
@@ -81,13 +81,25 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// One operation of `bytes` bytes is done.
-    pub(crate) fn count(&self, now: Instant, nid: Nid, job: Job, kind: Kind, bytes: u64) {
-        let add = |line: &mut Line| line.add(kind, bytes);
+    /// A request of `nid` and `job` is answered. `waited` is its time in the queue, if it was in
+    /// one. `done` is what it did, with its bytes, if it succeeded.
+    pub(crate) fn count(
+        &self,
+        now: Instant,
+        nid: Nid,
+        job: Job,
+        waited: Option<Span>,
+        done: Option<(Kind, u64)>,
+    ) {
+        let add = |line: &mut Line| {
+            if let Some((kind, bytes)) = done {
+                line.add(kind, bytes);
+            }
+        };
         add(&mut self.all.borrow_mut());
-        self.nids.add(now, nid, add);
+        self.nids.add(now, nid, waited, add);
         if job != [0; 32] {
-            self.jobs.add(now, job, add);
+            self.jobs.add(now, job, waited, add);
         }
     }
 
@@ -98,8 +110,7 @@ impl Tally {
 
     /// As `export_stats` shows it.
     pub(crate) fn nids(&self) -> CounterTable {
-        let groups = self.nids.groups(Nid::to_string, Line::rows);
-        CounterTable::Groups { title: "export_stats", label: "nid", groups }
+        self.nids.export_stats(Line::rows)
     }
 
     /// As Lustre's `job_stats`.
@@ -122,8 +133,6 @@ impl Tally {
 
 #[cfg(test)]
 mod tests {
-    use types::Span;
-
     use super::*;
 
     fn job(name: &str) -> Job {
@@ -132,12 +141,17 @@ mod tests {
         out
     }
 
+    fn done(tally: &Tally, at: u64, job: Job, kind: Kind, bytes: u64) {
+        let nid = "10.0.0.1@tcp".parse().expect("a NID");
+        tally.count(Instant(at), nid, job, Some(Span::micros(7)), Some((kind, bytes)));
+    }
+
     #[test]
     fn operations_are_counted_by_node_and_by_job() {
-        let (tally, nid) = (Tally::default(), "10.0.0.1@tcp".parse().expect("a NID"));
-        tally.count(Instant(1), nid, job("dd.0"), Kind::Write, 4_096);
-        tally.count(Instant(2), nid, job("dd.0"), Kind::Write, 1_024);
-        tally.count(Instant(3), nid, [0; 32], Kind::Sync, 0);
+        let tally = Tally::default();
+        done(&tally, 1, job("dd.0"), Kind::Write, 4_096);
+        done(&tally, 2, job("dd.0"), Kind::Write, 1_024);
+        done(&tally, 3, [0; 32], Kind::Sync, 0);
         let jobs = tally.jobs(Instant(3)).to_string();
         assert!(
             jobs.contains("\n- job_id:         dd.0\n")
@@ -153,11 +167,26 @@ mod tests {
     }
 
     #[test]
-    fn totals_outlive_the_nodes_and_jobs_they_came_from() {
+    fn a_request_that_fails_has_waited_too_and_a_write_of_the_mdt_has_not() {
         let (tally, nid) = (Tally::default(), "10.0.0.1@tcp".parse().expect("a NID"));
-        tally.count(Instant(1), nid, [0; 32], Kind::Read, 4_096);
-        tally.count(Instant(2), nid, job("dd.0"), Kind::Read, 1_024);
-        tally.count(Instant(3), nid, job("dd.0"), Kind::Destroy, 0);
+        tally.count(Instant(1), nid, job("dd.0"), Some(Span::millis(2)), None);
+        tally.count(Instant(2), nid, job("dd.0"), None, Some((Kind::Write, 9)));
+        let nids = tally.nids().to_string();
+        assert!(
+            nids.contains("write_bytes:    { samples:           1, ")
+                && nids.contains("req_waittime:   { samples:           1, ")
+                && nids.contains(", max:    2000, "),
+            "{nids}"
+        );
+        assert!(!tally.all(Timespec::default()).to_string().contains("req_waittime"));
+    }
+
+    #[test]
+    fn totals_outlive_the_nodes_and_jobs_they_came_from() {
+        let tally = Tally::default();
+        done(&tally, 1, [0; 32], Kind::Read, 4_096);
+        done(&tally, 2, job("dd.0"), Kind::Read, 1_024);
+        done(&tally, 3, job("dd.0"), Kind::Destroy, 0);
         tally.clear_nids();
         tally.clear_jobs();
         let rows = |tally: &Tally| {
@@ -177,9 +206,9 @@ mod tests {
 
     #[test]
     fn quiet_jobs_go_and_the_table_is_bounded() {
-        let (tally, nid) = (Tally::default(), "10.0.0.1@tcp".parse().expect("a NID"));
+        let tally = Tally::default();
         for index in 0..=limits::TALLY_JOBS_MAX as u64 {
-            tally.count(Instant(index), nid, job(&format!("j{index}")), Kind::Read, 1);
+            done(&tally, index, job(&format!("j{index}")), Kind::Read, 1);
         }
         let text = tally.jobs(Instant(0) + Span::secs(1)).to_string();
         assert_eq!(text.matches("job_id:").count(), limits::TALLY_JOBS_MAX);

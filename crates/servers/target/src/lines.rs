@@ -1,12 +1,15 @@
 //! Counts by client node or by job, for `export_stats` and `job_stats`.
 //!
+//! Each key also has the queue times of all its requests, failed ones included. So a node or a job
+//! that floods a server is seen, whatever it asks for.
+//!
 //! Bounded: above a number of keys, the key that was quiet longest goes. Jobs also go after
 //! `job_cleanup_interval` (Lustre's 600 s).
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use types::{CounterTable, Instant, Row, Span};
+use types::{Counter, CounterTable, Detail, Instant, Nid, Row, Span};
 
 /// Quiet jobs are forgotten after this long.
 const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
@@ -17,7 +20,26 @@ pub type Job = [u8; 32];
 /// A line of counters `L` for each key `K`.
 pub struct Lines<K, L> {
     most: usize,
-    lines: RefCell<BTreeMap<K, (Instant, L)>>,
+    lines: RefCell<BTreeMap<K, Entry<L>>>,
+}
+
+#[derive(Default)]
+struct Entry<L> {
+    /// Its last change.
+    last: Instant,
+    /// Queue times of its requests, microseconds.
+    waits: Counter,
+    line: L,
+}
+
+impl<L> Entry<L> {
+    /// Rows of the line, and the queue times under the name that they have in a service's `stats`.
+    fn rows(&self, rows: impl Fn(&L) -> Vec<Row>) -> Vec<Row> {
+        let mut rows = rows(&self.line);
+        let (counter, detail) = (self.waits, Detail::Sum);
+        rows.push(Row { name: "req_waittime", unit: "usecs", counter, detail });
+        rows
+    }
 }
 
 impl<K: Ord + Copy, L: Default> Lines<K, L> {
@@ -27,27 +49,31 @@ impl<K: Ord + Copy, L: Default> Lines<K, L> {
         Lines { most, lines: RefCell::default() }
     }
 
-    /// Changes the line of a key, which may be new.
-    pub fn add(&self, now: Instant, key: K, change: impl FnOnce(&mut L)) {
+    /// Changes the line of a key, which may be new, for a request that has `waited` this long in
+    /// the queue. None: it is for something that was no request.
+    pub fn add(&self, now: Instant, key: K, waited: Option<Span>, change: impl FnOnce(&mut L)) {
         let mut lines = self.lines.borrow_mut();
         if lines.len() >= self.most && !lines.contains_key(&key) {
-            let quietest = lines.iter().min_by_key(|(_, (last, _))| *last).map(|(key, _)| *key);
+            let quietest = lines.iter().min_by_key(|(_, entry)| entry.last).map(|(key, _)| *key);
             quietest.and_then(|key| lines.remove(&key));
         }
-        let (last, line) = lines.entry(key).or_default();
-        *last = now;
-        change(line);
+        let entry = lines.entry(key).or_default();
+        entry.last = now;
+        if let Some(waited) = waited {
+            entry.waits.add(waited.0 / 1_000);
+        }
+        change(&mut entry.line);
         assert!(lines.len() <= self.most, "the table is bounded");
     }
 
     /// Keys and rows, as a table shows them.
-    pub fn groups(
+    fn groups(
         &self,
         name: impl Fn(&K) -> String,
         rows: impl Fn(&L) -> Vec<Row>,
     ) -> Vec<(String, Vec<Row>)> {
         let lines = self.lines.borrow();
-        lines.iter().map(|(key, (_, line))| (name(key), rows(line))).collect()
+        lines.iter().map(|(key, entry)| (name(key), entry.rows(&rows))).collect()
     }
 
     /// Forgets all keys.
@@ -59,12 +85,21 @@ impl<K: Ord + Copy, L: Default> Lines<K, L> {
 impl<L: Default> Lines<Job, L> {
     /// As Lustre's `job_stats`.
     pub fn job_stats(&self, now: Instant, rows: impl Fn(&L) -> Vec<Row>) -> CounterTable {
-        self.lines.borrow_mut().retain(|_, (last, _)| now - *last < JOB_CLEANUP_INTERVAL);
+        self.lines.borrow_mut().retain(|_, entry| now - entry.last < JOB_CLEANUP_INTERVAL);
         CounterTable::Groups {
             title: "job_stats",
             label: "job_id",
             groups: self.groups(shown, rows),
         }
+    }
+}
+
+impl<L: Default> Lines<Nid, L> {
+    /// As `export_stats` shows it: rows with samples only, because there may be many nodes.
+    pub fn export_stats(&self, rows: impl Fn(&L) -> Vec<Row>) -> CounterTable {
+        let mut groups = self.groups(Nid::to_string, rows);
+        groups.iter_mut().for_each(|(_, rows)| rows.retain(|row| row.counter.samples > 0));
+        CounterTable::Groups { title: "export_stats", label: "nid", groups }
     }
 }
 
@@ -93,7 +128,7 @@ mod tests {
     fn the_key_that_was_quiet_longest_goes() {
         let lines: Lines<u32, u64> = Lines::new(MOST);
         for (at, key) in [(1, 7), (2, 8), (3, 9), (4, 7), (5, 10)] {
-            lines.add(Instant(at), key, |count| *count += 1);
+            lines.add(Instant(at), key, None, |count| *count += 1);
         }
         let kept: Vec<String> =
             lines.groups(u32::to_string, rows).into_iter().map(|(key, _)| key).collect();
@@ -103,10 +138,25 @@ mod tests {
     }
 
     #[test]
+    fn queue_times_are_counted_also_of_requests_that_did_nothing() {
+        let nid: Nid = "10.0.0.1@tcp".parse().expect("a NID");
+        let lines: Lines<Nid, u64> = Lines::new(MOST);
+        let waited = |micros| Some(Span::micros(micros));
+        lines.add(Instant(1), nid, waited(3), |_| {});
+        lines.add(Instant(2), nid, waited(5), |_| {});
+        lines.add(Instant(3), nid, None, |_| {});
+        let text = lines.export_stats(rows).to_string();
+        let row = "req_waittime:   { samples:           2, unit: usecs, \
+            min:       3, max:       5, sum:               8 }\n";
+        assert!(text.starts_with("export_stats:\n") && text.ends_with(row), "{text}");
+        assert!(text.contains("10.0.0.1@tcp") && !text.contains("read:"), "{text}");
+    }
+
+    #[test]
     fn quiet_jobs_go_and_labels_are_text() {
         let lines: Lines<Job, u64> = Lines::new(MOST);
-        lines.add(Instant(0), job("dd\n.0"), |count| *count = 2);
-        lines.add(Instant(0) + Span::secs(500), job("cp.0"), |count| *count = 1);
+        lines.add(Instant(0), job("dd\n.0"), None, |count| *count = 2);
+        lines.add(Instant(0) + Span::secs(500), job("cp.0"), None, |count| *count = 1);
         let at = |secs| lines.job_stats(Instant(0) + Span::secs(secs), rows).to_string();
         assert!(at(599).contains("\n- job_id:         dd\\n.0\n"), "{}", at(599));
         assert!(!at(601).contains("dd") && at(601).contains("cp.0"), "{}", at(601));

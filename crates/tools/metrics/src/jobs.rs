@@ -21,6 +21,7 @@ pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &C
             let (count, bytes) = match row.name {
                 "read_bytes" => (families::JOB_READS, families::JOB_READ_BYTES),
                 "write_bytes" => (families::JOB_WRITES, families::JOB_WRITE_BYTES),
+                "req_waittime" => continue, // it is no operation
                 operation => {
                     let labels = [labels[0], labels[1], labels[2], ("operation", operation)];
                     out.add(families::JOB_STATS, &labels, samples as f64);

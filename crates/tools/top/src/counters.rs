@@ -1,6 +1,9 @@
 //! Reads tables of counters: `stats` with a line for each counter, and `job_stats` with a group for
 //! each key. A line that is not understood is left out.
 
+/// The counter of queue times.
+pub(crate) const WAITS: &str = "req_waittime";
+
 /// Sums of counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
@@ -22,8 +25,11 @@ impl Count {
         }
     }
 
-    /// Adds a counter with its samples and their sum.
+    /// Adds a counter with its samples and their sum. Queue times are no operations.
     fn add(&mut self, name: &str, samples: u64, sum: u64) {
+        if name == WAITS {
+            return;
+        }
         let read = if name == "read_bytes" { sum } else { 0 };
         let written = if name == "write_bytes" { sum } else { 0 };
         *self = self.plus(Count { operations: samples, read, written });
@@ -130,7 +136,8 @@ mod tests {
         let text = "job_stats:\n\
             - job_id:         dd.0 a\n  \
             read_bytes:     { samples:           1, unit: bytes, min:    4096, max:    4096, sum:            4096 }\n  \
-            sync:           { samples:           2, unit: reqs }\n\
+            sync:           { samples:           2, unit: reqs }\n  \
+            req_waittime:   { samples:           7, unit: usecs, min:       1, max:       9, sum:              21 }\n\
             - job_id:         cp.1\n  \
             write_bytes:    { samples:           0, unit: bytes, min:       0, max:       0, sum:               0 }\n";
         let expected = [

@@ -91,7 +91,7 @@ impl Sample {
                 }
                 [_, _, service, "stats"] => {
                     let (requests, waited_us) =
-                        counters::one(text, "req_waittime").unwrap_or_default();
+                        counters::one(text, counters::WAITS).unwrap_or_default();
                     let entry = self.service(&life, service);
                     (entry.requests, entry.waited_us) = (requests, waited_us);
                 }
