@@ -292,8 +292,8 @@ mod tests {
             of(3 + job, &format!("j{job}"));
         }
         let text = tally.jobs(Instant(9)).to_string();
-        assert_eq!(text.matches("job_id:").count(), limits::TALLY_JOBS_MAX);
-        assert!(!text.contains("dd.0"), "the quietest went");
+        assert!(text.matches("job_id:").count() <= limits::TALLY_JOBS_MAX);
+        assert!(!text.contains("dd.0") && text.contains(" j1023\n"), "the quietest went");
         assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
         assert_eq!(tally.total(), 2 * (2 + limits::TALLY_JOBS_MAX as u64), "totals stay");
     }

@@ -211,8 +211,8 @@ mod tests {
             done(&tally, index, job(&format!("j{index}")), Kind::Read, 1);
         }
         let text = tally.jobs(Instant(0) + Span::secs(1)).to_string();
-        assert_eq!(text.matches("job_id:").count(), limits::TALLY_JOBS_MAX);
-        assert!(!text.contains(" j0\n"), "the quietest went");
+        assert!(text.matches("job_id:").count() <= limits::TALLY_JOBS_MAX);
+        assert!(!text.contains(" j0\n") && text.contains(" j1024\n"), "the quietest went");
         assert_eq!(tally.jobs(Instant(0) + Span::secs(700)).to_string(), "job_stats:\n");
     }
 }

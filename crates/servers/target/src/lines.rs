@@ -3,7 +3,7 @@
 //! Each key also has the queue times of all its requests, failed ones included. So a node or a job
 //! that floods a server is seen, whatever it asks for.
 //!
-//! Bounded: above a number of keys, the key that was quiet longest goes. Jobs also go after
+//! Bounded: above a number of keys, the keys that were quiet longest go. Jobs also go after
 //! `job_cleanup_interval` (Lustre's 600 s).
 
 use std::cell::RefCell;
@@ -13,6 +13,10 @@ use types::{Counter, CounterTable, Detail, Instant, Nid, Row, Span};
 
 /// Quiet jobs are forgotten after this long.
 const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
+
+/// When a table is full, one key in so many goes. Only one at a time, each request of more active
+/// nodes than places would search the whole table.
+const GOING_ONE_IN: usize = 16;
 
 /// Label of a job, as requests carry it; zeros: none.
 pub type Job = [u8; 32];
@@ -54,8 +58,7 @@ impl<K: Ord + Copy, L: Default> Lines<K, L> {
     pub fn add(&self, now: Instant, key: K, waited: Option<Span>, change: impl FnOnce(&mut L)) {
         let mut lines = self.lines.borrow_mut();
         if lines.len() >= self.most && !lines.contains_key(&key) {
-            let quietest = lines.iter().min_by_key(|(_, entry)| entry.last).map(|(key, _)| *key);
-            quietest.and_then(|key| lines.remove(&key));
+            forget_quietest(&mut lines, self.most.div_ceil(GOING_ONE_IN));
         }
         let entry = lines.entry(key).or_default();
         entry.last = now;
@@ -101,6 +104,18 @@ impl<L: Default> Lines<Nid, L> {
         groups.iter_mut().for_each(|(_, rows)| rows.retain(|row| row.counter.samples > 0));
         CounterTable::Groups { title: "export_stats", label: "nid", groups }
     }
+}
+
+/// Removes this many keys, at least one.
+fn forget_quietest<K: Ord, L>(lines: &mut BTreeMap<K, Entry<L>>, count: usize) {
+    let mut times: Vec<Instant> = lines.values().map(|entry| entry.last).collect();
+    let (_, newest, _) = times.select_nth_unstable(count - 1);
+    let (newest, mut left) = (*newest, count);
+    lines.retain(|_, entry| {
+        let goes = left > 0 && entry.last <= newest;
+        left -= usize::from(goes);
+        !goes
+    });
 }
 
 fn shown(job: &Job) -> String {
@@ -150,6 +165,20 @@ mod tests {
             min:       3, max:       5, sum:               8 }\n";
         assert!(text.starts_with("export_stats:\n") && text.ends_with(row), "{text}");
         assert!(text.contains("10.0.0.1@tcp") && !text.contains("read:"), "{text}");
+    }
+
+    #[test]
+    fn a_part_of_a_full_table_goes_at_once() {
+        let lines: Lines<u32, u64> = Lines::new(64);
+        // the second half is older
+        for key in 0..64 {
+            lines.add(Instant(u64::from(100 - key / 32)), key, None, |_| {});
+        }
+        lines.add(Instant(200), 64, None, |_| {});
+        let kept: Vec<u32> = lines.lines.borrow().keys().copied().collect();
+        assert_eq!(kept.len(), 64 - 64 / GOING_ONE_IN + 1);
+        assert!(kept.starts_with(&[0, 1]) && kept.contains(&31), "{kept:?}");
+        assert!(!kept.contains(&32) && kept.ends_with(&[63, 64]), "{kept:?}");
     }
 
     #[test]
