@@ -146,6 +146,20 @@ families! {
     JOB_WRITE_BYTES = Counter "lustre_job_write_bytes_total",
         "The total number of bytes that have been transferred.";
 
+    JOB_REQUESTS = Counter "nacre_job_requests_total",
+        "Requests of a job that a target has answered";
+    JOB_WAIT = Counter "nacre_job_wait_seconds_total",
+        "Time from the arrival of a job's requests to their start";
+
+    CLIENT_REQUESTS = Counter "nacre_client_requests_total",
+        "Requests of a client node that a target has answered";
+    CLIENT_WAIT = Counter "nacre_client_wait_seconds_total",
+        "Time from the arrival of a client node's requests to their start";
+    CLIENT_READ_BYTES = Counter "nacre_client_read_bytes_total",
+        "Bytes that a client node has read from a target";
+    CLIENT_WRITE_BYTES = Counter "nacre_client_write_bytes_total",
+        "Bytes that a client node has written to a target";
+
     REQUESTS = Counter "nacre_requests_total", "Requests that a service has handled";
     REQUEST_SECONDS = Counter "nacre_request_seconds_total",
         "Time that a service took to handle requests, without their wait";

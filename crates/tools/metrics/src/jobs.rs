@@ -3,10 +3,13 @@
 use types::{Counter, CounterTable, Detail, Row};
 
 use crate::families;
-use crate::text::Exposition;
+use crate::text::{Exposition, seconds};
 
 /// Jobs of a target that are shown: those with the most operations.
 pub(crate) const JOBS_MAX: usize = 32;
+
+/// The row of queue times.
+pub(crate) const WAITS: &str = "req_waittime";
 
 pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
     let CounterTable::Groups { groups, .. } = table else { return };
@@ -21,7 +24,11 @@ pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &C
             let (count, bytes) = match row.name {
                 "read_bytes" => (families::JOB_READS, families::JOB_READ_BYTES),
                 "write_bytes" => (families::JOB_WRITES, families::JOB_WRITE_BYTES),
-                "req_waittime" => continue, // it is no operation
+                WAITS => {
+                    out.add(families::JOB_REQUESTS, &labels, samples as f64);
+                    out.add(families::JOB_WAIT, &labels, seconds(sum));
+                    continue;
+                }
                 operation => {
                     let labels = [labels[0], labels[1], labels[2], ("operation", operation)];
                     out.add(families::JOB_STATS, &labels, samples as f64);
@@ -45,7 +52,9 @@ mod tests {
         let rows = |job: usize| {
             let (samples, sum) = (job as u64, job as u64 * 10);
             let written = Counter { samples, min: 1, max: 2, sum, sumsq: 0 };
-            vec![Row::bytes("write_bytes", written), Row::requests("sync", 1)]
+            let (counter, detail) = (Counter { sum: 500_000, ..written }, Detail::Sum);
+            let waits = Row { name: WAITS, unit: "usecs", counter, detail };
+            vec![Row::bytes("write_bytes", written), Row::requests("sync", 1), waits]
         };
         let groups = (0..JOBS_MAX + 2).map(|job| (format!("job{job:02}"), rows(job))).collect();
         let table = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
@@ -58,10 +67,16 @@ mod tests {
             text.contains(&format!("lustre_job_stats_total{labels},operation=\"sync\"}} 1\n")),
             "{text}"
         );
+        for line in [
+            format!("nacre_job_requests_total{labels}}} 33\n"),
+            format!("nacre_job_wait_seconds_total{labels}}} 0.5\n"),
+        ] {
+            assert!(text.contains(&line), "{line}{text}");
+        }
         assert!(
             !text.contains("job00") && !text.contains("job01") && text.contains("job02"),
             "{text}"
         );
-        assert!(text.ends_with("nacre_metrics_dropped_series 4\n"), "{text}");
+        assert!(text.ends_with("nacre_metrics_dropped_series 6\n"), "{text}");
     }
 }

@@ -10,11 +10,12 @@
 //! Where a process has several executors, one of them answers for all. It asks the others for their
 //! series, waits for them at most one second, and joins them.
 //!
-//! **Bounded**: at most `text::SERIES_MAX` series of an executor. Peers and jobs have bounds of
-//! their own. The peers with the fewest credits and the jobs with the most operations are kept.
-//! Jobs come last, so they are left out first. `nacre_metrics_dropped_series` counts the series
-//! that were left out.
+//! **Bounded**: at most `text::SERIES_MAX` series of an executor. Peers, client nodes and jobs have
+//! bounds of their own. The peers with the fewest credits, the nodes with the most requests and the
+//! jobs with the most operations are kept. Jobs come last, so they are left out first.
+//! `nacre_metrics_dropped_series` counts the series that were left out, except those of nodes.
 
+mod clients;
 #[cfg(test)]
 mod documents;
 mod families;
@@ -131,7 +132,7 @@ fn parts(env: &Env, Shown { params, lnet, executor }: &Shown) -> Exposition {
     targets::add(&mut out, params);
     services::add(&mut out, params);
     network::add(&mut out, env, lnet);
-    targets::add_jobs(&mut out, params);
+    targets::add_shares(&mut out, params);
     out
 }
 
@@ -239,9 +240,16 @@ mod tests {
         ];
         let at = Some(Timespec::new(1, 2));
         show("obdfilter.testfs-OST0001.stats", CounterTable::Lines { at, rows: rows.clone() });
-        let groups = vec![("dd.0".to_owned(), rows)];
-        let jobs = CounterTable::Groups { title: "job_stats", label: "job_id", groups };
-        show("obdfilter.testfs-OST0001.job_stats", jobs);
+        let waited = counter(&[250_000, 1_500_000]);
+        let waits = Row { name: jobs::WAITS, unit: "usecs", counter: waited, detail: Detail::Sum };
+        let shares = [rows, vec![waits]].concat();
+        for (title, label, key) in
+            [("job_stats", "job_id", "dd.0"), ("export_stats", "nid", "10.0.0.1@tcp")]
+        {
+            let groups = vec![(key.to_owned(), shares.clone())];
+            let table = CounterTable::Groups { title, label, groups };
+            show(&format!("obdfilter.testfs-OST0001.{title}"), table);
+        }
         let row = |name, unit, samples: &[u64]| {
             let (counter, detail) = (counter(samples), Detail::Squares);
             Row { name, unit, counter, detail }

@@ -6,7 +6,7 @@ use params::ParamTree;
 use types::{Counter, CounterTable, Detail, Histograms};
 
 use crate::families;
-use crate::text::Exposition;
+use crate::text::{Exposition, seconds};
 use crate::{lines, values};
 
 /// Where services have their parameters.
@@ -40,11 +40,6 @@ pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
             }
         }
     }
-}
-
-/// Seconds in so many microseconds.
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
 }
 
 fn statistics(out: &mut Exposition, service: &str, table: &CounterTable) {

@@ -7,7 +7,7 @@ use types::{Counter, CounterTable, Detail};
 
 use crate::families::{self, Family};
 use crate::text::Exposition;
-use crate::{jobs, lines, values};
+use crate::{clients, jobs, lines, values};
 
 /// Parameters that are one number each: last part of the name (the part before is the target).
 const NUMBERS: &[(&str, &Family)] = &[
@@ -76,10 +76,10 @@ const STATS: &[(&str, &str, &str)] = &[
     ("llite", "md_stats", "client"),
 ];
 
-/// What each job did (`job_stats`): base, component.
-const JOBS: &[(&str, &str)] = &[("obdfilter", "ost"), ("mdt", "mdt"), ("mdt_data", "mdt_data")];
+/// What each client node and each job did (`export_stats`, `job_stats`): base, component.
+const SHARES: &[(&str, &str)] = &[("obdfilter", "ost"), ("mdt", "mdt"), ("mdt_data", "mdt_data")];
 
-/// All but the jobs.
+/// All but the client nodes and jobs.
 pub(crate) fn add(out: &mut Exposition, params: &ParamTree) {
     for (base, component) in COMPONENTS {
         numbers(out, params, base, component);
@@ -126,9 +126,14 @@ fn numbers(out: &mut Exposition, params: &ParamTree, base: &str, component: &str
     }
 }
 
-/// Statistics of each job.
-pub(crate) fn add_jobs(out: &mut Exposition, params: &ParamTree) {
-    for (base, component) in JOBS {
+/// Statistics of each client node and each job.
+pub(crate) fn add_shares(out: &mut Exposition, params: &ParamTree) {
+    for (base, component) in SHARES {
+        for (target, table) in values::<CounterTable>(params, base, "export_stats") {
+            clients::add(out, component, &target, &table);
+        }
+    }
+    for (base, component) in SHARES {
         for (target, table) in values::<CounterTable>(params, base, "job_stats") {
             jobs::add(out, component, &target, &table);
         }

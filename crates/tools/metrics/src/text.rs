@@ -153,6 +153,11 @@ impl fmt::Display for Part {
     }
 }
 
+/// Seconds in so many microseconds.
+pub(crate) fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 fn escaped(value: &str) -> String {
     let mut out = String::new();
     for c in value.chars() {
