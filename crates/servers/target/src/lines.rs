@@ -14,7 +14,7 @@ use types::{Counter, CounterTable, Detail, Instant, Nid, Row, Span};
 /// Quiet jobs are forgotten after this long.
 const JOB_CLEANUP_INTERVAL: Span = Span::secs(600);
 
-/// When a table is full, one key in so many goes. Only one at a time, each request of more active
+/// When a table is full, one key of 16 goes. If only one key went, each request of more active
 /// nodes than places would search the whole table.
 const GOING_ONE_IN: usize = 16;
 
