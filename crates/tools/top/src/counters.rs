@@ -12,6 +12,10 @@ pub struct Count {
     /// Bytes.
     pub read: u64,
     pub written: u64,
+    /// Requests, of clients and jobs only: failed ones too, and each once, whatever it does.
+    pub requests: u64,
+    /// Sum of their times in the queue, microseconds.
+    pub waited_us: u64,
 }
 
 impl Count {
@@ -22,17 +26,20 @@ impl Count {
             operations: self.operations.saturating_add(other.operations),
             read: self.read.saturating_add(other.read),
             written: self.written.saturating_add(other.written),
+            requests: self.requests.saturating_add(other.requests),
+            waited_us: self.waited_us.saturating_add(other.waited_us),
         }
     }
 
-    /// Adds a counter with its samples and their sum. Queue times are no operations.
+    /// Adds a counter with its samples and their sum.
     fn add(&mut self, name: &str, samples: u64, sum: u64) {
-        if name == WAITS {
-            return;
-        }
-        let read = if name == "read_bytes" { sum } else { 0 };
-        let written = if name == "write_bytes" { sum } else { 0 };
-        *self = self.plus(Count { operations: samples, read, written });
+        let (none, operations) = (Count::default(), samples);
+        *self = self.plus(match name {
+            WAITS => Count { requests: samples, waited_us: sum, ..none },
+            "read_bytes" => Count { operations, read: sum, ..none },
+            "write_bytes" => Count { operations, written: sum, ..none },
+            _ => Count { operations, ..none },
+        });
     }
 }
 
@@ -100,7 +107,8 @@ mod tests {
 
     #[test]
     fn a_table_of_lines_is_summed() {
-        assert_eq!(total(STATS), Count { operations: 12, read: 5_120, written: 30 });
+        let sums = Count { operations: 12, read: 5_120, written: 30, ..Count::default() };
+        assert_eq!(total(STATS), sums);
         let service = "req_waittime              2 samples [usec] 1 9 10 82\n";
         assert_eq!(one(service, "req_waittime"), Some((2, 10)));
         assert_eq!(one(service, "req_qdepth"), None);
@@ -140,10 +148,8 @@ mod tests {
             req_waittime:   { samples:           7, unit: usecs, min:       1, max:       9, sum:              21 }\n\
             - job_id:         cp.1\n  \
             write_bytes:    { samples:           0, unit: bytes, min:       0, max:       0, sum:               0 }\n";
-        let expected = [
-            ("dd.0 a".to_owned(), Count { operations: 3, read: 4_096, written: 0 }),
-            ("cp.1".to_owned(), Count::default()),
-        ];
+        let first = Count { operations: 3, read: 4_096, written: 0, requests: 7, waited_us: 21 };
+        let expected = [("dd.0 a".to_owned(), first), ("cp.1".to_owned(), Count::default())];
         assert_eq!(groups(text), expected);
         assert!(groups("job_stats:\n  read_bytes: { samples: 1 }\nodd\n").is_empty());
     }

@@ -78,11 +78,10 @@ fn pressed(view: View, key: KeyEvent) -> Option<View> {
     match key.code {
         KeyCode::Char('c') if is_control => None,
         KeyCode::Char('q') | KeyCode::Esc => None,
-        KeyCode::Char('b') => Some(View { order: Order::Bytes, ..view }),
-        KeyCode::Char('o') => Some(View { order: Order::Operations, ..view }),
         KeyCode::Tab => Some(View { page: view.page.next(), ..view }),
         KeyCode::Char(letter) => {
-            Some(View { page: Page::of_key(letter).unwrap_or(view.page), ..view })
+            let page = Page::of_key(letter).unwrap_or(view.page);
+            Some(View { page, order: Order::of_key(letter).unwrap_or(view.order) })
         }
         _ => Some(view),
     }
@@ -100,6 +99,8 @@ mod tests {
         assert_eq!(jobs.page, Page::Jobs);
         let bytes = press(jobs, KeyCode::Char('b')).expect("it goes on");
         assert_eq!((bytes.page, bytes.order), (Page::Jobs, Order::Bytes));
+        let wait = press(bytes, KeyCode::Char('w')).map(|view| view.order);
+        assert_eq!(wait, Some(Order::Wait));
         assert_eq!(press(bytes, KeyCode::Char('o')), Some(jobs));
         assert_eq!(press(jobs, KeyCode::Tab).map(|view| view.page), Some(Page::Targets));
         assert_eq!(press(jobs, KeyCode::Char('x')), Some(jobs));

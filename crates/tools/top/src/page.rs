@@ -10,6 +10,13 @@ use crate::rates::{Order, Rates, Row, ServiceRow, Slow, sorted};
 /// Rows of each table on the start page.
 const START_ROWS: usize = 4;
 
+/// First column of a table, and its rate.
+type Head = (&'static str, &'static str);
+
+const CLIENTS: Head = ("CLIENT", "REQS/S");
+const JOBS: Head = ("JOB", "REQS/S");
+const TARGETS: Head = ("TARGET", "OPS/S");
+
 /// What the screen shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Page {
@@ -78,14 +85,14 @@ fn lines(view: &View, rates: &Rates) -> Vec<Shown> {
     match view.page {
         Page::Start => {
             out.extend(answer(rates.slow.as_ref()));
-            out.extend(table("CLIENT", &rates.clients, order, START_ROWS));
-            out.extend(table("JOB", &rates.jobs, order, START_ROWS));
-            out.extend(table("TARGET", &rates.targets, order, START_ROWS));
+            out.extend(table(CLIENTS, &rates.clients, order, START_ROWS));
+            out.extend(table(JOBS, &rates.jobs, order, START_ROWS));
+            out.extend(table(TARGETS, &rates.targets, order, START_ROWS));
             out.extend(services(&rates.services, START_ROWS));
         }
-        Page::Clients => out.extend(table("CLIENT", &rates.clients, order, usize::MAX)),
-        Page::Jobs => out.extend(table("JOB", &rates.jobs, order, usize::MAX)),
-        Page::Targets => out.extend(table("TARGET", &rates.targets, order, usize::MAX)),
+        Page::Clients => out.extend(table(CLIENTS, &rates.clients, order, usize::MAX)),
+        Page::Jobs => out.extend(table(JOBS, &rates.jobs, order, usize::MAX)),
+        Page::Targets => out.extend(table(TARGETS, &rates.targets, order, usize::MAX)),
         Page::Services => out.extend(services(&rates.services, usize::MAX)),
     }
     out
@@ -97,11 +104,11 @@ fn menu(view: &View) -> String {
         if *page == view.page { format!("[{number} {name}]") } else { format!(" {number} {name} ") }
     };
     let pages: Vec<String> = Page::ALL.iter().enumerate().map(page).collect();
-    let order = match view.order {
-        Order::Operations => "b: by bytes",
-        Order::Bytes => "o: by operations",
+    let order = |(key, order): &(char, Order)| {
+        if *order == view.order { format!("[{key}]") } else { format!(" {key} ") }
     };
-    format!("{}  {order}  q: quit", pages.concat())
+    let orders: Vec<String> = Order::ALL.iter().map(order).collect();
+    format!("{} {} order  q: quit", pages.concat(), orders.concat())
 }
 
 /// Which service is slow, and which jobs and clients load it.
@@ -128,14 +135,16 @@ fn answer(slow: Option<&Slow>) -> Vec<Shown> {
 }
 
 /// A head and the first rows, behind an empty line.
-fn table(head: &str, rows: &[Row], order: Order, count: usize) -> Vec<Shown> {
-    let head = format!("{head:<24} {:>9} {:>9} {:>9}  NAME", "OPS/S", "READ/S", "WRITE/S");
+fn table((head, rate): Head, rows: &[Row], order: Order, count: usize) -> Vec<Shown> {
+    let line = |name: &str, [rate, read, written, wait]: [&str; 4], detail: &str| {
+        let text = format!("{name:<24} {rate:>9} {read:>9} {written:>9} {wait:>9}  {detail}");
+        text.trim_end().to_owned()
+    };
+    let head = line(head, [rate, "READ/S", "WRITE/S", "WAIT"], "NAME");
     let row = |row: &Row| {
-        let rates = [number(row.operations), bytes(row.read), bytes(row.written)];
-        let [operations, read, written] = rates;
-        let text =
-            format!("{:<24} {operations:>9} {read:>9} {written:>9}  {}", row.name, row.detail);
-        (text.trim_end().to_owned(), false)
+        let wait = row.wait_us.map_or_else(|| "-".to_owned(), time);
+        let rates = [number(row.operations), bytes(row.read), bytes(row.written), wait];
+        (line(&row.name, rates.each_ref().map(String::as_str), &row.detail), false)
     };
     let mut out = vec![(String::new(), false), (head, true)];
     out.extend(sorted(rows, order).into_iter().take(count).map(row));
@@ -195,7 +204,8 @@ mod tests {
     use super::*;
 
     fn row(name: &str, detail: &str, operations: f64, written: f64) -> Row {
-        Row { name: name.into(), detail: detail.into(), operations, read: 0.0, written }
+        let (name, detail) = (name.into(), detail.into());
+        Row { name, detail, operations, read: 0.0, written, wait_us: Some(2_500.0) }
     }
 
     fn example() -> Rates {
@@ -216,7 +226,10 @@ mod tests {
         Rates {
             seconds: 2.0,
             clients: vec![row("10.0.0.1@tcp", "node1:/mnt", 1_520.0, 200_000_000.0)],
-            jobs: vec![row("cp.0", "", 280.0, 5e8), row("dd.0", "", 1_240.0, 0.0)],
+            jobs: vec![
+                Row { wait_us: None, ..row("cp.0", "", 280.0, 5e8) },
+                row("dd.0", "", 1_240.0, 0.0),
+            ],
             targets: vec![row("testfs-OST0000", "", 1_520.0, 200_000_000.0)],
             services: vec![service],
             slow: Some(slow),
@@ -235,19 +248,19 @@ mod tests {
     #[test]
     fn the_start_page_says_what_is_slow_and_what_makes_it_slow() {
         let expected = [
-            "[1 start] 2 clients  3 jobs  4 targets  5 services   b: by bytes  q: quit",
+            "[1 start] 2 clients  3 jobs  4 targets  5 services  [o] b  w  order  q: quit",
             "slow: ost_io of testfs-OST0000: a request waits 12.3 ms in the queue, policy tbf nid",
             "loaded by jobs: dd.0 (82 %), cp.0 (18 %); clients: 10.0.0.1@tcp (100 %)",
             "",
-            "CLIENT                       OPS/S    READ/S   WRITE/S  NAME",
-            "10.0.0.1@tcp                  1.5k       0.0      191M  node1:/mnt",
+            "CLIENT                      REQS/S    READ/S   WRITE/S      WAIT  NAME",
+            "10.0.0.1@tcp                  1.5k       0.0      191M    2.5 ms  node1:/mnt",
             "",
-            "JOB                          OPS/S    READ/S   WRITE/S  NAME",
-            "dd.0                          1.2k       0.0       0.0",
-            "cp.0                           280       0.0      477M",
+            "JOB                         REQS/S    READ/S   WRITE/S      WAIT  NAME",
+            "dd.0                          1.2k       0.0       0.0    2.5 ms",
+            "cp.0                           280       0.0      477M         -",
             "",
-            "TARGET                       OPS/S    READ/S   WRITE/S  NAME",
-            "testfs-OST0000                1.5k       0.0      191M",
+            "TARGET                       OPS/S    READ/S   WRITE/S      WAIT  NAME",
+            "testfs-OST0000                1.5k       0.0      191M    2.5 ms",
             "",
             "SERVICE       SERVER                      REQS/S      WAIT  QUEUED  POLICY",
             "ost_io        testfs-OST0000                1.5k   12.3 ms      34  tbf nid",
@@ -260,11 +273,11 @@ mod tests {
         let view = View { page: Page::Jobs, order: Order::Bytes };
         let rates = Rates { silent: vec!["testfs-OST0001".into()], ..example() };
         let expected = [
-            " 1 start  2 clients [3 jobs] 4 targets  5 services   o: by operations  q: quit",
+            " 1 start  2 clients [3 jobs] 4 targets  5 services   o [b] w  order  q: quit",
             "no answer from testfs-OST0001",
             "",
-            "JOB                          OPS/S    READ/S   WRITE/S  NAME",
-            "cp.0                           280       0.0      477M",
+            "JOB                         REQS/S    READ/S   WRITE/S      WAIT  NAME",
+            "cp.0                           280       0.0      477M         -",
         ];
         assert_eq!(shown(view, &rates, 80, 5), expected, "what does not fit is cut off");
     }

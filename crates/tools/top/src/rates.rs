@@ -21,6 +21,17 @@ pub enum Order {
     #[default]
     Operations,
     Bytes,
+    Wait,
+}
+
+impl Order {
+    /// With their keys.
+    pub(crate) const ALL: [(char, Order); 3] =
+        [('o', Order::Operations), ('b', Order::Bytes), ('w', Order::Wait)];
+
+    pub(crate) fn of_key(key: char) -> Option<Order> {
+        Order::ALL.iter().find(|(of, _)| *of == key).map(|(_, order)| *order)
+    }
 }
 
 /// Rates of a client, a job or a target, per second.
@@ -29,10 +40,13 @@ pub struct Row {
     pub name: String,
     /// Name of a client.
     pub detail: String,
+    /// Requests of a client or a job. Operations of a target, as a request may have several.
     pub operations: f64,
     /// Bytes.
     pub read: f64,
     pub written: f64,
+    /// Mean wait of a request in the queue, microseconds. None without requests.
+    pub wait_us: Option<f64>,
 }
 
 impl Row {
@@ -40,6 +54,7 @@ impl Row {
         match order {
             Order::Operations => self.operations,
             Order::Bytes => self.read + self.written,
+            Order::Wait => self.wait_us.unwrap_or(0.0),
         }
     }
 }
@@ -65,7 +80,7 @@ pub struct ServiceRow {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slow {
     pub service: ServiceRow,
-    /// Its daemon's busiest jobs and clients, with their share of the operations in percent.
+    /// Its daemon's busiest jobs and clients, with their share of the requests in percent.
     pub jobs: Vec<(String, f64)>,
     pub clients: Vec<(String, f64)>,
 }
@@ -128,12 +143,18 @@ fn difference(before: Count, after: Count) -> Count {
         operations: since(before.operations, after.operations),
         read: since(before.read, after.read),
         written: since(before.written, after.written),
+        requests: since(before.requests, after.requests),
+        waited_us: since(before.waited_us, after.waited_us),
     }
 }
 
-/// Of each key, without those of daemons that are new.
+/// Of each key, without those of daemons that are new. A key that is new among metrics may have had
+/// its count before.
 fn differences<'a>(before: &Sample, after: &'a Sample) -> BTreeMap<&'a Key, Count> {
-    let known = after.counts.iter().filter(|(key, _)| before.lives.contains(&key.life));
+    let is_known = |key: &Key| {
+        before.lives.contains(&key.life) && (!after.is_partial || before.counts.contains_key(key))
+    };
+    let known = after.counts.iter().filter(|(key, _)| is_known(key));
     let difference = |(key, count): (&'a Key, &Count)| {
         let older = before.counts.get(key).copied().unwrap_or_default();
         (key, difference(older, *count))
@@ -141,19 +162,42 @@ fn differences<'a>(before: &Sample, after: &'a Sample) -> BTreeMap<&'a Key, Coun
     known.map(difference).collect()
 }
 
-/// Sums over daemons, by name.
+/// The load that a subject makes. A daemon of another version may count no requests.
+fn load(kind: Kind, count: Count) -> u64 {
+    match kind {
+        Kind::Client | Kind::Job if count.requests > 0 => count.requests,
+        _ => count.operations,
+    }
+}
+
+/// The queue times of a target are those of its clients.
+fn add_waits(sums: &mut BTreeMap<&str, Count>, counts: &BTreeMap<&Key, Count>) {
+    for (key, count) in counts.iter().filter(|(key, _)| key.kind == Kind::Client) {
+        if let Some(sum) = sums.get_mut(key.target.as_str()) {
+            let Count { requests, waited_us, .. } = *count;
+            *sum = sum.plus(Count { requests, waited_us, ..Count::default() });
+        }
+    }
+}
+
+/// Sums over daemons and targets, by name.
 fn rows(counts: &BTreeMap<&Key, Count>, kind: Kind, seconds: f64, sample: &Sample) -> Vec<Row> {
     let mut sums: BTreeMap<&str, Count> = BTreeMap::new();
     for (key, count) in counts.iter().filter(|(key, _)| key.kind == kind) {
         let sum = sums.entry(&key.name).or_default();
         *sum = sum.plus(*count);
     }
+    if kind == Kind::Target {
+        add_waits(&mut sums, counts);
+    }
+    let wait = |count: Count| count.waited_us as f64 / count.requests as f64;
     let row = |(name, count): (&str, Count)| Row {
         name: name.to_owned(),
         detail: sample.names.get(name).cloned().unwrap_or_default(),
-        operations: count.operations as f64 / seconds,
+        operations: load(kind, count) as f64 / seconds,
         read: count.read as f64 / seconds,
         written: count.written as f64 / seconds,
+        wait_us: (count.requests > 0).then(|| wait(count)),
     };
     sums.into_iter().map(row).collect()
 }
@@ -180,20 +224,20 @@ fn services(before: &Sample, after: &Sample, seconds: f64) -> Vec<(Life, Service
     all
 }
 
-/// The busiest of a kind on one daemon, with their share of its operations in percent.
+/// The busiest of a kind on one daemon, with their share of its load in percent.
 fn shares(counts: &BTreeMap<&Key, Count>, life: &Life, kind: Kind) -> Vec<(String, f64)> {
     let here = |key: &Key| key.life == *life && key.kind == kind;
-    let mut all: Vec<(&str, u64)> = counts
-        .iter()
-        .filter(|(key, count)| here(key) && count.operations > 0)
-        .map(|(key, count)| (key.name.as_str(), count.operations))
-        .collect();
-    let sum = all.iter().fold(0_u64, |sum, (_, operations)| sum.saturating_add(*operations));
-    all.sort_by_key(|(_, operations)| std::cmp::Reverse(*operations));
-    let share = |(name, operations): (&str, u64)| {
-        (name.to_owned(), operations as f64 * 100.0 / sum.max(1) as f64)
-    };
-    all.into_iter().take(NAMED).map(share).collect()
+    let mut loads: BTreeMap<&str, u64> = BTreeMap::new();
+    for (key, count) in counts.iter().filter(|(key, _)| here(key)) {
+        let sum = loads.entry(&key.name).or_default();
+        *sum = sum.saturating_add(load(kind, *count));
+    }
+    let all = loads.values().fold(0_u64, |sum, load| sum.saturating_add(*load));
+    let mut busiest: Vec<(&str, u64)> = loads.into_iter().filter(|(_, load)| *load > 0).collect();
+    busiest.sort_by_key(|(_, load)| std::cmp::Reverse(*load));
+    let share =
+        |(name, load): (&str, u64)| (name.to_owned(), load as f64 * 100.0 / all.max(1) as f64);
+    busiest.into_iter().take(NAMED).map(share).collect()
 }
 
 #[cfg(test)]
@@ -205,11 +249,15 @@ mod tests {
     }
 
     fn key(kind: Kind, daemon: &str, name: &str) -> Key {
-        Key { kind, life: life(daemon), name: name.to_owned() }
+        Key { kind, life: life(daemon), target: "t-OST0000".into(), name: name.to_owned() }
     }
 
     fn count(operations: u64, written: u64) -> Count {
-        Count { operations, read: 0, written }
+        Count { operations, written, ..Count::default() }
+    }
+
+    fn requests(requests: u64, waited_us: u64) -> Count {
+        Count { requests, waited_us, ..Count::default() }
     }
 
     fn service(requests: u64, waited_us: u64) -> Service {
@@ -226,6 +274,7 @@ mod tests {
             services: services.iter().map(service).collect(),
             names: [("n1".to_owned(), "node1:/mnt".to_owned())].into(),
             silent: vec!["c".into()],
+            is_partial: false,
         }
     }
 
@@ -260,6 +309,39 @@ mod tests {
         let shown: Vec<_> =
             rates.targets.iter().map(|row| (row.name.as_str(), row.operations)).collect();
         assert_eq!(shown, [("t", 5.0)]);
+    }
+
+    #[test]
+    fn clients_have_waits_and_a_target_has_those_of_its_clients() {
+        let at = |n1: Count, n2: Count| {
+            let all = [
+                (key(Kind::Client, "a", "n1"), n1),
+                (key(Kind::Client, "a", "n2"), n2),
+                (key(Kind::Target, "a", "t-OST0000"), count(8, 0)),
+                (key(Kind::Target, "a", "t-OST0001"), count(8, 0)),
+            ];
+            sample(&all, &[])
+        };
+        let before = at(requests(10, 100), requests(10, 100));
+        let after = at(requests(40, 400), requests(20, 70_100));
+        let rates = Rates::between(&before, &after, 2.0);
+        let shown = |row: &Row| (row.operations, row.wait_us);
+        let by_wait = sorted(&rates.clients, Order::Wait);
+        assert_eq!((by_wait[0].name.as_str(), by_wait[1].name.as_str()), ("n2", "n1"));
+        assert_eq!(shown(by_wait[0]), (5.0, Some(7_000.0)));
+        assert_eq!(shown(by_wait[1]), (15.0, Some(10.0)));
+        assert_eq!(shown(&rates.targets[0]), (0.0, Some(70_300.0 / 40.0)));
+        assert_eq!(shown(&rates.targets[1]), (0.0, None));
+    }
+
+    #[test]
+    fn what_is_new_among_metrics_counts_from_the_next_sample() {
+        let of = |clients: &[(Key, Count)]| Sample { is_partial: true, ..sample(clients, &[]) };
+        let (n1, n2) = (key(Kind::Client, "a", "n1"), key(Kind::Client, "a", "n2"));
+        let before = of(&[(n1.clone(), requests(10, 0))]);
+        let after = of(&[(n1, requests(12, 0)), (n2, requests(1_000_000, 0))]);
+        let rates = Rates::between(&before, &after, 1.0);
+        assert_eq!((rates.clients.len(), rates.clients[0].operations), (1, 2.0));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::counters::{self, Count};
 pub const PATTERNS: &[&str] = &[
     "{obdfilter,mdt_data}.*.{stats,export_stats,job_stats}",
     "{mdt,mdt_data,obdfilter}.*.exports",
-    "mdt.*.{md_stats,job_stats}",
+    "mdt.*.{md_stats,export_stats,job_stats}",
     "{ost,mds,mgs,ldlm}.*.*.{stats,nrs_policies}",
 ];
 
@@ -21,18 +21,20 @@ pub type Life = (String, u32);
 /// The kind of a counted subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// By NID; data servers alone count these.
+    /// By NID.
     Client,
     /// By job id.
     Job,
     Target,
 }
 
-/// A counted subject on one daemon.
+/// A counted subject at one target of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     pub kind: Kind,
     pub life: Life,
+    /// Name of the target.
+    pub target: String,
     pub name: String,
 }
 
@@ -55,6 +57,8 @@ pub struct Sample {
     /// Daemons that have answered.
     pub lives: BTreeSet<Life>,
     pub counts: BTreeMap<Key, Count>,
+    /// It is made of metrics, which have the busiest clients and jobs of each target only.
+    pub is_partial: bool,
     pub services: BTreeMap<(Life, String), Service>,
     /// Names of clients by NID.
     pub names: BTreeMap<String, String>,
@@ -81,10 +85,10 @@ impl Sample {
             let parts: Vec<&str> = name.split('.').collect();
             match parts.as_slice() {
                 [_, target, "stats" | "md_stats"] => {
-                    self.count(Kind::Target, &life, target, counters::total(text));
+                    self.count(Kind::Target, &life, target, target, counters::total(text));
                 }
-                [_, _, "export_stats"] => self.count_all(Kind::Client, &life, text),
-                [_, _, "job_stats"] => self.count_all(Kind::Job, &life, text),
+                [_, target, "export_stats"] => self.count_all(Kind::Client, &life, target, text),
+                [_, target, "job_stats"] => self.count_all(Kind::Job, &life, target, text),
                 [_, _, "exports"] => {
                     let named = read::sessions(text).into_iter();
                     self.names.extend(named.map(|session| (session.nid, session.name)));
@@ -110,14 +114,22 @@ impl Sample {
         self.services.entry((life.clone(), name.to_owned())).or_default()
     }
 
-    fn count_all(&mut self, kind: Kind, life: &Life, text: &str) {
+    fn count_all(&mut self, kind: Kind, life: &Life, target: &str, text: &str) {
         for (name, count) in counters::groups(text) {
-            self.count(kind, life, &name, count);
+            self.count(kind, life, target, &name, count);
         }
     }
 
-    pub(crate) fn count(&mut self, kind: Kind, life: &Life, name: &str, count: Count) {
-        let key = Key { kind, life: life.clone(), name: name.to_owned() };
+    pub(crate) fn count(
+        &mut self,
+        kind: Kind,
+        life: &Life,
+        target: &str,
+        name: &str,
+        count: Count,
+    ) {
+        let (target, name) = (target.to_owned(), name.to_owned());
+        let key = Key { kind, life: life.clone(), target, name };
         let sum = self.counts.entry(key).or_default();
         *sum = sum.plus(count);
     }
@@ -136,9 +148,12 @@ mod tests {
     }
 
     #[test]
-    fn counters_of_several_targets_of_a_daemon_are_summed_by_key() {
+    fn counters_are_kept_by_target_and_key() {
         let jobs = "job_stats:\n- job_id:         dd.0\n  sync: { samples: 2, unit: reqs }\n";
+        let nodes = "export_stats:\n- nid:            10.0.0.1@tcp\n  \
+            req_waittime: { samples: 5, unit: usecs, min: 1, max: 9, sum: 30 }\n";
         let params = [
+            ("mdt.t-MDT0000.export_stats", nodes),
             ("obdfilter.t-OST0000.job_stats", jobs),
             ("obdfilter.t-OST0001.job_stats", jobs),
             ("obdfilter.t-OST0000.stats", "sync 4 samples [reqs]\n"),
@@ -160,14 +175,18 @@ mod tests {
         let shown: Vec<_> = sample
             .counts
             .iter()
-            .map(|(key, count)| (key.kind, key.name.as_str(), count.operations))
+            .map(|(key, count)| (key.kind, &key.target[2..], &key.name[..], count.operations))
             .collect();
         let expected = [
-            (Kind::Job, "dd.0", 4),
-            (Kind::Target, "t-MDT0000", 3),
-            (Kind::Target, "t-OST0000", 4),
+            (Kind::Client, "MDT0000", "10.0.0.1@tcp", 0),
+            (Kind::Job, "OST0000", "dd.0", 2),
+            (Kind::Job, "OST0001", "dd.0", 2),
+            (Kind::Target, "MDT0000", "t-MDT0000", 3),
+            (Kind::Target, "OST0000", "t-OST0000", 4),
         ];
         assert_eq!(shown, expected);
+        let client = sample.counts.values().next().expect("a client");
+        assert_eq!((client.requests, client.waited_us), (5, 30));
         let life = ("a".to_owned(), 7);
         let service = &sample.services[&(life, "ost_io".to_owned())];
         assert_eq!((service.requests, service.waited_us, service.queued), (2, 10, 5));

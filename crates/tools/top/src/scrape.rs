@@ -8,7 +8,7 @@ use crate::sample::{Kind, Life, Sample};
 
 /// Asks all of these addresses at once.
 pub(crate) fn ask(addresses: &[String]) -> Sample {
-    let mut sample = Sample::default();
+    let mut sample = Sample { is_partial: true, ..Sample::default() };
     for (at, answer) in addresses.iter().zip(fetch_all(addresses)) {
         match answer {
             Ok(text) => add(&mut sample, at, &text),
@@ -32,12 +32,14 @@ fn add(sample: &mut Sample, at: &str, text: &str) {
     sample.lives.insert(life);
 }
 
-/// Operations and bytes of targets and jobs. Those of a mount are those of targets too.
+/// Counts of targets, clients and jobs. Those of a mount are those of targets too.
 fn counted(sample: &mut Sample, life: &Life, series: &Series<'_>) {
-    let count = series.count();
-    let operations = Count { operations: count, ..Count::default() };
-    let read = Count { read: count, ..Count::default() };
-    let written = Count { written: count, ..Count::default() };
+    let (none, count) = (Count::default(), series.count());
+    let operations = Count { operations: count, ..none };
+    let read = Count { read: count, ..none };
+    let written = Count { written: count, ..none };
+    let requests = Count { requests: count, ..none };
+    let waited = Count { waited_us: micros(series), ..none };
     let (kind, count) = match series.name {
         "lustre_stats_total" | "lustre_read_samples_total" | "lustre_write_samples_total" => {
             (Kind::Target, operations)
@@ -49,13 +51,28 @@ fn counted(sample: &mut Sample, life: &Life, series: &Series<'_>) {
         | "lustre_job_write_samples_total" => (Kind::Job, operations),
         "lustre_job_read_bytes_total" => (Kind::Job, read),
         "lustre_job_write_bytes_total" => (Kind::Job, written),
+        "nacre_job_requests_total" => (Kind::Job, requests),
+        "nacre_job_wait_seconds_total" => (Kind::Job, waited),
+        "nacre_client_requests_total" => (Kind::Client, requests),
+        "nacre_client_wait_seconds_total" => (Kind::Client, waited),
+        "nacre_client_read_bytes_total" => (Kind::Client, read),
+        "nacre_client_write_bytes_total" => (Kind::Client, written),
         _ => return,
     };
     if series.label("component") == "client" {
         return;
     }
-    let name = if kind == Kind::Job { series.label("jobid") } else { series.label("target") };
-    sample.count(kind, life, name, count);
+    let label = match kind {
+        Kind::Client => "nid",
+        Kind::Job => "jobid",
+        Kind::Target => "target",
+    };
+    sample.count(kind, life, series.label("target"), series.label(label), count);
+}
+
+/// A number of seconds in microseconds.
+fn micros(series: &Series<'_>) -> u64 {
+    (series.value * 1e6).round() as u64
 }
 
 /// Requests and waits of services.
@@ -64,7 +81,7 @@ fn served(sample: &mut Sample, life: &Life, series: &Series<'_>) {
     match series.name {
         "nacre_request_waits_total" => sample.service(life, name).requests += series.count(),
         "nacre_request_wait_seconds_total" => {
-            sample.service(life, name).waited_us += (series.value * 1e6).round() as u64;
+            sample.service(life, name).waited_us += micros(series);
         }
         "nacre_nrs_queued_requests" if series.label("head") == "regular" => {
             sample.service(life, name).queued += series.count();
@@ -102,6 +119,12 @@ mod tests {
         lustre_write_bytes_total{component=\"ost\",target=\"t-OST0000\"} 4096\n\
         lustre_job_write_bytes_total{component=\"ost\",target=\"t-OST0000\",jobid=\"dd.0\"} 4096\n\
         lustre_job_stats_total{component=\"ost\",target=\"t-OST0000\",jobid=\"dd.0\",operation=\"sync\"} 3\n\
+        nacre_job_requests_total{component=\"ost\",target=\"t-OST0000\",jobid=\"dd.0\"} 4\n\
+        nacre_job_wait_seconds_total{component=\"ost\",target=\"t-OST0000\",jobid=\"dd.0\"} 0.00003\n\
+        nacre_client_requests_total{component=\"ost\",target=\"t-OST0000\",nid=\"10.0.0.1@tcp\"} 5\n\
+        nacre_client_wait_seconds_total{component=\"ost\",target=\"t-OST0000\",nid=\"10.0.0.1@tcp\"} 2\n\
+        nacre_client_read_bytes_total{component=\"ost\",target=\"t-OST0000\",nid=\"10.0.0.1@tcp\"} 9\n\
+        nacre_client_write_bytes_total{component=\"ost\",target=\"t-OST0000\",nid=\"10.0.0.1@tcp\"} 8\n\
         nacre_request_waits_total{service=\"ost_io\",executor=\"0\"} 5\n\
         nacre_request_waits_total{service=\"ost_io\",executor=\"1\"} 1\n\
         nacre_request_wait_seconds_total{service=\"ost_io\"} 0.00002\n\
@@ -119,9 +142,17 @@ mod tests {
             .iter()
             .map(|(key, count)| (key.kind, key.name.as_str(), *count))
             .collect();
-        let job = Count { operations: 3, read: 0, written: 4_096 };
-        let target = Count { operations: 7, ..job };
-        assert_eq!(shown, [(Kind::Job, "dd.0", job), (Kind::Target, "t-OST0000", target)]);
+        let client =
+            Count { operations: 0, read: 9, written: 8, requests: 5, waited_us: 2_000_000 };
+        let job = Count { operations: 3, read: 0, written: 4_096, requests: 4, waited_us: 30 };
+        let target = Count { operations: 7, read: 0, written: 4_096, ..Count::default() };
+        let expected = [
+            (Kind::Client, "10.0.0.1@tcp", client),
+            (Kind::Job, "dd.0", job),
+            (Kind::Target, "t-OST0000", target),
+        ];
+        assert_eq!(shown, expected);
+        assert!(sample.counts.keys().all(|key| key.target == "t-OST0000"));
         let life = ("oss1:9169".to_owned(), 42);
         let service = &sample.services[&(life.clone(), "ost_io".to_owned())];
         assert_eq!((service.requests, service.waited_us, service.queued), (6, 20, 2));

@@ -73,16 +73,17 @@ pub(super) struct Doctor {
 /// Options of `nacre top`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shows the work of this machine's daemons: operations and bytes per second by client, job and
-target. Services of servers are shown with requests per second, mean wait in the queue, requests
-that wait now, and the scheduler's policy. The start page names the service whose requests wait
-most, and the jobs and clients that load it. Clients are counted where data is served (OSTs, and
-data on an MDT). Jobs are counted at MDTs too.
+Shows the work of this machine's daemons by client, job and target: requests or operations per
+second, bytes per second, and the mean wait of a request in the queue. Services of servers are
+shown with requests per second, mean wait, requests that wait now, and the scheduler's policy. The
+start page names the service whose requests wait most, and the jobs and clients that load it.
 
 With --from the same of daemons on other machines, which were started with --metrics. Metrics have
-no clients, and the policy is the one that has started most requests.
+the busiest clients and jobs of each target, and clients without the names of their mounts. The
+policy is the one that has started most requests.
 
-Keys: 1 to 5 or Tab choose a page, b sorts by bytes, o by operations, q or Ctrl-C ends.
+Keys: 1 to 5 or Tab choose a page. o sorts by requests or operations, b by bytes, w by waits.
+q or Ctrl-C ends.
 
 Examples:
   nacre top
