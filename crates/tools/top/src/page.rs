@@ -5,7 +5,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 use ratatui::widgets::Paragraph;
 
-use crate::rates::{Order, Rates, Row, ServiceRow, Slow, sorted};
+use crate::rates::{Named, Order, Rates, Row, ServiceRow, Slow, sorted};
 
 /// Rows of each table on the start page.
 const START_ROWS: usize = 4;
@@ -84,7 +84,7 @@ fn lines(view: &View, rates: &Rates) -> Vec<Shown> {
     let order = view.order;
     match view.page {
         Page::Start => {
-            out.extend(answer(rates.slow.as_ref()));
+            out.extend(answer(rates));
             out.extend(table(CLIENTS, &rates.clients, order, START_ROWS));
             out.extend(table(JOBS, &rates.jobs, order, START_ROWS));
             out.extend(table(TARGETS, &rates.targets, order, START_ROWS));
@@ -111,27 +111,39 @@ fn menu(view: &View) -> String {
     format!("{} {} order  q: quit", pages.concat(), orders.concat())
 }
 
-/// Which service is slow, and which jobs and clients load it.
-fn answer(slow: Option<&Slow>) -> Vec<Shown> {
-    let Some(Slow { service, jobs, clients }) = slow else {
-        return vec![("nothing is slow: requests wait for less than 1 ms".into(), true)];
+/// Which service is slow, which jobs and clients load it, and which jobs and clients wait longest.
+fn answer(rates: &Rates) -> Vec<Shown> {
+    let late = named(&rates.late, time).map(|late| (format!("longest waits of {late}"), false));
+    let mut out = match &rates.slow {
+        Some(slow) => slowness(slow),
+        None if late.is_some() => vec![("no service is slow".into(), true)],
+        None => vec![("nothing is slow: requests wait for less than 1 ms".into(), true)],
     };
+    out.extend(late);
+    out
+}
+
+fn slowness(Slow { service, load }: &Slow) -> Vec<Shown> {
     let ServiceRow { name, daemon, policy, wait_us, .. } = service;
     let first = format!(
         "slow: {name} of {daemon}: a request waits {} in the queue, policy {policy}",
         time(*wait_us)
     );
-    let of = |all: &[(String, f64)]| {
-        let all = all.iter().map(|(name, share)| format!("{name} ({share:.0} %)"));
-        all.collect::<Vec<_>>().join(", ")
+    let load = named(load, |share| format!("{share:.0} %"));
+    let load = load.unwrap_or_else(|| "no client or job that is counted".to_owned());
+    vec![(first, true), (format!("loaded by {load}"), false)]
+}
+
+/// `jobs: NAME (NUMBER), ...; clients: ...`, or none where there are none.
+fn named(named: &Named, number: impl Fn(f64) -> String) -> Option<String> {
+    let all = [("jobs", &named.jobs), ("clients", &named.clients)];
+    let of = |(kind, some): (&str, &Vec<(String, f64)>)| {
+        let some: Vec<String> =
+            some.iter().map(|(name, value)| format!("{name} ({})", number(*value))).collect();
+        (!some.is_empty()).then(|| format!("{kind}: {}", some.join(", ")))
     };
-    let load = match (jobs.is_empty(), clients.is_empty()) {
-        (true, true) => "loaded by: it does not count jobs and clients".into(),
-        (true, false) => format!("loaded by clients: {}", of(clients)),
-        (false, true) => format!("loaded by jobs: {}", of(jobs)),
-        (false, false) => format!("loaded by jobs: {}; clients: {}", of(jobs), of(clients)),
-    };
-    vec![(first, true), (load, false)]
+    let parts: Vec<String> = all.into_iter().filter_map(of).collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// A head and the first rows, behind an empty line.
@@ -218,11 +230,12 @@ mod tests {
             waiting: 18.7,
             queued: 34,
         };
-        let slow = Slow {
-            service: service.clone(),
+        let load = Named {
             jobs: vec![("dd.0".into(), 81.6), ("cp.0".into(), 18.4)],
             clients: vec![("10.0.0.1@tcp".into(), 100.0)],
         };
+        let slow = Slow { service: service.clone(), load };
+        let late = Named { jobs: vec![("cp.0".into(), 30_100.0)], clients: Vec::new() };
         Rates {
             seconds: 2.0,
             clients: vec![row("10.0.0.1@tcp", "node1:/mnt", 1_520.0, 200_000_000.0)],
@@ -233,6 +246,7 @@ mod tests {
             targets: vec![row("testfs-OST0000", "", 1_520.0, 200_000_000.0)],
             services: vec![service],
             slow: Some(slow),
+            late,
             silent: Vec::new(),
         }
     }
@@ -251,6 +265,7 @@ mod tests {
             "[1 start] 2 clients  3 jobs  4 targets  5 services  [o] b  w  order  q: quit",
             "slow: ost_io of testfs-OST0000: a request waits 12.3 ms in the queue, policy tbf nid",
             "loaded by jobs: dd.0 (82 %), cp.0 (18 %); clients: 10.0.0.1@tcp (100 %)",
+            "longest waits of jobs: cp.0 (30.1 ms)",
             "",
             "CLIENT                      REQS/S    READ/S   WRITE/S      WAIT  NAME",
             "10.0.0.1@tcp                  1.5k       0.0      191M    2.5 ms  node1:/mnt",
@@ -265,7 +280,7 @@ mod tests {
             "SERVICE       SERVER                      REQS/S      WAIT  QUEUED  POLICY",
             "ost_io        testfs-OST0000                1.5k   12.3 ms      34  tbf nid",
         ];
-        assert_eq!(shown(View::default(), &example(), 90, 16), expected);
+        assert_eq!(shown(View::default(), &example(), 90, 17), expected);
     }
 
     #[test]
@@ -286,17 +301,18 @@ mod tests {
     fn nothing_is_said_before_the_second_sample_or_where_nothing_is_slow() {
         let text = |rates: &Rates| shown(View::default(), rates, 60, 3).join("\n");
         assert!(text(&Rates::default()).contains("second sample"));
-        let calm = Rates { slow: None, ..example() };
+        let fast = Rates { slow: None, ..example() };
+        assert!(text(&fast).ends_with("no service is slow\nlongest waits of jobs: cp.0 (30.1 ms)"));
+        let calm = Rates { late: Named::default(), ..fast };
         assert!(text(&calm).contains("nothing is slow"));
     }
 
     #[test]
     fn a_service_without_counts_of_jobs_says_so() {
-        let slow = Slow { jobs: Vec::new(), clients: Vec::new(), ..example().slow.expect("slow") };
-        let lines = answer(Some(&slow));
-        assert_eq!(lines[1].0, "loaded by: it does not count jobs and clients");
-        let slow = Slow { clients: vec![("n1".into(), 100.0)], ..slow };
-        assert_eq!(answer(Some(&slow))[1].0, "loaded by clients: n1 (100 %)");
+        let slow = Slow { load: Named::default(), ..example().slow.expect("slow") };
+        assert_eq!(slowness(&slow)[1].0, "loaded by no client or job that is counted");
+        let load = Named { clients: vec![("n1".into(), 100.0)], ..Named::default() };
+        assert_eq!(slowness(&Slow { load, ..slow })[1].0, "loaded by clients: n1 (100 %)");
     }
 
     #[test]

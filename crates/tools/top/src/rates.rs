@@ -1,5 +1,5 @@
-//! Rates of two samples, in rows, and the slowest service with the clients and jobs that load it.
-//! Pure.
+//! Rates of two samples, in rows. The slowest service with the clients and jobs that load it, and
+//! those whose requests wait longest. Pure.
 //!
 //! - A daemon that is in one sample only adds nothing: its counters may be of any length of time.
 //! - A counter that has gone down was cleared in between, and begins at zero.
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use crate::Count;
 use crate::sample::{Key, Kind, Life, Sample, Service};
 
-/// A service whose requests wait for less is not called slow, microseconds.
+/// What waits for less is not called slow, microseconds.
 const SLOW_US: f64 = 1_000.0;
 
-/// Clients and jobs that are named as its load.
+/// Clients and jobs that are named each.
 const NAMED: usize = 2;
 
 /// By which column rows are sorted.
@@ -76,13 +76,19 @@ pub struct ServiceRow {
     pub queued: u64,
 }
 
+/// Jobs and clients that stand out, each with a number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Named {
+    pub jobs: Vec<(String, f64)>,
+    pub clients: Vec<(String, f64)>,
+}
+
 /// The service whose requests wait most in sum, if they wait long.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slow {
     pub service: ServiceRow,
-    /// Its daemon's busiest jobs and clients, with their share of the requests in percent.
-    pub jobs: Vec<(String, f64)>,
-    pub clients: Vec<(String, f64)>,
+    /// The busiest at its targets, with their share of the requests there in percent.
+    pub load: Named,
 }
 
 /// See the head of the file.
@@ -96,6 +102,8 @@ pub struct Rates {
     /// Longest sum of waits first.
     pub services: Vec<ServiceRow>,
     pub slow: Option<Slow>,
+    /// Those whose requests wait longest, if they wait long, with their mean waits in microseconds.
+    pub late: Named,
     /// Daemons that do not answer.
     pub silent: Vec<String>,
 }
@@ -107,18 +115,23 @@ impl Rates {
         let seconds = seconds.max(0.001);
         let counts = differences(before, after);
         let rows = |kind| rows(&counts, kind, seconds, after);
+        let (clients, jobs) = (rows(Kind::Client), rows(Kind::Job));
         let services = services(before, after, seconds);
         let slow = services.first().filter(|(_, row)| row.wait_us >= SLOW_US);
+        let load = |life: &Life, service: &str| Named {
+            jobs: shares(&counts, Kind::Job, life, service),
+            clients: shares(&counts, Kind::Client, life, service),
+        };
         Rates {
             seconds,
-            clients: rows(Kind::Client),
-            jobs: rows(Kind::Job),
-            targets: rows(Kind::Target),
             slow: slow.map(|(life, row)| Slow {
                 service: row.clone(),
-                jobs: shares(&counts, life, Kind::Job),
-                clients: shares(&counts, life, Kind::Client),
+                load: load(life, &row.name),
             }),
+            late: Named { jobs: longest(&jobs), clients: longest(&clients) },
+            clients,
+            jobs,
+            targets: rows(Kind::Target),
             services: services.into_iter().map(|(_, row)| row).collect(),
             silent: after.silent.clone(),
         }
@@ -224,9 +237,27 @@ fn services(before: &Sample, after: &Sample, seconds: f64) -> Vec<(Life, Service
     all
 }
 
-/// The busiest of a kind on one daemon, with their share of its load in percent.
-fn shares(counts: &BTreeMap<&Key, Count>, life: &Life, kind: Kind) -> Vec<(String, f64)> {
-    let here = |key: &Key| key.life == *life && key.kind == kind;
+/// Whether requests for a target queue at a service, by their names.
+fn is_served(target: &str, service: &str) -> bool {
+    let index = target.rsplit_once('-').map_or("", |(_fsname, index)| index);
+    let is_of = |kind: &str| index.starts_with(kind);
+    match service {
+        "mdt_io" => is_of("DOM"),
+        "mdt_out" => is_of("DOM") || is_of("MDT"),
+        mdt if mdt.starts_with("mdt") => is_of("MDT"),
+        ost if ost.starts_with("ost") => is_of("OST"),
+        _ => false,
+    }
+}
+
+/// The busiest of a kind at the targets of a service, with their share of the load in percent.
+fn shares(
+    counts: &BTreeMap<&Key, Count>,
+    kind: Kind,
+    life: &Life,
+    service: &str,
+) -> Vec<(String, f64)> {
+    let here = |key: &Key| key.kind == kind && key.life == *life && is_served(&key.target, service);
     let mut loads: BTreeMap<&str, u64> = BTreeMap::new();
     for (key, count) in counts.iter().filter(|(key, _)| here(key)) {
         let sum = loads.entry(&key.name).or_default();
@@ -238,6 +269,13 @@ fn shares(counts: &BTreeMap<&Key, Count>, life: &Life, kind: Kind) -> Vec<(Strin
     let share =
         |(name, load): (&str, u64)| (name.to_owned(), load as f64 * 100.0 / all.max(1) as f64);
     busiest.into_iter().take(NAMED).map(share).collect()
+}
+
+/// Names and waits.
+fn longest(rows: &[Row]) -> Vec<(String, f64)> {
+    let long = |row: &&Row| row.wait_us.is_some_and(|wait| wait >= SLOW_US);
+    let rows = sorted(rows, Order::Wait).into_iter().filter(long);
+    rows.take(NAMED).map(|row| (row.name.clone(), row.wait_us.unwrap_or(0.0))).collect()
 }
 
 #[cfg(test)]
@@ -332,6 +370,7 @@ mod tests {
         assert_eq!(shown(by_wait[1]), (15.0, Some(10.0)));
         assert_eq!(shown(&rates.targets[0]), (0.0, Some(70_300.0 / 40.0)));
         assert_eq!(shown(&rates.targets[1]), (0.0, None));
+        assert_eq!((rates.slow, rates.late.clients), (None, vec![("n2".to_owned(), 7_000.0)]));
     }
 
     #[test]
@@ -361,9 +400,34 @@ mod tests {
         assert_eq!(daemons, ["a", "b"], "by the sum of waits");
         let slow = rates.slow.expect("requests wait for 0.4 s");
         assert_eq!((slow.service.wait_us, slow.service.waiting), (400_000.0, 2.0));
-        assert_eq!(slow.jobs, [("dd.0".to_owned(), 75.0), ("cp.0".to_owned(), 25.0)]);
-        assert_eq!(slow.clients, [("n1".to_owned(), 100.0)]);
+        assert_eq!(slow.load.jobs, [("dd.0".to_owned(), 75.0), ("cp.0".to_owned(), 25.0)]);
+        assert_eq!(slow.load.clients, [("n1".to_owned(), 100.0)]);
         assert_eq!(rates.clients[0].detail, "node1:/mnt");
+    }
+
+    #[test]
+    fn the_load_of_a_service_is_that_of_its_targets() {
+        let mut flood = key(Kind::Client, "a", "n1");
+        flood.target = "t-MDT0000".into();
+        let at = |asked: u64, wrote: u64, waited: u64| {
+            let write = (key(Kind::Client, "a", "n2"), requests(wrote, 0));
+            let all = [(flood.clone(), requests(asked, 0)), write];
+            let services = [((life("a"), "mdt".to_owned()), service(asked, waited))].into();
+            Sample { services, ..sample(&all, &[]) }
+        };
+        let rates = Rates::between(&at(0, 0, 0), &at(10, 9_000, 1_000_000), 1.0);
+        let slow = rates.slow.expect("requests wait");
+        assert_eq!(slow.load.clients, [("n1".to_owned(), 100.0)]);
+        for (target, service) in
+            [("t-OST0000", "ost_io"), ("a-b-DOM0000", "mdt_io"), ("t-MDT0001", "mdt_readpage")]
+        {
+            assert!(is_served(target, service), "{target} {service}");
+        }
+        for (target, service) in
+            [("t-OST0000", "mdt"), ("t-DOM0000", "mdt"), ("t-MDT0001", "mdt_io"), ("MGS", "mgs")]
+        {
+            assert!(!is_served(target, service), "{target} {service}");
+        }
     }
 
     #[test]

@@ -76,7 +76,8 @@ pub(super) struct Doctor {
 Shows the work of this machine's daemons by client, job and target: requests or operations per
 second, bytes per second, and the mean wait of a request in the queue. Services of servers are
 shown with requests per second, mean wait, requests that wait now, and the scheduler's policy. The
-start page names the service whose requests wait most, and the jobs and clients that load it.
+start page names the service whose requests wait most, the jobs and clients that load it, and those
+that wait longest.
 
 With --from the same of daemons on other machines, which were started with --metrics. Metrics have
 the busiest clients and jobs of each target, and clients without the names of their mounts. The
