@@ -169,9 +169,11 @@ fn a_live_view_shows_the_targets_of_a_running_file_system_until_q() {
     let mut up = Up::with(Scratch::new("top"), None, &["--osts", "1"]);
     let mut terminal = Terminal::run(&["top", "--interval", "1"]);
     await_that("the alternate screen", || terminal.has("\u{1b}[?1049h"));
-    for text in ["[1 start]", "TARGET", "testfs-MDT0000", "testfs-OST0000"] {
+    for text in ["[1 start]", "WAIT", "TARGET", "testfs-MDT0000", "testfs-OST0000"] {
         await_that(text, || terminal.has(text));
     }
+    let nodes = up.param("mdt.*.export_stats");
+    assert!(nodes.contains("- nid:") && nodes.contains("req_waittime:"), "{nodes}");
     terminal.keys.write_all(b"q").expect("it reads keys");
     let status = wait_bounded(&mut terminal.command).expect("top ends");
     assert!(status.success(), "{status}");

@@ -10,6 +10,10 @@ use crate::rates::{Named, Order, Rates, Row, ServiceRow, Slow, sorted};
 /// Rows of each table on the start page.
 const START_ROWS: usize = 4;
 
+/// Below the menu where rates are of metrics.
+const FROM_METRICS: &str =
+    "from metrics: busiest clients and jobs, no client names, most used policy";
+
 /// First column of a table, and its rate.
 type Head = (&'static str, &'static str);
 
@@ -81,6 +85,7 @@ fn lines(view: &View, rates: &Rates) -> Vec<Shown> {
     if !rates.silent.is_empty() {
         out.push((format!("no answer from {}", rates.silent.join(", ")), false));
     }
+    out.extend(limits(rates).into_iter().map(|limit| (limit, false)));
     let order = view.order;
     match view.page {
         Page::Start => {
@@ -96,6 +101,18 @@ fn lines(view: &View, rates: &Rates) -> Vec<Shown> {
         Page::Services => out.extend(services(&rates.services, usize::MAX)),
     }
     out
+}
+
+/// The parts of the whole that metrics do not have.
+fn limits(rates: &Rates) -> Vec<String> {
+    let mut limits = Vec::new();
+    if rates.is_partial {
+        limits.push(FROM_METRICS.to_owned());
+    }
+    if !rates.cut.is_empty() {
+        limits.push(format!("series are left out at {}: jobs may be absent", rates.cut.join(", ")));
+    }
+    limits
 }
 
 fn menu(view: &View) -> String {
@@ -248,6 +265,8 @@ mod tests {
             slow: Some(slow),
             late,
             silent: Vec::new(),
+            is_partial: false,
+            cut: Vec::new(),
         }
     }
 
@@ -295,6 +314,15 @@ mod tests {
             "cp.0                           280       0.0      477M         -",
         ];
         assert_eq!(shown(view, &rates, 80, 5), expected, "what does not fit is cut off");
+    }
+
+    #[test]
+    fn rates_of_metrics_say_which_parts_are_absent() {
+        let view = View { page: Page::Clients, ..View::default() };
+        let rates = Rates { is_partial: true, cut: vec!["oss1:9169".into()], ..example() };
+        let lines = shown(view, &rates, 80, 3);
+        assert_eq!(lines[1], FROM_METRICS);
+        assert_eq!(lines[2], "series are left out at oss1:9169: jobs may be absent");
     }
 
     #[test]

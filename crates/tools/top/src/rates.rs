@@ -106,6 +106,10 @@ pub struct Rates {
     pub late: Named,
     /// Daemons that do not answer.
     pub silent: Vec<String>,
+    /// They are of metrics, which have the busiest clients and jobs only.
+    pub is_partial: bool,
+    /// Daemons whose metrics have left out even more.
+    pub cut: Vec<String>,
 }
 
 impl Rates {
@@ -134,6 +138,8 @@ impl Rates {
             targets: rows(Kind::Target),
             services: services.into_iter().map(|(_, row)| row).collect(),
             silent: after.silent.clone(),
+            is_partial: after.is_partial,
+            cut: after.cut.clone(),
         }
     }
 }
@@ -224,7 +230,7 @@ fn services(before: &Sample, after: &Sample, seconds: f64) -> Vec<(Life, Service
         let row = ServiceRow {
             name: name.clone(),
             daemon: life.0.clone(),
-            policy: now.policy.clone(),
+            policy: policy(then, now),
             requests: requests as f64 / seconds,
             wait_us: waited / requests.max(1) as f64,
             waiting: waited / 1e6 / seconds,
@@ -235,6 +241,17 @@ fn services(before: &Sample, after: &Sample, seconds: f64) -> Vec<(Life, Service
     let mut all: Vec<(Life, ServiceRow)> = after.services.iter().filter_map(row).collect();
     all.sort_by(|(_, a), (_, b)| b.waiting.total_cmp(&a.waiting));
     all
+}
+
+/// The policy in force. Where that is not known, the one that has started most requests between the
+/// samples, or at all.
+fn policy(then: &Service, now: &Service) -> String {
+    let used = |(name, started): (&String, &u64)| {
+        let before = then.started.get(name).copied().unwrap_or(0);
+        (since(before, *started), *started, name.clone())
+    };
+    let most = now.started.iter().map(used).max();
+    most.map_or_else(|| now.policy.clone(), |(_, _, name)| name)
 }
 
 /// Whether requests for a target queue at a service, by their names.
@@ -299,7 +316,8 @@ mod tests {
     }
 
     fn service(requests: u64, waited_us: u64) -> Service {
-        Service { requests, waited_us, policy: "fifo".into(), queued: 3 }
+        let (policy, started) = ("fifo".into(), BTreeMap::new());
+        Service { requests, waited_us, policy, started, queued: 3 }
     }
 
     fn sample(counts: &[(Key, Count)], services: &[(&str, Service)]) -> Sample {
@@ -313,6 +331,7 @@ mod tests {
             names: [("n1".to_owned(), "node1:/mnt".to_owned())].into(),
             silent: vec!["c".into()],
             is_partial: false,
+            cut: Vec::new(),
         }
     }
 
@@ -428,6 +447,17 @@ mod tests {
         {
             assert!(!is_served(target, service), "{target} {service}");
         }
+    }
+
+    #[test]
+    fn a_policy_is_known_by_its_requests_where_metrics_do_not_name_it() {
+        let of = |fifo: u64, tbf: u64| Service {
+            started: [("fifo".to_owned(), fifo), ("tbf".to_owned(), tbf)].into(),
+            ..Service::default()
+        };
+        assert_eq!(policy(&of(9_000, 0), &of(9_001, 50)), "tbf");
+        assert_eq!(policy(&of(9_000, 50), &of(9_000, 50)), "fifo", "none was used");
+        assert_eq!(policy(&service(0, 0), &service(0, 0)), "fifo", "the one in force");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Service {
     pub waited_us: u64,
     /// Policy in force for regular requests.
     pub policy: String,
+    /// Regular requests that each policy has started. Of metrics, which have no policy in force.
+    pub started: BTreeMap<String, u64>,
     /// Requests that wait now.
     pub queued: u64,
 }
@@ -59,6 +61,8 @@ pub struct Sample {
     pub counts: BTreeMap<Key, Count>,
     /// It is made of metrics, which have the busiest clients and jobs of each target only.
     pub is_partial: bool,
+    /// Daemons that have left out series because there are too many.
+    pub cut: Vec<String>,
     pub services: BTreeMap<(Life, String), Service>,
     /// Names of clients by NID.
     pub names: BTreeMap<String, String>,

@@ -28,7 +28,12 @@ fn add(sample: &mut Sample, at: &str, text: &str) {
         counted(sample, &life, series);
         served(sample, &life, series);
     }
-    policies(sample, &life, &all);
+    let is_cut = |series: &Series<'_>| {
+        series.name == "nacre_metrics_dropped_series" && series.count() > 0
+    };
+    if all.iter().any(is_cut) {
+        sample.cut.push(at.to_owned());
+    }
     sample.lives.insert(life);
 }
 
@@ -75,7 +80,7 @@ fn micros(series: &Series<'_>) -> u64 {
     (series.value * 1e6).round() as u64
 }
 
-/// Requests and waits of services.
+/// Requests, waits and policies of services.
 fn served(sample: &mut Sample, life: &Life, series: &Series<'_>) {
     let name = series.label("service");
     match series.name {
@@ -86,20 +91,11 @@ fn served(sample: &mut Sample, life: &Life, series: &Series<'_>) {
         "nacre_nrs_queued_requests" if series.label("head") == "regular" => {
             sample.service(life, name).queued += series.count();
         }
+        "nacre_nrs_started_requests_total" if series.label("head") == "regular" => {
+            let policy = series.label("policy").to_owned();
+            *sample.service(life, name).started.entry(policy).or_default() += series.count();
+        }
         _ => {}
-    }
-}
-
-/// Metrics do not say which policy is in force. The one that has started most requests is shown.
-fn policies(sample: &mut Sample, life: &Life, all: &[Series<'_>]) {
-    let is_started = |series: &&Series<'_>| {
-        series.name == "nacre_nrs_started_requests_total" && series.label("head") == "regular"
-    };
-    let mut started: Vec<&Series<'_>> = all.iter().filter(is_started).collect();
-    started.sort_by_key(|series| series.count());
-    for series in started {
-        let policy = series.label("policy").to_owned();
-        sample.service(life, series.label("service")).policy = policy;
     }
 }
 
@@ -131,7 +127,8 @@ mod tests {
         nacre_nrs_queued_requests{service=\"ost_io\",head=\"regular\",policy=\"tbf\"} 2\n\
         nacre_nrs_queued_requests{service=\"ost_io\",head=\"high_priority\",policy=\"fifo\"} 7\n\
         nacre_nrs_started_requests_total{service=\"ost_io\",head=\"regular\",policy=\"tbf\"} 6\n\
-        nacre_nrs_started_requests_total{service=\"ost_io\",head=\"regular\",policy=\"fifo\"} 1\n";
+        nacre_nrs_started_requests_total{service=\"ost_io\",head=\"regular\",policy=\"fifo\"} 1\n\
+        nacre_metrics_dropped_series 3\n";
 
     #[test]
     fn metrics_become_a_sample() {
@@ -156,8 +153,10 @@ mod tests {
         let life = ("oss1:9169".to_owned(), 42);
         let service = &sample.services[&(life.clone(), "ost_io".to_owned())];
         assert_eq!((service.requests, service.waited_us, service.queued), (6, 20, 2));
-        assert_eq!(service.policy, "tbf");
+        let started: Vec<_> = service.started.iter().collect();
+        assert_eq!(started, [(&"fifo".to_owned(), &1), (&"tbf".to_owned(), &6)]);
         assert!(sample.lives.contains(&life));
+        assert_eq!(sample.cut, ["oss1:9169"]);
     }
 
     #[test]
@@ -178,7 +177,7 @@ mod tests {
         });
         let sample = ask(&[at.clone(), absent.clone()]);
         server.join().expect("no panic");
-        assert!(sample.lives.contains(&(at, 42)));
+        assert!(sample.is_partial && sample.lives.contains(&(at, 42)));
         assert_eq!(sample.silent, [absent]);
     }
 }

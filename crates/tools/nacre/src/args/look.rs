@@ -81,7 +81,7 @@ that wait longest.
 
 With --from the same of daemons on other machines, which were started with --metrics. Metrics have
 the busiest clients and jobs of each target, and clients without the names of their mounts. The
-policy is the one that has started most requests.
+policy is the one that has started most requests since the last sample.
 
 Keys: 1 to 5 or Tab choose a page. o sorts by requests or operations, b by bytes, w by waits.
 q or Ctrl-C ends.
