@@ -1,5 +1,7 @@
 //! `export_stats` as metrics, for the client nodes with the most requests.
 
+use std::cmp::Reverse;
+
 use types::{Counter, CounterTable, Row};
 
 use crate::families;
@@ -12,9 +14,10 @@ pub(crate) const CLIENTS_MAX: usize = 16;
 
 pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
     let CounterTable::Groups { groups, .. } = table else { return };
-    let mut nodes: Vec<&(String, Vec<Row>)> = groups.iter().collect();
-    nodes.sort_by(|(a, of_a), (b, of_b)| requests(of_b).cmp(&requests(of_a)).then(a.cmp(b)));
-    for (nid, rows) in nodes.into_iter().take(CLIENTS_MAX) {
+    let mut nodes: Vec<(Reverse<u64>, &String, &Vec<Row>)> =
+        groups.iter().map(|(nid, rows)| (Reverse(requests(rows)), nid, rows)).collect();
+    nodes.sort_unstable_by_key(|(requests, nid, _)| (*requests, *nid));
+    for (_, nid, rows) in nodes.into_iter().take(CLIENTS_MAX) {
         let labels = [("component", component), ("target", target), ("nid", nid)];
         for row in rows {
             let Counter { samples, sum, .. } = row.counter;
