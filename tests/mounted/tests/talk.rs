@@ -123,6 +123,8 @@ fn the_limit_of_the_talk_is_set_at_the_mdts_that_exist() {
     let none = nacre(&up, "lctl conf_param testfs-MDT000[4-7].lod.dom_stripesize=4M");
     assert_eq!(none.status.code(), Some(libc::ENOENT), "{none:?}");
     good(&up, "lfs setstripe -E 4M -L mdt -E -1 -c 1 -S 1m f");
-    assert_eq!(good(&up, "lfs getstripe -E f").lines().next(), Some("lcme_extent.e_end: 4194304"));
+    assert_eq!(good(&up, "lfs getstripe -E f"), "4194304\nEOF\n");
+    let dom = "    lcme_extent.e_end:   4194304\n      lmm_pattern:       mdt\n";
+    assert_eq!(good(&up, "lfs getstripe -I1 -L -E f"), dom);
     up.stop();
 }

@@ -105,14 +105,15 @@ pub fn run(args: Args) -> Result<(), Failed> {
     }
 }
 
-/// A command line of `lfs`, from the subcommand on, as clap takes it: `find` has options of its own
-/// spelling.
+/// A command line of `lfs`, from the subcommand on, as clap takes it: options of `find` and
+/// `getstripe` have a spelling of their own.
 #[must_use]
 pub fn spelled(words: &[OsString]) -> Vec<OsString> {
-    match words.split_first() {
-        Some((command, rest)) if command == "find" => {
-            [vec![command.clone()], find::spelled(rest)].concat()
-        }
-        _ => words.to_vec(),
-    }
+    let Some((command, rest)) = words.split_first() else { return Vec::new() };
+    let rest = match command.to_str() {
+        Some("find") => find::spelled(rest),
+        Some("getstripe") => getstripe::spelled(rest),
+        _ => rest.to_vec(),
+    };
+    [vec![command.clone()], rest].concat()
 }

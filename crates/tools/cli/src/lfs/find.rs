@@ -5,7 +5,7 @@
 //! cost one more request. Data that no predicate needs is not requested.
 
 mod mode;
-mod number;
+pub(super) mod number;
 mod options;
 mod predicate;
 mod walk;

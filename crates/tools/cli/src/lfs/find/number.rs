@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Bound {
+pub(crate) struct Bound {
     /// More, equal or less.
     pub(super) order: Ordering,
     /// Number of units.
@@ -33,7 +33,7 @@ impl Bound {
     }
 
     /// Bytes; without a suffix bytes, `b` blocks of 512.
-    pub(super) fn bytes(text: &str) -> Result<Bound, String> {
+    pub(crate) fn bytes(text: &str) -> Result<Bound, String> {
         Bound::parse(text, |unit| {
             let unit = unit.to_ascii_lowercase();
             let short =
@@ -52,6 +52,12 @@ impl Bound {
         })
     }
 
+    /// The end of a component: a size, or the end of the file.
+    pub(crate) fn end(text: &str) -> Result<Bound, String> {
+        let is_last = matches!(text.to_ascii_lowercase().as_str(), "eof" | "-1");
+        if is_last { Bound::plain(&u64::MAX.to_string()) } else { Bound::bytes(text) }
+    }
+
     /// Seconds; without a suffix days.
     pub(super) fn secs(text: &str) -> Result<Bound, String> {
         Bound::parse(text, |unit| {
@@ -68,7 +74,7 @@ impl Bound {
     }
 
     /// Whether a size, rounded up to whole units, is as wanted.
-    pub(super) fn holds_up(self, value: u64) -> bool {
+    pub(crate) fn holds_up(self, value: u64) -> bool {
         value.div_ceil(self.unit).cmp(&self.count) == self.order
     }
 

@@ -254,7 +254,7 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
         "pool" => Test::Pool(value.rsplit_once('.').map_or(value, |(_, pool)| pool).to_owned()),
         "component-count" => Test::Components(Bound::plain(value)?),
         "component-start" => Test::ComponentStart(Bound::bytes(value)?),
-        "component-end" => Test::ComponentEnd(end_of(value)?),
+        "component-end" => Test::ComponentEnd(Bound::end(value)?),
         "component-flags" => Test::ComponentInit(is_init(value)?),
         "extension-size" => Test::ExtensionSize(Bound::bytes(value)?),
         _ => Test::Pattern(value.to_owned()),
@@ -264,12 +264,6 @@ fn test(name: &str, value: &str) -> Result<Test, String> {
 fn hash(value: &str) -> Result<u32, String> {
     let kind = layout::dir::hash_kind(value);
     kind.ok_or_else(|| format!("'{value}' is none of all_char, fnv_1a_64, crush, crush2"))
-}
-
-/// The end of a component: a size, or the end of the file.
-fn end_of(value: &str) -> Result<Bound, String> {
-    let is_last = matches!(value.to_ascii_lowercase().as_str(), "eof" | "-1");
-    if is_last { Bound::plain(&u64::MAX.to_string()) } else { Bound::bytes(value) }
 }
 
 fn is_init(value: &str) -> Result<bool, String> {

@@ -63,10 +63,20 @@ pub(super) fn text(args: &Args, shown: &Shown, parts: &LovComposite) -> String {
     if args.yaml {
         out.push_str("  components:\n");
     }
-    let all: Vec<String> = parts.entries.iter().map(|entry| part(args, shown, entry)).collect();
+    let entries = parts.entries.iter().filter(|entry| args.fields.show(entry, shown.is_dir));
+    let all: Vec<String> = entries.map(|entry| part(args, shown, entry)).collect();
     out.push_str(&all.join("\n"));
     out.push('\n');
     out
+}
+
+/// A field with its name, in the column where the whole layout has it.
+pub(super) fn line(name: &str, value: &str) -> String {
+    match name.split('_').next() {
+        Some("lcm") => format!("  {name:<18} {value}\n"),
+        Some("lcme") => format!("    {name:<20} {value}\n"),
+        _ => format!("      {name:<18} {value}\n"),
+    }
 }
 
 fn part(args: &Args, shown: &Shown, entry: &LovEntry) -> String {
@@ -164,23 +174,26 @@ pub(super) fn json(args: &Args, shown: &Shown, parts: &LovComposite) -> Value {
             "lmm_objects": entry.lov.stripes.iter().map(object).collect::<Vec<_>>(),
         })
     };
-    parts.entries.iter().map(one).collect()
+    parts.entries.iter().filter(|entry| args.fields.show(entry, shown.is_dir)).map(one).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsString;
+
     use layout::composite::{CompositeTemplate, TemplateComponent, Wanted};
     use layout::lov::LovAny;
     use layout::{Layout, Template};
     use types::Fid;
 
     use super::*;
-    use crate::lfs::getstripe::render;
+    use crate::lfs::getstripe::{render, spelled};
     use crate::testing::parse;
 
     fn check(options: &str, shown: Shown) -> String {
-        let words = format!("getstripe {options} x");
-        render::all(&parse::<Args>(words.split_whitespace()).expect("options"), &[shown])
+        let words: Vec<OsString> = options.split_whitespace().map(OsString::from).collect();
+        let words = [vec!["getstripe".into()], spelled(&words), vec!["x".into()]].concat();
+        render::all(&parse::<Args>(words).expect("options"), &[shown])
     }
 
     /// Bytes at the MDT, and a component in the pool `disk` behind them.
@@ -270,8 +283,33 @@ mod tests {
             ("1\n".into(), "3\n".into())
         );
         assert_eq!(check("--component-count", file(true)), "2\n");
-        assert_eq!(check("-E", file(true)), "lcme_extent.e_end: 65536\nlcme_extent.e_end: EOF\n");
-        assert_eq!(check("-I", dir()), "lcme_id:           N/A\nlcme_id:           N/A\n");
+        assert_eq!(check("-E", file(true)), "65536\nEOF\n");
+        assert_eq!(check("-I", dir()), "N/A\nN/A\n");
+    }
+
+    #[test]
+    fn a_value_chooses_components() {
+        let dom = "    lcme_extent.e_end:   65536\n      lmm_pattern:       mdt\n";
+        assert_eq!(check("-I1 -L -E", file(true)), dom);
+        assert_eq!(check("-I2 --component-start", file(true)), "65536\n");
+        assert_eq!(check("-I3 --component-start", file(true)), "");
+        for (options, ids) in [
+            ("-E64K", "1\n"),
+            ("-E+64K", "2\n"),
+            ("-E-1", "2\n"),
+            ("--component-start=-1", "1\n"),
+            ("--comp-start=64k", "2\n"),
+            ("--component-flags=init,^stale", "1\n2\n"),
+            ("--component-flags=^init", ""),
+        ] {
+            assert_eq!(check(&format!("{options} -I"), file(true)), ids, "{options}");
+        }
+        let whole = check("-I2", file(true));
+        assert!(whole.contains("lcm_entry_count:   2\n    lcme_id:             2\n"), "{whole}");
+        assert!(!whole.contains("mdt"), "{whole}");
+        assert_eq!(check("-I1 -L", dir()), "", "a default has no ids");
+        let value: Value = serde_json::from_str(&check("--json -I2", file(true))).expect("JSON");
+        assert_eq!(value[0]["components"][0]["lcme_id"], 2);
     }
 
     /// `lfs setstripe -E 1G -z 64M -E -1 -z 256M` after the first write, the example of Lustre's
@@ -324,7 +362,7 @@ mod tests {
         assert_eq!(check("-z", extended(false)), "67108864\n");
         assert_eq!(check("-z", file(false)), "0\n");
         let flags = check("--component-flags", extended(false));
-        assert!(flags.starts_with("lcme_flags:        init\nlcme_flags:        extension\n"));
+        assert_eq!(flags, "init\nextension\n0\nextension\n");
         let value: Value = serde_json::from_str(&check("--json", extended(false))).expect("JSON");
         assert_eq!(value[0]["components"][3]["lmm_extension_size"], 256 << 20);
     }

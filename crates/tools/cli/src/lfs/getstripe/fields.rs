@@ -1,11 +1,14 @@
 //! Single fields of a layout. For a plain layout the component fields have the values of one
 //! component that covers everything.
 
+use layout::composite::END_OF_FILE;
 use layout::lov::Lov;
-use layout::lov::composite::{LovComposite, LovEntry};
+use layout::lov::composite::{FLAG_INIT, LovComposite, LovEntry};
 
 use super::components;
+use super::filter::Flags;
 use super::shown::Shown;
+use crate::lfs::find::number::Bound;
 
 /// Which fields were asked for.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -37,24 +40,105 @@ pub(super) struct Fields {
     /// Number of mirrors.
     #[arg(short = 'N', long = "mirror-count")]
     pub(super) mirrors: bool,
-    /// Component id.
-    #[arg(short = 'I', long = "component-id", visible_alias = "comp-id")]
-    pub(super) component_id: bool,
-    /// End of the component.
-    #[arg(short = 'E', long = "component-end", visible_alias = "comp-end")]
-    pub(super) component_end: bool,
+    /// Component id; with ID only the component that has it.
+    #[arg(
+        short = 'I',
+        long = "component-id",
+        visible_alias = "comp-id",
+        value_name = "ID",
+        require_equals = true,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
+    pub(super) component_id: Option<Option<u32>>,
+    /// End of the component; with N only the components that end there, behind or before it.
+    #[arg(
+        short = 'E',
+        long = "component-end",
+        visible_alias = "comp-end",
+        value_name = "[+-]N[kMG]",
+        require_equals = true,
+        value_parser = Bound::end
+    )]
+    pub(super) component_end: Option<Option<Bound>>,
     /// Bytes by which a component grows at a time; of the first one that does.
     #[arg(short = 'z', long = "extension-size", visible_alias = "ext-size")]
     pub(super) extension_size: bool,
     /// Number of components; 0 for a plain layout.
     #[arg(long = "component-count", visible_alias = "comp-count")]
     pub(super) component_count: bool,
-    /// Start of the component.
-    #[arg(long = "component-start", visible_alias = "comp-start")]
-    pub(super) component_start: bool,
-    /// Flags of the component.
-    #[arg(long = "component-flags", visible_alias = "comp-flags")]
-    pub(super) component_flags: bool,
+    /// Start of the component; with N only the components that start there, behind or before it.
+    #[arg(
+        long = "component-start",
+        visible_alias = "comp-start",
+        value_name = "[+-]N[kMG]",
+        require_equals = true,
+        value_parser = Bound::bytes
+    )]
+    pub(super) component_start: Option<Option<Bound>>,
+    /// Flags of the component; with FLAGS only the components that have them: init,^extension.
+    #[arg(
+        long = "component-flags",
+        visible_alias = "comp-flags",
+        value_name = "FLAGS",
+        require_equals = true,
+        value_parser = Flags::parse
+    )]
+    pub(super) component_flags: Option<Option<Flags>>,
+}
+
+impl Fields {
+    /// How many fields were asked for.
+    pub(super) fn number(&self) -> usize {
+        let Fields { count, size, index, pool, pattern, generation, fid, mdt, mirrors, .. } = self;
+        let Fields { extension_size, component_count, .. } = self;
+        let [id, flags, start, end] = self.of_components();
+        let whole = [count, size, index, pool, pattern, generation, fid, mdt, mirrors];
+        let whole = whole.into_iter().chain([extension_size, component_count]);
+        whole.chain([&id, &flags, &start, &end]).filter(|asked| **asked).count()
+    }
+
+    /// Whether a component is shown. Those of a directory's default have no ids.
+    pub(super) fn show(&self, entry: &LovEntry, is_dir: bool) -> bool {
+        self.fit((!is_dir).then_some(entry.id), entry.flags, entry.start, entry.end)
+    }
+
+    /// Whether anything of a path is shown: of several components at least their head. A plain
+    /// layout is one component without an id.
+    pub(super) fn show_some(&self, shown: &Shown) -> bool {
+        let flags = if shown.is_dir { 0 } else { FLAG_INIT };
+        let is_plain = shown.layout.is_some() && shown.components().is_none();
+        !is_plain || self.fit(None, flags, 0, END_OF_FILE)
+    }
+
+    fn fit(&self, id: Option<u32>, flags: u32, start: u64, end: u64) -> bool {
+        self.component_id.flatten().is_none_or(|wanted| id == Some(wanted))
+            && self.component_flags.flatten().is_none_or(|wanted| wanted.fit(flags))
+            && self.component_start.flatten().is_none_or(|bound| bound.holds_up(start))
+            && self.component_end.flatten().is_none_or(|bound| bound.holds_up(end))
+    }
+
+    /// Of id, flags, start and end of components those that were asked for.
+    fn of_components(&self) -> [bool; 4] {
+        [
+            is_field(self.component_id),
+            is_field(self.component_flags),
+            is_field(self.component_start),
+            is_field(self.component_end),
+        ]
+    }
+
+    /// Whether values of each component were asked for, or of some.
+    fn is_of_components(&self) -> bool {
+        self.component_id.is_some()
+            || self.component_flags.is_some()
+            || self.component_start.is_some()
+            || self.component_end.is_some()
+    }
+}
+
+/// With a value the option chooses components, and is no field.
+fn is_field<T>(option: Option<Option<T>>) -> bool {
+    matches!(option, Some(None))
 }
 
 /// What a directory's default gets where it leaves something open.
@@ -155,19 +239,18 @@ pub(super) fn asked(fields: &Fields, shown: &Shown, raw: bool) -> Vec<(&'static 
         asked.map(|(_, name, value)| (*name, value.clone())).collect::<Vec<_>>()
     };
     let mut all = only(&whole);
-    let of_components =
-        [fields.component_id, fields.component_flags, fields.component_start, fields.component_end];
-    match shown.components().filter(|_| of_components.contains(&true)) {
+    match shown.components().filter(|_| fields.is_of_components()) {
         None => {
             let first =
                 |parts: &LovComposite| parts.entries.iter().find_map(LovEntry::extension_size);
             let step = shown.components().and_then(first).unwrap_or(0);
-            let whole = ["0", "0", "0", "EOF"].map(str::to_owned);
+            let flags = if shown.is_dir || shown.layout.is_none() { "0" } else { "init" };
+            let whole = ["0", flags, "0", "EOF"].map(str::to_owned);
             all.extend(only(&extent(fields, whole, step)));
             all.extend(only(&striping(fields, shown, raw)));
         }
         Some(parts) => {
-            for entry in &parts.entries {
+            for entry in parts.entries.iter().filter(|entry| fields.show(entry, shown.is_dir)) {
                 let id = if shown.is_dir { "N/A".to_owned() } else { entry.id.to_string() };
                 let (start, end) = (entry.start.to_string(), components::end_of(entry.end));
                 let part = [id, components::flags_of(entry), start, end];
@@ -183,11 +266,12 @@ type Field = (bool, &'static str, String);
 
 fn extent(fields: &Fields, part: [String; 4], step: u64) -> [Field; 5] {
     let [id, flags, start, end] = part;
+    let [wants_id, wants_flags, wants_start, wants_end] = fields.of_components();
     [
-        (fields.component_id, "lcme_id:", id),
-        (fields.component_flags, "lcme_flags:", flags),
-        (fields.component_start, "lcme_extent.e_start:", start),
-        (fields.component_end, "lcme_extent.e_end:", end),
+        (wants_id, "lcme_id:", id),
+        (wants_flags, "lcme_flags:", flags),
+        (wants_start, "lcme_extent.e_start:", start),
+        (wants_end, "lcme_extent.e_end:", end),
         (fields.extension_size, "lmm_extension_size:", step.to_string()),
     ]
 }

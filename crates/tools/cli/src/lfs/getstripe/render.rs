@@ -12,6 +12,7 @@ use super::shown::Shown;
 
 /// Everything that was asked for.
 pub(super) fn all(args: &Args, shown: &[Shown]) -> String {
+    let shown: Vec<&Shown> = shown.iter().filter(|shown| args.fields.show_some(shown)).collect();
     if args.json {
         let layouts: Vec<Value> = shown.iter().map(|shown| as_json(args, shown)).collect();
         return format!("{:#}\n", Value::Array(layouts));
@@ -31,17 +32,25 @@ fn document(args: &Args, shown: &Shown) -> String {
 
 fn one(args: &Args, shown: &Shown) -> String {
     let asked = fields::asked(&args.fields, shown, args.raw);
-    if let (true, Some(parts)) = (asked.is_empty(), shown.components()) {
-        let head = if args.yaml { String::new() } else { format!("{}\n", path_of(shown)) };
-        return head + &components::text(args, shown, parts);
+    match (args.fields.number(), shown.components()) {
+        (0, Some(parts)) => {
+            let head = if args.yaml { String::new() } else { format!("{}\n", path_of(shown)) };
+            head + &components::text(args, shown, parts)
+        }
+        (0, None) if args.yaml => yaml(args, shown),
+        (0, None) if shown.is_dir => directory(args, shown),
+        (0, None) => file(args, shown),
+        (1, _) => asked.iter().map(|(_, value)| format!("{value}\n")).collect(),
+        (_, parts) => {
+            let line = if parts.is_some() { components::line } else { line };
+            asked.iter().map(|(name, value)| line(name, value)).collect()
+        }
     }
-    match asked.as_slice() {
-        [] if args.yaml => yaml(args, shown),
-        [] if shown.is_dir => directory(args, shown),
-        [] => file(args, shown),
-        [(_, value)] => format!("{value}\n"),
-        several => several.iter().map(|(name, value)| format!("{name:<18} {value}\n")).collect(),
-    }
+}
+
+/// A field of a plain layout with its name.
+fn line(name: &str, value: &str) -> String {
+    format!("{name:<18} {value}\n")
 }
 
 fn path_of(shown: &Shown) -> String {
@@ -265,6 +274,8 @@ lmm_pool:          disk
         assert_eq!(check("-L", file("")), "raid0\n");
         assert_eq!(check("--component-count", file("")), "0\n");
         assert_eq!(check("-E", file("")), "EOF\n");
+        assert_eq!(check("--component-flags=init -c", file("")), "2\n");
+        assert_eq!(check("--component-flags=^init", file("")), "");
     }
 
     #[test]
