@@ -16,6 +16,7 @@ pub use ping::Ping;
 #[derive(Debug, Parser)]
 #[command(
     name = "lctl",
+    display_name = "lctl",
     version,
     infer_long_args = true,
     arg_required_else_help = true,

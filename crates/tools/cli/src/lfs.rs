@@ -24,6 +24,7 @@ use crate::Failed;
 #[derive(Debug, Parser)]
 #[command(
     name = "lfs",
+    display_name = "lfs",
     version,
     infer_long_args = true,
     arg_required_else_help = true,

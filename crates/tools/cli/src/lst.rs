@@ -22,6 +22,7 @@ use crate::Failed;
 #[derive(Debug, Parser)]
 #[command(
     name = "lst",
+    display_name = "lst",
     version,
     infer_long_args = true,
     arg_required_else_help = true,

@@ -8,6 +8,17 @@ fn the_declarations_hold_together() {
 }
 
 #[test]
+fn a_tool_prints_its_own_name_with_the_version() {
+    for line in ["nacre --version", "lfs --version", "nacre lctl --version", "lst -V"] {
+        let tool = line.split(' ').rev().nth(1).expect("a tool");
+        let args = line.split(' ').map(std::ffi::OsString::from).collect();
+        let printed = Nacre::try_parse_from(crate::by_name(args)).expect_err("it ends here");
+        let wanted = format!("{tool} {}\n", env!("CARGO_PKG_VERSION"));
+        assert_eq!(printed.to_string(), wanted, "{line}");
+    }
+}
+
+#[test]
 fn a_daemon_can_start_the_guard_of_its_mount() {
     let args = Nacre::try_parse_from(["nacre", daemons::mount::GUARD]).expect("understood");
     assert!(matches!(args.command, Command::MountGuard));
