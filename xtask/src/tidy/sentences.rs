@@ -32,6 +32,9 @@ const HELP: &str = "crates/tools/nacre/tests/help";
 /// except those with none, which are prose.
 const DESCRIPTION_COLUMNS: usize = 8;
 
+/// Columns before the lines of a table in the description of an option.
+const TABLE_COLUMNS: usize = 12;
+
 /// Lines of documents that are not in a paragraph: headings, tables, comments, pictures.
 const APART: &[&str] = &["#", "|", "<!--", "!["];
 
@@ -186,7 +189,8 @@ fn described(text: &str) -> Vec<Block> {
         let columns = line.len() - prose.len();
         let goes_on = is_open && columns == indent;
         indent = columns;
-        let is_prose = columns == 0 || columns >= DESCRIPTION_COLUMNS;
+        let is_described = columns >= DESCRIPTION_COLUMNS && columns != TABLE_COLUMNS;
+        let is_prose = columns == 0 || is_described;
         is_open = is_prose && !prose.is_empty() && !prose.starts_with(['-', '[', '$']);
         match found.last_mut() {
             _ if !is_open => {}
@@ -314,7 +318,7 @@ mod tests {
     #[test]
     fn help_texts_have_prose_in_the_first_column_and_at_options() {
         let text = "One\ntwo.\n\nOptions:\n  -a  three\n      --b <B>\n          Four\n          \
-                    five\n\n          [default: 1]\n";
+                    five\n            a  six\n\n          [default: 1]\n";
         let found = described(text);
         let found: Vec<(usize, &str)> = found.iter().map(|(at, it)| (*at, it.as_str())).collect();
         assert_eq!(found, [(1, "One two."), (4, "Options:"), (7, "Four five")]);

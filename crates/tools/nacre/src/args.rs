@@ -112,7 +112,7 @@ enum Command {
     /// Write manual pages for nacre, lfs, lctl and lst.
     #[command(after_help = "Example:\n  nacre man /usr/local/share/man/man1")]
     Man {
-        /// Directory of the pages; it is made if it does not exist.
+        /// Directory of the pages; it is made in a directory that exists.
         dir: PathBuf,
     },
 }
@@ -375,26 +375,29 @@ struct Forget {
     force: bool,
 }
 
-/// Options of `nacre mount`.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Options (-o, separated by commas):
+/// The long help of `-o`.
+const MOUNT_OPTIONS: &str = "\
+Mount options, separated by commas:
   nid=NID          own address of this mount; several mounts on a machine need one each
   ro, rw           read-only, or not (default)
   relatime         a read sets the access time after a change, and once a day (default)
   strictatime      each read sets the access time
   noatime          no read sets the access time; nodiratime: of directories
-  remount          change ro, rw, nosuid, nodev, noexec, sync or the access times of a mount
+  remount          change ro, rw, nosuid, nodev, noexec, sync or access times of a mount
   flock            file locks hold between all clients (default)
   localflock       file locks hold on this machine
   wait=SECONDS     how long to wait for absent servers (60; 0: forever)
-  unmount_wait=S   how long an unmount waits for work that is not durable (300; 0: no wait)
+  unmount_wait=S   how long an unmount waits for work that is not durable (300; 0: not)
   writeback=0      no write is acknowledged before it is sent (1)
   soft             calls fail after a minute without a server; without soft they wait
   allow_other      other users may use the mount (default for root)
   insecure         plaintext to addresses that are not loopback
-  readdirplus, acl, seclabel, 32bitapi, clones=N, transport=WAY, caps=MASK: docs/operations.md
+  readdirplus, acl, seclabel, 32bitapi, clones=N, transport=WAY,
+  caps=MASK        docs/operations.md";
 
+/// Options of `nacre mount`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
 The command returns when the file system can be used. Its daemon goes on. SIGTERM to the daemon,
 or `nacre umount`, unmounts.
 
@@ -409,7 +412,7 @@ struct Mount {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// Mount options.
-    #[arg(short = 'o', long = "options", value_name = "OPTIONS")]
+    #[arg(short = 'o', long = "options", value_name = "OPTIONS", long_help = MOUNT_OPTIONS)]
     options: Vec<String>,
     /// Stay in the foreground.
     #[arg(short = 'f', long)]

@@ -64,8 +64,11 @@ fn completions(shell: clap_complete::Shell, command: &mut Command, name: &str) -
 
 /// Writes a page for each of `commands` and for each of their subcommands into `dir`.
 pub(crate) fn man(dir: &Path, commands: Vec<Command>) -> Result<()> {
-    fs::create_dir_all(dir)
-        .with_context(|| format!("{}: pages cannot be written there", dir.display()))?;
+    if !dir.is_dir() {
+        fs::create_dir(dir).with_context(|| {
+            format!("{}: name a directory, or a new one in a directory that exists", dir.display())
+        })?;
+    }
     for mut command in commands {
         command.build();
         for (name, subcommand) in HELPERS {
@@ -116,7 +119,9 @@ fn page(command: &Command, name: &str, section: &str, above: &str) -> std::io::R
     man.render_name_section(&mut out)?;
     write!(out, ".SH SYNOPSIS\n.nf\n{}\n.fi\n", escaped(synopsis))?;
     man.render_description_section(&mut out)?;
-    man.render_options_section(&mut out)?;
+    let mut options = Vec::new();
+    man.render_options_section(&mut options)?;
+    out.extend(with_tables(&String::from_utf8_lossy(&options)).bytes());
     if command.has_subcommands() && !is_tool(name) {
         man.render_subcommands_section(&mut out)?;
     }
@@ -155,6 +160,21 @@ fn notes(help: &str) -> String {
             out.push_str(".fi\n");
         }
         last = heading;
+    }
+    out
+}
+
+/// The same, where lines that begin with spaces are a table, which is not filled.
+fn with_tables(text: &str) -> String {
+    let (mut out, mut is_table) = (String::new(), false);
+    for line in text.lines().chain([""]) {
+        if line.starts_with("  ") != is_table {
+            is_table = !is_table;
+            out.push_str(if is_table { ".nf\n" } else { ".fi\n" });
+        }
+        if !line.is_empty() {
+            out.push_str(&format!("{line}\n"));
+        }
     }
     out
 }
@@ -217,6 +237,20 @@ mod tests {
         let wanted = "obdfilter.\nobdfilter.t-OST0000.degraded\n--name-only\n\nget_param\n\
                       t-OST0000\nt.flash\ndisk\n";
         assert_eq!(String::from_utf8_lossy(&ended.stdout), wanted);
+    }
+
+    #[test]
+    fn a_table_in_the_help_of_an_option_keeps_its_lines() {
+        let page = with_tables(".TP\n-o\nOptions:\n  a   one\n  b   two\n.TP\n-f\n");
+        assert_eq!(page, ".TP\n-o\nOptions:\n.nf\n  a   one\n  b   two\n.fi\n.TP\n-f\n");
+        assert_eq!(with_tables("x\n  a\n"), "x\n.nf\n  a\n.fi\n");
+    }
+
+    #[test]
+    fn pages_are_written_below_a_directory_that_exists() {
+        let dir = std::env::temp_dir().join(format!("nacre-no-pages-{}", std::process::id()));
+        assert!(man(&dir.join("man1"), Vec::new()).is_err());
+        assert!(!dir.exists());
     }
 
     #[test]
