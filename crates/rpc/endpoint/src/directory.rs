@@ -42,6 +42,12 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// Where the MGS may be; nothing where only this node may have it.
+    #[must_use]
+    pub fn mgs(&self) -> &[NidAddr] {
+        &self.mgs
+    }
+
     /// Of a node that reaches the MGS at `mgs`: alternatives, tried in turn.
     #[must_use]
     pub fn new(mgs: Vec<NidAddr>) -> Directory {

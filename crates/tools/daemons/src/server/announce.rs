@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use endpoint::{Call, CallError, Registration};
-use types::{Errno, FsName, Instant, Span, TargetId};
+use types::{Errno, FsName, Instant, NidAddr, Span, TargetId};
 use wire::Opcode;
 use wire::config::{self, FsConfig, Register, TargetInfo};
 
@@ -22,10 +22,17 @@ const EVERY_STALE: Span = Span::secs(1);
 const EVERY_ALONE: Span = Span::secs(1);
 /// Pause after a refused registration.
 const PAUSE: Span = Span::secs(2);
-/// How often a target that waits for its MGS says so: an address of the MGS may be wrong.
+/// How often a target that waits for its MGS says so at first, because an address of the MGS may be
+/// wrong.
+const EVERY_COMPLAINT_FIRST: Span = Span::secs(10);
+/// How long that is.
+const FIRST: Span = Span::secs(60);
+/// How often it says so later.
 const EVERY_COMPLAINT: Span = Span::secs(60);
 /// One question's patience; the next one may find the MGS elsewhere.
 const PATIENCE: Span = Span::secs(30);
+/// The patience of a registration at first: with [`PAUSE`] it ends when the next complaint is due.
+const PATIENCE_REGISTER: Span = Span::secs(8);
 
 /// The first question's: behind it a node takes over the permanent parameters that it knows from an
 /// earlier run.
@@ -102,9 +109,11 @@ fn instance_of(server: &Server, id: TargetId) -> u64 {
 
 async fn announce(server: &Server, target: &TargetDir, register: &Register) {
     let name = &target.name();
-    let mut said = None;
+    let (begun, mut said) = (server.env.now(), None);
     loop {
-        match ask(server, register).await {
+        let is_first = server.env.now() - begun < FIRST;
+        let patience = if is_first { PATIENCE_REGISTER } else { PATIENCE };
+        match ask(server, register, patience).await {
             Ok(version) => {
                 tracing::info!("{name}: registered with the MGS");
                 return server.peers.one_registered(Registration::new(register.clone(), version));
@@ -118,8 +127,9 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
             Err(CallError::Shutdown) => return,
             Err(error) => {
                 let now = server.env.now();
-                if is_due(said, now) {
-                    tracing::warn!("{name}: waits for the MGS: {error}");
+                if is_due(begun, said, now) {
+                    let waits = waits(server.peers.directory().mgs());
+                    tracing::warn!("{name}: {waits}: {error}");
                     said = Some(now);
                 }
             }
@@ -128,15 +138,25 @@ async fn announce(server: &Server, target: &TargetDir, register: &Register) {
     }
 }
 
-/// Whether a target that waits says so now: at once, and then once in a while.
-fn is_due(said: Option<Instant>, now: Instant) -> bool {
-    said.is_none_or(|said| now - said >= EVERY_COMPLAINT)
+/// The complaint of a target that waits, with the way out.
+fn waits(mgs: &[NidAddr]) -> String {
+    let at: Vec<String> = mgs.iter().map(ToString::to_string).collect();
+    if at.is_empty() {
+        return "waits for the MGS".to_owned();
+    }
+    format!("waits for the MGS at {} (nacre tune --mgsnode names another)", at.join(","))
+}
+
+/// Whether a target that waits since `begun` says so now: at once, and then once in a while.
+fn is_due(begun: Instant, said: Option<Instant>, now: Instant) -> bool {
+    let every = if now - begun < FIRST { EVERY_COMPLAINT_FIRST } else { EVERY_COMPLAINT };
+    said.is_none_or(|said| now - said >= every)
 }
 
 /// Registers once. The version of the configuration that has it.
-async fn ask(server: &Server, register: &Register) -> Result<u64, CallError> {
+async fn ask(server: &Server, register: &Register, patience: Span) -> Result<u64, CallError> {
     let mut call = Call::new(Opcode::MgsRegister, vec![config::encode(register)]);
-    call.patience = Some(PATIENCE);
+    call.patience = Some(patience);
     let answer = server.endpoint.remote(TargetId::MGT).call(call).await?;
     Ok(answer.reply.header.config_version)
 }
@@ -151,7 +171,7 @@ async fn repeat(server: &Server, registered: &mut [Registration]) {
     for registration in registered.iter_mut().filter(|registration| registration.is_lost()) {
         let name = name_of(registration.register());
         let instance = registration.register().target.instance;
-        match ask(server, registration.register()).await {
+        match ask(server, registration.register(), PATIENCE).await {
             Ok(version) => {
                 registration.repeated(version);
                 tracing::warn!("{name}: registered again: the MGS had lost it");
@@ -231,10 +251,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_that_waits_says_so_at_once_and_then_once_a_minute() {
-        let said = Instant(7);
-        assert!(is_due(None, said));
-        assert!(!is_due(Some(said), said + PATIENCE));
-        assert!(is_due(Some(said), said + EVERY_COMPLAINT));
+    fn a_target_that_waits_says_so_each_ten_seconds_and_then_once_a_minute() {
+        let begun = Instant(7);
+        assert!(is_due(begun, None, begun));
+        assert!(!is_due(begun, Some(begun), begun + PATIENCE_REGISTER));
+        assert!(is_due(begun, Some(begun), begun + PATIENCE_REGISTER + PAUSE));
+        let later = begun + FIRST;
+        assert!(!is_due(begun, Some(later), later + PATIENCE));
+        assert!(is_due(begun, Some(later), later + EVERY_COMPLAINT));
+    }
+
+    #[test]
+    fn a_complaint_names_the_addresses() {
+        let mgs: NidAddr = "127.0.0.2@tcp".parse().expect("a NID");
+        assert!(waits(&[mgs]).starts_with("waits for the MGS at 127.0.0.2@tcp ("));
+        assert_eq!(waits(&[]), "waits for the MGS", "it is on this node");
     }
 }
