@@ -167,14 +167,15 @@ fn notes(help: &str) -> String {
 /// The same, where lines that begin with spaces are a table, which is not filled.
 fn with_tables(text: &str) -> String {
     let (mut out, mut is_table) = (String::new(), false);
-    for line in text.lines().chain([""]) {
+    for line in text.lines() {
         if line.starts_with("  ") != is_table {
             is_table = !is_table;
             out.push_str(if is_table { ".nf\n" } else { ".fi\n" });
         }
-        if !line.is_empty() {
-            out.push_str(&format!("{line}\n"));
-        }
+        out.push_str(&format!("{line}\n"));
+    }
+    if is_table {
+        out.push_str(".fi\n");
     }
     out
 }

@@ -23,7 +23,7 @@ const COMMAND: &str = "lfs getstripe";
 /// Arguments of `lfs getstripe`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "One field option prints its value alone, a line for each path or component. Several print name and\nvalue. An option of components with a value leaves the others out. The value is behind = or, of -I\nand -E, behind the letter.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE      number of stripes\n  lfs getstripe -I1 -L FILE  pattern of component 1\n  lfs getstripe -d DIR       default for new files in DIR\n  lfs getstripe -y FILE      as YAML\n  lfs getstripe --why DIR    which defaults and pools decide"
+    after_help = "One field option prints its value alone, a line for each path or component. Several print name and\nvalue. An option of components with a value leaves the others out. The value is behind = or, of -I\nand -E, behind the letter.\n\nExamples:\n  lfs getstripe FILE\n  lfs getstripe -c FILE       number of stripes\n  lfs getstripe -I1 -L FILE   pattern of component 1\n  lfs getstripe -d DIR        default for new files in DIR\n  lfs getstripe -y FILE       as YAML\n  lfs getstripe --why DIR     which defaults and pools decide"
 )]
 pub(super) struct Args {
     /// Of a directory: its default only, not the files in it.
