@@ -15,6 +15,7 @@ mod figures;
 mod mask;
 mod session;
 mod shell;
+mod way_out;
 
 use std::fs;
 use std::path::Path;
@@ -23,6 +24,7 @@ pub use figures::{Rule, same_numbers};
 pub use mask::same_shape;
 pub use session::Session;
 pub use shell::{Ended, Shell};
+pub use way_out::has_way_out;
 
 /// A command with what it prints, or a remark between commands.
 #[derive(Clone, Debug, PartialEq, Eq)]

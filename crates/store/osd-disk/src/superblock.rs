@@ -279,7 +279,8 @@ fn clear(
     watch: &mut Watch<'_>,
 ) -> Result<TargetLock, DiskError> {
     refuse_files(dir)?;
-    std::fs::create_dir_all(dir).map_err(DiskError::io(dir, "cannot be made"))?;
+    let made = std::fs::create_dir_all(dir);
+    made.map_err(DiskError::io(dir, "cannot be made, name a directory on a disk"))?;
     let formatted = exists(&dir.join(FILE))?;
     if formatted && !reformat {
         let name = open(dir).map_or_else(|_| "a target".to_owned(), |there| there.name());

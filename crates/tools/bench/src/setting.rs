@@ -67,7 +67,8 @@ impl Setting {
     }
 
     fn path(&mut self, what: &str, dir: &Path) -> Result<()> {
-        let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
+        let missing = || format!("{}: name a directory that is there", dir.display());
+        let dir = dir.canonicalize().with_context(missing)?;
         let (kind, source) = file_system(&dir)?;
         self.lines.push(format!("{what}: {} on {kind} ({source})", dir.display()));
         let Some(mount) = mounts::all()?

@@ -1,5 +1,7 @@
 //! How a command fails: a message for stderr and an exit status.
 
+use std::path::Path;
+
 use types::Errno;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,15 @@ impl Failed {
             std::io::ErrorKind::PermissionDenied => Errno::EACCES,
             _ => Errno::EIO,
         }
+    }
+
+    /// An operating-system error about a path that was typed.
+    pub(crate) fn path(error: &std::io::Error, command: &str, path: &Path) -> Failed {
+        let mut failed = Failed::io(error, command, &path.display().to_string());
+        if Failed::number(error) == Errno::ENOENT {
+            failed.text.push_str(": name one that is there");
+        }
+        failed
     }
 
     /// An operating-system error about `what`.

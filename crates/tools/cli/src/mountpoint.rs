@@ -30,7 +30,7 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
         return alive.or_else(|| mounts.into_iter().next()).ok_or_else(none);
     };
     let shown = path.display().to_string();
-    let device = fs::metadata(path).map_err(|error| Failed::io(&error, command, &shown))?.dev();
+    let device = fs::metadata(path).map_err(|error| Failed::path(&error, command, path))?.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
     let found = mounts.into_iter().rev().find(|mount| mount.device == device);
     found.ok_or_else(|| {

@@ -193,7 +193,8 @@ impl Rules {
             }
             Command::Change { name, settings } => {
                 if !self.by_name.contains_key(name) {
-                    return Err(Refusal::new(Errno::ENOENT, format!("there is no rule '{name}'")));
+                    let text = format!("there is no rule '{name}': nrs_tbf_rule lists them");
+                    return Err(Refusal::new(Errno::ENOENT, text));
                 }
                 if *name == Name::DEFAULT && settings.rank.is_some() {
                     return Err(Refusal::new(Errno::EPERM, "rule 'default' is always the last"));
@@ -237,7 +238,7 @@ impl Rules {
         match settings.rank {
             Some(next) if !self.by_name.contains_key(&next) => Err(Refusal::new(
                 Errno::ENOENT,
-                format!("there is no rule '{next}' to put it before"),
+                format!("there is no rule '{next}' to put it before: nrs_tbf_rule lists them"),
             )),
             _ => Ok(()),
         }

@@ -225,8 +225,19 @@ pub(super) fn set(args: &Set) -> Result<(), Failed> {
             let text = format!("error: set_param: {}: {}", one.daemons(), one.what.text);
             first.note(&Failed::new(one.what.errno, text));
         }
+        if refused.iter().any(|one| one.what.errno == Errno::EACCES.raw()) {
+            ctl::say!("hint: {}", settable(&pattern, &value));
+        }
     }
     first.end()
+}
+
+/// The way out where a parameter is read-only, once for all that match.
+fn settable(pattern: &str, value: &str) -> String {
+    if pattern.starts_with("osc") && pattern.ends_with("active") {
+        return format!("lctl conf_param TARGET.osc.active={value} sets it, on the MGS's machine");
+    }
+    "lctl list_param -F marks with = the parameters that can be set".to_owned()
 }
 
 /// What was set, as it reads now, and what was refused. Of a table, what was `typed` says enough.
@@ -348,7 +359,7 @@ impl Asked<'_> {
         if found.is_empty() && !complained {
             let path = self.pattern.replace('.', "/");
             let way_out = if everywhere::daemons().is_empty() {
-                "no daemon of Nacre runs on this machine"
+                "no daemon of Nacre runs on this machine: nacre up starts some"
             } else {
                 "lctl list_param -R '*' lists all"
             };
@@ -413,6 +424,14 @@ mod tests {
         let of: Vec<String> = refused.iter().map(Found::daemons).collect();
         assert_eq!(of, ["client-x"]);
         assert_eq!(text(false, &done[1..]), "a=8\n", "one value alone");
+    }
+
+    #[test]
+    fn a_target_is_taken_out_of_use_at_the_mgs() {
+        for pattern in ["osc.*.active", "osc/testfs-OST0000*/active"] {
+            assert!(settable(pattern, "0").contains("conf_param TARGET.osc.active=0"));
+        }
+        assert!(settable("version", "1").contains("list_param -F"));
     }
 
     #[test]

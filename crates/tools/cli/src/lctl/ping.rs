@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use types::{Net, Nid, NidAddr};
+use types::{Errno, Net, Nid, NidAddr};
 
 use crate::Failed;
 
@@ -41,17 +41,34 @@ pub(super) fn run(args: &Args, ping: Ping) -> Result<(), Failed> {
             Ok(())
         }
         Err(error) => {
+            let said = error.get_ref().map(ToString::to_string).unwrap_or_default();
             let errno = Failed::number(&error);
-            // the peer's own words where it has given some
-            let why = error.get_ref().map(|why| format!(": {why}")).unwrap_or_default();
-            Err(Failed::new(errno.raw(), format!("failed to ping {}: {errno}{why}", args.nid)))
+            Err(Failed::new(errno.raw(), failure(args.nid, errno, &said)))
         }
     }
+}
+
+/// `said` are the peer's own words, or an error with its address in front.
+fn failure(nid: NidAddr, errno: Errno, said: &str) -> String {
+    let said = said.strip_prefix(&format!("{nid}: ")).unwrap_or(said);
+    let is_news = !said.is_empty() && !said.starts_with(errno.text());
+    let why = if is_news { format!(": {said}") } else { String::new() };
+    format!("failed to ping {nid}: {errno}{why}; lctl list_nids there lists its addresses")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_is_printed_once() {
+        let nid: NidAddr = "127.0.0.2@tcp".parse().expect("a NID");
+        let said = "127.0.0.2@tcp: Connection refused (os error 111)";
+        let text = failure(nid, Errno::ECONNREFUSED, said);
+        assert!(text.starts_with("failed to ping 127.0.0.2@tcp: Connection refused; "), "{text}");
+        let text = failure(nid, Errno::EIO, "another version");
+        assert!(text.contains("Input/output error: another version; lctl "), "{text}");
+    }
 
     #[test]
     fn a_nid_without_a_net_is_of_tcp_and_other_nets_are_refused() {

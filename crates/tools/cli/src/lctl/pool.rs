@@ -73,7 +73,8 @@ pub(super) fn list(args: &Listed) -> Result<(), Failed> {
     match pools::render(&known, pool) {
         Some(shown) => crate::out::print(&shown),
         None => {
-            let why = format!("there is no pool {}.{pool}", known.fsname);
+            let fsname = &known.fsname;
+            let why = format!("there is no pool {fsname}.{pool}: see lctl pool_list {fsname}");
             return Err(Failed::new(Errno::ENOENT.raw(), format!("error: {command}: {why}")));
         }
     }

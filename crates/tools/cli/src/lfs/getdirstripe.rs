@@ -94,7 +94,7 @@ fn subdirectories(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// was asked for.
 fn show(args: &Args, path: &Path) -> Result<Option<Shown>, Failed> {
     let name = path.display().to_string();
-    let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &name))?;
+    let found = std::fs::metadata(path).map_err(|error| Failed::path(&error, COMMAND, path))?;
     if !found.is_dir() {
         return Err(Failed::of(Errno::ENOTDIR, COMMAND, &name));
     }

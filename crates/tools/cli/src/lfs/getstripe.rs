@@ -149,7 +149,7 @@ fn in_order(entries: impl Iterator<Item = io::Result<PathBuf>>) -> (Vec<PathBuf>
 fn show(args: &Args, path: &Path) -> Result<(bool, Option<Shown>), Failed> {
     let shown = path.display().to_string();
     let metadata =
-        std::fs::symlink_metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+        std::fs::symlink_metadata(path).map_err(|error| Failed::path(&error, COMMAND, path))?;
     let is_dir = metadata.is_dir();
     if !is_dir && !metadata.is_file() {
         return Ok((false, None));

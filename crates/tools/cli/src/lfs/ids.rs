@@ -229,7 +229,8 @@ fn paths_of(mount: &Mount, text: &str, command: &str) -> Result<(Fid, Vec<Vec<u8
             .map(|paths| (fid, paths))
             .ok_or_else(|| Failed::of(Errno::EPROTO, command, text)),
         Err(failed) if i32::from(failed.status) == Errno::ENOENT.raw() => {
-            let reason = format!("no file of {} has this FID", mount.fsname());
+            let fsname = mount.fsname();
+            let reason = format!("no file of {fsname} has this FID: lfs path2fid prints a file's");
             Err(Failed { text: format!("{command}: {text}: {reason}"), ..failed })
         }
         Err(failed) => Err(Failed { text: format!("{}: {text}", failed.text), ..failed }),

@@ -197,7 +197,7 @@ fn goal(args: &Args, Mdts(mdts): &Mdts) -> Result<Goal, String> {
 
 fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result<(), Failed> {
     let shown = path.display().to_string();
-    let found = std::fs::metadata(path).map_err(|error| Failed::io(&error, COMMAND, &shown))?;
+    let found = std::fs::metadata(path).map_err(|error| Failed::path(&error, COMMAND, path))?;
     if found.is_dir() {
         let text = format!(
             "error: {COMMAND}: '{shown}' is a directory: name files (lfs find DIR -type f -print0 | xargs -0 lfs migrate), or move its names to another MDT with -m"

@@ -155,11 +155,11 @@ fn set(path: &Path, wish: &Wish) -> Result<(), Failed> {
     let found = std::fs::metadata(path);
     let is_dir = found.as_ref().is_ok_and(std::fs::Metadata::is_dir);
     if wish.deletes && !is_dir {
-        return Err(Failed::of(
-            Errno::ENOTDIR,
-            COMMAND,
-            &format!("cannot remove the layout of '{shown}'"),
-        ));
+        let text = format!(
+            "{COMMAND}: cannot remove the layout of '{shown}': {}: -d removes a directory's default; use lfs migrate",
+            Errno::ENOTDIR
+        );
+        return Err(Failed::new(Errno::ENOTDIR.raw(), text));
     }
     if wish.deletes {
         return remove(path).map_err(fail);

@@ -60,7 +60,7 @@ fn kind(words: &[String]) -> Result<Kind, String> {
             rest.first().map_or(Ok(Kind::Ping), |word| Err(format!("Unknown parameter: {word}")))
         }
         "brw" => brw(rest),
-        other => Err(format!("Unknown test name {other}: ping or brw")),
+        other => Err(format!("Unknown test name {other}: expected ping or brw")),
     }
 }
 

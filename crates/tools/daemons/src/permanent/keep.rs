@@ -93,7 +93,10 @@ fn plan(
     }
     match known {
         Known::CanBeSet => Ok(changes),
-        Known::ReadOnly => Err(refused(Errno::EACCES, "it is read-only")),
+        Known::ReadOnly => Err(refused(
+            Errno::EACCES,
+            "it is read-only; lctl list_param -F marks with = those that can be set",
+        )),
         Known::Nothing => Err(refused(
             Errno::ENOENT,
             "no daemon has a parameter of that name; lctl list_param -R '*' lists all",

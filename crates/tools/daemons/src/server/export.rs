@@ -61,6 +61,10 @@ pub(super) fn begin(
     if !path.is_absolute() {
         return Err(refused(Errno::EINVAL, format!("{}: not an absolute path", path.display())));
     }
+    if let Some(dir) = path.parent().filter(|dir| !dir.is_dir()) {
+        let text = format!("{name}: {} is not a directory: make it first", dir.display());
+        return Err(refused(Errno::ENOENT, text));
+    }
     let exporter = &server.exporter;
     if exporter.last.borrow().as_ref().is_some_and(|job| job.ended.borrow().is_none()) {
         return Err(refused(Errno::EBUSY, "another export is under way here"));

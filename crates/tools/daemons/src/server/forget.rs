@@ -23,7 +23,7 @@ pub(super) async fn forget(mgt: &Mgt, name: &str) -> Result<Reply, Failure> {
 /// Why the MGS keeps a target.
 fn why_kept(fsname: FsName, target: TargetId) -> String {
     match (target.kind, target.dom_of()) {
-        (TargetKind::Mdt, _) => "it has the root directory".to_owned(),
+        (TargetKind::Mdt, _) => "it has the root directory and stays: name another MDT".to_owned(),
         (_, Some(mdt)) => format!("it goes with its MDT: nacre forget {}", mdt.name(fsname)),
         _ => "only OSTs and MDTs can be forgotten".to_owned(),
     }
@@ -37,7 +37,7 @@ mod tests {
     fn the_reason_fits_the_target() {
         let fsname: FsName = "testfs".parse().expect("a name");
         let why = |target| why_kept(fsname, target);
-        assert!(why(TargetId::mdt(0)).ends_with("has the root directory"));
+        assert!(why(TargetId::mdt(0)).contains("has the root directory"));
         assert!(why(TargetId::dom(10)).ends_with("nacre forget testfs-MDT000a"));
         assert_eq!(why(TargetId::MGT), "only OSTs and MDTs can be forgotten");
     }

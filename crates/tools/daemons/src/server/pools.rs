@@ -37,10 +37,17 @@ pub(super) async fn list(server: Option<Rc<Server>>, fsname: &str) -> Result<Rep
 
 async fn kept(mgt: &Mgt, fsname: &str) -> Result<Pools, Failure> {
     let mut configs = mgt.configs().await.map_err(Failure::of)?;
+    let all: Vec<String> = configs.iter().map(|(name, _)| name.to_string()).collect();
     configs.retain(|(name, _)| fsname.is_empty() || name.as_str() == fsname);
     match &configs[..] {
         [(_, config)] => Ok(of_config(config)),
-        [] => Err(failed(Errno::ENOENT, format!("the MGS knows no file system '{fsname}'"))),
+        [] if all.is_empty() => {
+            Err(failed(Errno::ENOENT, "the MGS knows no file system: start a target".to_owned()))
+        }
+        [] => Err(failed(
+            Errno::ENOENT,
+            format!("the MGS knows no file system '{fsname}': name one of {}", all.join(", ")),
+        )),
         _ => Err(failed(Errno::EINVAL, "the MGS knows several: say FSNAME.POOL".to_owned())),
     }
 }
@@ -74,7 +81,9 @@ pub(super) async fn change(
             (Errno::ENOENT, PoolChange::Remove(_)) if known.pools.contains_key(pool) => {
                 format!("{what} is not in pool {name}.{pool}")
             }
-            (Errno::ENOENT, _) => format!("there is no pool {name}.{pool}"),
+            (Errno::ENOENT, _) => {
+                format!("there is no pool {name}.{pool}: see lctl pool_list {name}")
+            }
             (Errno::ENOTEMPTY, _) => {
                 format!("pool {name}.{pool} has members: take them out with pool_remove first")
             }

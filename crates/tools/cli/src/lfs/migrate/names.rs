@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         let found = std::fs::metadata(self.top).map_err(|error| io(self.top, &error))?;
         if !found.is_dir() {
             let text = format!(
-                "error: {COMMAND}: '{}' is not a directory: -m moves the names of directories, and files stay where they are",
+                "error: {COMMAND}: '{}' is not a directory: name one; -m moves the names of directories, and files stay where they are",
                 self.top.display()
             );
             return Err(Failed::new(Errno::ENOTDIR.raw(), text));

@@ -74,7 +74,7 @@ pub(super) fn copied(from: &Path, command: &str) -> Result<Vec<u8>, Failed> {
     let wrong = |text: String| {
         Failed::new(Errno::EINVAL.raw(), format!("error: {command}: '{shown}': {text}"))
     };
-    let value = lov::read(from).map_err(|error| Failed::io(&error, command, &shown))?;
+    let value = lov::read(from).map_err(|error| Failed::path(&error, command, from))?;
     let value = value.ok_or_else(|| wrong("it has no layout".to_owned()))?;
     let asked = layout::lov::decode_any(&value).map_err(|error| wrong(error.to_string()))?;
     layout::lov::encode_any_dir(&asked).map_err(|error| wrong(error.to_string()))
@@ -84,7 +84,7 @@ pub(super) fn copied(from: &Path, command: &str) -> Result<Vec<u8>, Failed> {
 pub(super) fn written(from: &Path, command: &str) -> Result<layout::Asked, Failed> {
     let shown = from.display().to_string();
     let text =
-        std::fs::read_to_string(from).map_err(|error| Failed::io(&error, command, &shown))?;
+        std::fs::read_to_string(from).map_err(|error| Failed::path(&error, command, from))?;
     let asked = super::yaml::parse(&text)
         .and_then(|asked| asked.check().map(|()| asked).map_err(|error| error.to_string()));
     asked.map_err(|why| {
