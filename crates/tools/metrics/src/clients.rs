@@ -57,7 +57,7 @@ mod tests {
         let table = CounterTable::Groups { title: "export_stats", label: "nid", groups };
         let mut out = Exposition::default();
         add(&mut out, "mdt", "testfs-MDT0000", &table);
-        let text = out.finish();
+        let text = out.finish().to_string();
         let labels = "{component=\"mdt\",target=\"testfs-MDT0000\",nid=\"10.0.0.17@tcp\"}";
         for line in [
             format!("nacre_client_requests_total{labels} 17\n"),

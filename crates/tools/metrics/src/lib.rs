@@ -337,11 +337,9 @@ mod tests {
     #[test]
     fn parameters_become_metrics_under_the_names_of_the_exporter() {
         let params = tree();
-        let text =
-            env_os::run(
-                env_os::OsConfig::default(),
-                |env| async move { gather(&env, &shown(params)).to_string() },
-            );
+        let text = env_os::run(env_os::OsConfig::default(), |env| async move {
+            gather(&env, &shown(params)).to_string()
+        });
         assert_eq!(text, include_str!("scrape.txt"));
         // no peer is known here, and the process has a part of its own
         let of_peers = [families::PEER_CREDITS.name, families::PEER_QUEUE.name];

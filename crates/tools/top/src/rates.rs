@@ -128,10 +128,8 @@ impl Rates {
         };
         Rates {
             seconds,
-            slow: slow.map(|(life, row)| Slow {
-                service: row.clone(),
-                load: load(life, &row.name),
-            }),
+            slow: slow
+                .map(|(life, row)| Slow { service: row.clone(), load: load(life, &row.name) }),
             late: Named { jobs: longest(&jobs), clients: longest(&clients) },
             clients,
             jobs,

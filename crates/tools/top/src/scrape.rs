@@ -28,9 +28,8 @@ fn add(sample: &mut Sample, at: &str, text: &str) {
         counted(sample, &life, series);
         served(sample, &life, series);
     }
-    let is_cut = |series: &Series<'_>| {
-        series.name == "nacre_metrics_dropped_series" && series.count() > 0
-    };
+    let is_cut =
+        |series: &Series<'_>| series.name == "nacre_metrics_dropped_series" && series.count() > 0;
     if all.iter().any(is_cut) {
         sample.cut.push(at.to_owned());
     }

@@ -15,7 +15,9 @@ pub enum ComponentError {
     #[error("a component cannot end at {0}: borders are multiples of {STRIPE_SIZE_UNIT}")]
     Border(u64),
     /// A hole or an overlap.
-    #[error("a component starts at {start}, but the one before it ends at {end}: they must follow each other")]
+    #[error(
+        "a component starts at {start}, but the one before it ends at {end}: they must follow each other"
+    )]
     Gap {
         /// Of the component.
         start: u64,

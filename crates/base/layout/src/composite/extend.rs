@@ -20,7 +20,7 @@ use types::{Extent, Fid};
 use super::steps::Step;
 use super::{Component, ComponentError, Composite, Place};
 use crate::lov::bytes::share_of_all;
-use crate::{Layout, POOL_BYTES, Raid0, Template};
+use crate::{Layout, Origin, POOL_BYTES, Raid0, Template};
 
 /// OSTs for a component.
 #[derive(Clone, Debug, PartialEq, Eq)]
