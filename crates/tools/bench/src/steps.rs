@@ -26,4 +26,9 @@ impl Steps {
         self.progress.show(begun, self.all, &phase.to_string());
         self.begun.set(begun + 1);
     }
+
+    /// Makes room for results on the terminal.
+    pub(crate) fn erase(&self) {
+        self.progress.erase();
+    }
 }

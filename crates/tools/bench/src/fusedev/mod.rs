@@ -18,6 +18,7 @@ use fusedev::Channel;
 use self::load::Call;
 use self::server::Server;
 use crate::stats::{self, Stats};
+use crate::steps::Steps;
 
 /// Arguments of `nacre bench fusedev`.
 #[derive(Clone, Debug, clap::Args)]
@@ -84,9 +85,12 @@ pub fn run(args: &FusedevArgs) -> Result<()> {
         .map(Server::start)
         .collect::<Result<Vec<_>>>()
         .context("a null file system")?;
+    let runs = calls.len() * args.processes.len() * args.pairs as usize;
+    let steps = Steps::new("fusedev", runs * SIDES.len());
     for call in calls {
         for processes in &args.processes {
-            let samples = measure(args, &servers, call, *processes)?;
+            let samples = measure(args, &servers, call, *processes, &steps)?;
+            steps.erase();
             print(args, call, *processes, &samples);
         }
     }
@@ -98,10 +102,12 @@ fn measure(
     servers: &[Server],
     call: Call,
     processes: u32,
+    steps: &Steps,
 ) -> Result<[Samples; 2]> {
     let mut samples = [Samples::default(), Samples::default()];
     for _ in 0..args.pairs {
-        for (server, samples) in servers.iter().zip(&mut samples) {
+        for ((side, server), samples) in SIDES.into_iter().zip(servers).zip(&mut samples) {
+            steps.begin(format!("{call}, {processes} process(es), {}", name(side)));
             let before = stats::cpu_of(server.pid())?;
             let count = load::run(&server.file(), call, processes, args.seconds)?;
             let cpu = stats::cpu_of(server.pid())? - before;

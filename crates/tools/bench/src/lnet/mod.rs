@@ -19,6 +19,8 @@ use std::time::Duration;
 use anyhow::Context;
 use wire::{CrcMode, FRAME_HEADER_BYTES, REPLY_HEADER_BYTES, REQUEST_HEADER_BYTES};
 
+use crate::steps::Steps;
+
 /// Arguments of `nacre bench lnet`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -174,16 +176,21 @@ pub fn run(args: LnetArgs) -> anyhow::Result<()> {
     }
     anyhow::ensure!(args.seconds > 0.0 && args.pairs > 0, "--seconds and --pairs are above zero");
     let (client_cpu, server_cpu) = server::placement(&args.cpus)?;
-    server::pin(client_cpu)?;
     let sides =
         args.sides.iter().map(|side| Side::parse(side)).collect::<anyhow::Result<Vec<_>>>()?;
+    let cases = cases(&args)?;
+    // before the CPU is chosen, which the thread that draws would share
+    let steps = Steps::new("lnet", cases.len() * sides.len() * args.pairs as usize);
+    server::pin(client_cpu)?;
     let mut rows = Vec::new();
-    for case in cases(&args)? {
-        rows.push(measure_case(args.pairs, server_cpu, &sides, case)?);
+    for case in cases {
+        rows.push(measure_case(args.pairs, server_cpu, &sides, case, &steps)?);
         if !args.json {
+            steps.erase();
             report::print(rows.last().expect("pushed above"));
         }
     }
+    drop(steps);
     if args.json {
         println!("{}", report::json(&rows)?);
     }
@@ -234,6 +241,7 @@ fn measure_case(
     cpu: Option<u32>,
     sides: &[Side],
     case: Case,
+    steps: &Steps,
 ) -> anyhow::Result<report::Row> {
     let servers = sides
         .iter()
@@ -242,6 +250,7 @@ fn measure_case(
     let mut samples = vec![Vec::new(); sides.len()];
     for _ in 0..pairs {
         for (index, side) in sides.iter().enumerate() {
+            steps.begin(format!("{}, {}", case.title(), side.name()));
             let server = &servers[index];
             let before = server.cpu_ns()? + server::own_cpu_ns()?;
             let started = std::time::Instant::now();

@@ -34,9 +34,9 @@ impl Spread {
     }
 }
 
-impl Row {
-    fn title(&self) -> String {
-        let Case { test, inflight, bytes, crc, .. } = self.case;
+impl Case {
+    pub(super) fn title(&self) -> String {
+        let Case { test, inflight, bytes, crc, .. } = *self;
         let size = if bytes >= 1 << 20 {
             format!("{} MiB", bytes >> 20)
         } else {
@@ -49,7 +49,9 @@ impl Row {
             Test::Write => format!("write {size}, {crc}, {inflight} in flight"),
         }
     }
+}
 
+impl Row {
     /// Unit of a rate, and its factor.
     fn unit(&self) -> (&'static str, f64) {
         match self.case.test {
@@ -68,7 +70,7 @@ impl Row {
 /// One case as text.
 pub(super) fn print(row: &Row) {
     let (unit, factor) = row.unit();
-    println!("{}", row.title());
+    println!("{}", row.case.title());
     for (index, (side, samples)) in row.sides.iter().enumerate() {
         let rate = Spread::of(samples.iter().map(|sample| sample.rate)).scaled(factor);
         let cpu = Spread::of(samples.iter().map(|sample| sample.cpu_us));
@@ -129,7 +131,8 @@ fn case(row: &Row) -> CaseJson {
         cpu_us: decimals(Spread::of(samples.iter().map(|sample| sample.cpu_us)).median, 3),
         ratio: decimals(row.ratio(index).median, 3),
     };
-    CaseJson { case: row.title(), unit, sides: row.sides.iter().enumerate().map(side).collect() }
+    let sides = row.sides.iter().enumerate().map(side).collect();
+    CaseJson { case: row.case.title(), unit, sides }
 }
 
 #[cfg(test)]
