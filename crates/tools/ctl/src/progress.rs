@@ -5,6 +5,7 @@
 //! waits. Where stderr is not a terminal, nothing is written and there is no thread.
 
 use std::io::{IsTerminal, Write};
+use std::os::unix::fs::FileTypeExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ const DRAWN_EVERY: Duration = Duration::from_millis(250);
 const COLUMNS: usize = 80;
 /// Letters of a label; of a longer one, such as a path, the end is shown.
 const LABEL_MAX: usize = 40;
+const STDOUT: &str = "/proc/self/fd/1";
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +69,13 @@ impl Progress {
         let terminal = std::io::stderr();
         let live = || Live::start(Work::new(label, unit), SHOWN_AFTER, Box::new(terminal));
         Progress(std::io::stderr().is_terminal().then(live))
+    }
+
+    /// The same of a command that prints what it finds. Where a pipe takes that, there is no line,
+    /// because the program behind the pipe may use the terminal.
+    #[must_use]
+    pub fn unless_piped(label: &str, unit: Unit) -> Progress {
+        if is_pipe(STDOUT) { Progress::default() } else { Progress::new(label, unit) }
     }
 
     /// The next piece of work of the same command: its rate begins anew.
@@ -197,6 +206,10 @@ impl Work {
         }
         format!("{label}: {}", parts.join(", "))
     }
+}
+
+fn is_pipe(path: &str) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo())
 }
 
 /// The end of a long label. Letters that would move the cursor are replaced.
@@ -342,6 +355,17 @@ mod tests {
         progress.show(1, 2, "x");
         progress.erase();
         assert!(progress.0.is_none());
+    }
+
+    #[test]
+    fn a_pipe_and_a_file_differ() {
+        use std::os::fd::AsRawFd;
+        let (reads, writes) = std::io::pipe().expect("a pipe");
+        let file = std::fs::File::open("/dev/null").expect("opens");
+        let of = |number: i32| is_pipe(&format!("/proc/self/fd/{number}"));
+        let all = [reads.as_raw_fd(), writes.as_raw_fd(), file.as_raw_fd()].map(of);
+        assert_eq!(all, [true, true, false]);
+        assert!(!is_pipe("/proc/self/nowhere"));
     }
 
     #[test]

@@ -6,14 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use ctl::progress::{Progress, Unit};
 use ctl::{Ask, Reply, Who, ask, everywhere};
 use types::{Fid, FsName, TargetId, TargetKind};
 
 use crate::export_meta::server_of;
+
+const OBJECTS: Unit = Unit::Count("objects");
 
 /// Longest line of a list: names and FIDs are far shorter.
 const LINE_BYTES_MAX: u64 = 256;
@@ -44,11 +47,17 @@ pub fn list(name: &str, mut out: impl Write) -> Result<()> {
     let socket = asker(name, fsname).with_context(|| {
             format!("no server on this machine serves or knows {name}: run it on a machine of that file system, with its servers up")
         })?;
+    // on a terminal the list itself shows how far it is
+    let is_shown = std::io::stdout().is_terminal();
+    let progress =
+        if is_shown { Progress::default() } else { Progress::unless_piped(name, OBJECTS) };
     let mut count = 0_u64;
     ask_each(&socket, ost, name, &mut |object| {
         count += 1;
+        progress.show(count, 0, "");
         Ok(writeln!(out, "{}", object.line(fsname))?)
     })?;
+    drop(progress);
     writeln!(out, "{name} end {count}")?;
     Ok(out.flush()?)
 }

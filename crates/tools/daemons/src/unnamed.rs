@@ -7,12 +7,15 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use ctl::progress::{Progress, Unit};
 use ctl::{Ask, Reply, ask};
 use types::{Fid, TargetId, TargetKind};
 
 use crate::check_meta::DIFFERENT;
 use crate::export_meta::server_of;
 use crate::objects::behind;
+
+const OSTS: Unit = Unit::Step("OST");
 
 /// What to look at.
 #[derive(Clone, Debug)]
@@ -30,6 +33,14 @@ struct Found {
     bytes: u64,
 }
 
+/// Where found objects are shown, and on a terminal how far the command is.
+struct Screen<'a> {
+    out: &'a mut dyn Write,
+    progress: Progress,
+    /// OSTs that were looked at, and all.
+    osts: (u64, u64),
+}
+
 /// Shows or removes them; the exit status.
 pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
     let name = &options.target;
@@ -40,13 +51,18 @@ pub fn run(options: &Options, out: &mut dyn Write) -> Result<u8> {
         bail!("the daemon answered another question: is it of another version?");
     };
     let (mut found, mut silent) = (Found::default(), 0);
+    let progress = Progress::unless_piped(name, OSTS);
+    let mut screen = Screen { out, progress, osts: (0, who.osts.len() as u64) };
     for ost in &who.osts {
-        if let Err(error) = look_at(options, (&socket, ost), &mut found, out) {
+        if let Err(error) = look_at(options, (&socket, ost), &mut found, &mut screen) {
+            screen.progress.erase();
             ctl::say!("{ost}: not looked at to its end: {error:#}");
             silent += 1;
         }
+        screen.osts.0 += 1;
     }
-    out.flush()?;
+    screen.out.flush()?;
+    drop(screen);
     let Found { objects, bytes } = found;
     let osts = who.osts.iter().filter(|name| name.parse().is_ok_and(TargetId::is_ost)).count();
     let done = if options.remove { "go" } else { "stay; --remove removes them" };
@@ -60,11 +76,12 @@ fn look_at(
     options: &Options,
     (socket, ost): (&Path, &str),
     found: &mut Found,
-    out: &mut dyn Write,
+    screen: &mut Screen<'_>,
 ) -> Result<()> {
     let word = if options.remove { "removed" } else { "unnamed" };
-    let mut from = Fid::ZERO;
-    loop {
+    let ((done, all), mut from) = (screen.osts, Fid::ZERO);
+    for page in 1_u64.. {
+        screen.progress.show(done, all, &format!("{ost}, page {page}"));
         let question = Ask::Unnamed {
             target: options.target.clone(),
             ost: ost.to_owned(),
@@ -74,10 +91,13 @@ fn look_at(
         let Reply::Unnamed(page) = ask::ask(socket, &question)? else {
             bail!("the daemon answered another question: is it of another version?");
         };
+        if !page.objects.is_empty() {
+            screen.progress.erase();
+        }
         for (object, file, bytes) in page.objects {
             found.objects += 1;
             found.bytes += bytes;
-            writeln!(out, "{word} {ost} {object} {file} {bytes}")?;
+            writeln!(screen.out, "{word} {ost} {object} {file} {bytes}")?;
         }
         let Some(last) = page.last else { return Ok(()) };
         let last: Fid = last.parse()?;
@@ -85,4 +105,5 @@ fn look_at(
         let Some(next) = behind(last) else { return Ok(()) };
         from = next;
     }
+    Ok(())
 }

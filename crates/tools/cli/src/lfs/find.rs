@@ -13,6 +13,7 @@ mod walk;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use ctl::progress::{Progress, Unit};
 use serde_json::{Value, json};
 
 use self::predicate::Predicate;
@@ -24,6 +25,7 @@ use crate::form::Form;
 pub(crate) use options::spelled;
 
 const COMMAND: &str = "lfs find";
+const NAMES: Unit = Unit::Count("names");
 
 /// What to look for, where.
 #[derive(Debug)]
@@ -41,19 +43,30 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let mut first = First::default();
     let mut rows = Vec::new();
+    let (progress, mut seen) = (Progress::unless_piped(COMMAND, NAMES), 0);
+    let mut fail = |failed: &Failed| {
+        progress.erase();
+        first.note(failed);
+    };
     for path in &args.paths {
-        walk::walk(path, args.depth_max, &mut |found| match found
-            .and_then(|found| Ok((is_wanted(args, &found)?, found)))
-        {
-            Ok((true, found)) if args.form.is_data() => match row(&found) {
-                Ok(row) => rows.push(row),
-                Err(failed) => first.note(&failed),
-            },
-            Ok((true, found)) => crate::out::bytes(&line(&found, args.print0)),
-            Ok((false, _)) => {}
-            Err(failed) => first.note(&failed),
+        walk::walk(path, args.depth_max, &mut |found| {
+            seen += 1;
+            progress.show(seen, 0, "");
+            match found.and_then(|found| Ok((is_wanted(args, &found)?, found))) {
+                Ok((true, found)) if args.form.is_data() => match row(&found) {
+                    Ok(row) => rows.push(row),
+                    Err(failed) => fail(&failed),
+                },
+                Ok((true, found)) => {
+                    progress.erase();
+                    crate::out::bytes(&line(&found, args.print0));
+                }
+                Ok((false, _)) => {}
+                Err(failed) => fail(&failed),
+            }
         });
     }
+    drop(progress);
     if args.form.is_data() {
         args.form.print(&Value::Array(rows), String::new);
     }
