@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use mounted::Scratch;
+use mounted::{Scratch, Up};
 
 use super::metadata::text;
 use super::passthrough::{self, Passthrough};
@@ -23,6 +23,9 @@ const SOURCE: &str = "/usr/include";
 
 /// Turns at most: one takes half a minute.
 const TURNS_MAX: u32 = 3;
+
+/// Times of ours and of the limit.
+type Sides = [Vec<f64>; 2];
 
 /// One command, in an order in which each finds what those before it have left.
 struct Step {
@@ -59,6 +62,11 @@ const STEPS: &[Step] = &[
     cold("list 30,000, cold", "ls -lU many", 1.3),
     step("list 30,000, again", "ls -lU many", 1.3),
 ];
+
+/// The step that makes a directory, and those that list it on a mount with `noacl` as well. There
+/// the kernel asks for no ACLs.
+const FILLS: &str = "create 30,000";
+const LISTS: [&str; 2] = ["list 30,000, cold", "list 30,000, again"];
 
 /// Programs that the steps need, beside those that every machine has.
 const NEEDED: [&str; 2] = ["bash", "git"];
@@ -105,7 +113,11 @@ impl Sources {
     }
 
     /// Seconds that a step takes in `dir`.
-    fn time(&self, step: &Step, dir: &Path) -> Result<f64> {
+    fn time(&self, step: &Step, dir: &Path, bed: &Bed) -> Result<f64> {
+        if step.is_cold {
+            bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
+            drop_caches()?;
+        }
         let begun = Instant::now();
         let ended = Command::new("bash")
             .args(["-ec", step.script])
@@ -132,22 +144,46 @@ pub(crate) fn everyday(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     };
     let limit = passthrough.as_ref().map_or(below.as_path(), Passthrough::mount);
     let sides = [bed.ours().join("programs"), limit.join("turn")];
-    let mut values: Vec<[Vec<f64>; 2]> = STEPS.iter().map(|_| <[Vec<f64>; 2]>::default()).collect();
+    let mut other = Up::with(Scratch::new("bench-noacl"), Some(bed.fresh("programs")), &[]);
+    let noacl = other.second_mount_with(104, "noacl");
+    sources.time(named(FILLS)?, &noacl, bed)?;
+    let mut values: Vec<Sides> = STEPS.iter().map(|_| Sides::default()).collect();
+    let mut without: [Vec<f64>; LISTS.len()] = Default::default();
     for _ in 0..scale.pairs.min(TURNS_MAX) {
         for (side, dir) in sides.iter().enumerate() {
             fs::create_dir(dir)?;
             for (step, values) in STEPS.iter().zip(&mut values) {
-                if step.is_cold {
-                    bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
-                    drop_caches()?;
-                }
-                values[side].push(sources.time(step, dir)?);
+                values[side].push(sources.time(step, dir, bed)?);
             }
             fs::remove_dir_all(dir)?;
         }
+        for (case, times) in LISTS.into_iter().zip(&mut without) {
+            times.push(sources.time(named(case)?, &noacl, bed)?);
+        }
     }
+    other.stop();
+    fs::remove_dir_all(other.data())?;
     let has_bounds = passthrough.is_some();
-    Ok(STEPS.iter().zip(values).map(|(step, values)| row(step, values, has_bounds)).collect())
+    let rows = STEPS.iter().zip(values).map(|(step, values)| row(step, values, has_bounds));
+    let mut rows: Vec<Row> = rows.collect();
+    let listed = without_acls(&rows, without);
+    rows.extend(listed);
+    Ok(rows)
+}
+
+/// The step of this name.
+fn named(case: &str) -> Result<&'static Step> {
+    STEPS.iter().find(|step| step.case == case).with_context(|| format!("no step '{case}'"))
+}
+
+/// Rows of [`LISTS`] with these times of ours, beside the limit's times of the same turns.
+fn without_acls(rows: &[Row], times: [Vec<f64>; LISTS.len()]) -> Vec<Row> {
+    let of = |(case, ours): (&str, Vec<f64>)| {
+        let row = rows.iter().find(|row| row.title == case)?.clone();
+        let (id, title) = (format!("{}, noacl", row.id), format!("{case}, mounted with noacl"));
+        Some(Row { id, title, ours, ..row })
+    };
+    LISTS.into_iter().zip(times).filter_map(of).collect()
 }
 
 fn row(step: &Step, [ours, limit]: [Vec<f64>; 2], has_bound: bool) -> Row {
@@ -176,5 +212,19 @@ mod tests_of_steps {
         }
         let names: std::collections::BTreeSet<_> = STEPS.iter().map(|step| step.case).collect();
         assert_eq!(names.len(), STEPS.len(), "each has a name of its own");
+    }
+
+    #[test]
+    fn listings_without_acls_are_compared_with_the_same_listings() {
+        let step = |case: &str| named(case).expect("a step");
+        let of = |case: &str, limit: f64| row(step(case), [vec![9.0], vec![limit]], true);
+        let rows = [of(LISTS[0], 2.0), of(LISTS[1], 1.0), of(FILLS, 5.0)];
+        let found = without_acls(&rows, [vec![2.0], vec![1.4]]);
+        let shown: Vec<_> = found.iter().map(|row| (row.id.as_str(), row.is_reached())).collect();
+        let expected = [
+            ("programs/list 30,000, cold, noacl", Some(true)),
+            ("programs/list 30,000, again, noacl", Some(false)),
+        ];
+        assert_eq!(shown, expected);
     }
 }
