@@ -12,7 +12,7 @@ use anyhow::Result;
 use mounted::range::open_direct;
 use mounted::{Scratch, Up};
 
-use super::devices::{HEADS, UP};
+use super::devices::{AT_MDT, AT_MDT_BYTES, HEADS, UP};
 use super::layouts::set;
 use super::metadata::text;
 use crate::bed::{Bed, quoted};
@@ -36,10 +36,6 @@ const PLACES: [(&str, &str); 2] = [("at the MDT", "-L mdt"), ("on flash", "-c 1 
 const DISK: &str = "-c 1 -i 2 -S 1M";
 /// Files without components.
 const PLAIN: &str = "no components";
-
-/// What an MDT takes of a file, with the largest border and as it is elsewhere.
-const AT_MDT: &str = "lod.*.dom_stripesize";
-const AT_MDT_BYTES: [&str; 2] = ["4M", "1M"];
 
 /// Name of the plot's file, and the calls that it shows.
 pub(crate) const PLOTS: [(&str, &str); 2] = [("borders-write", "write"), ("borders-read", "read")];

@@ -47,10 +47,15 @@ const LEAST: f64 = 0.95;
 pub(super) const HEADS: [&str; 2] =
     ["ost.OSS.ost_io.nrs_head_scope", "mds.MDS.mdt_io.nrs_head_scope"];
 
+/// What an MDT takes of a file, with the largest border and as it is elsewhere.
+pub(super) const AT_MDT: &str = "lod.*.dom_stripesize";
+pub(super) const AT_MDT_BYTES: [&str; 2] = ["4M", "1M"];
+
 /// Layouts with names: of the stream, and of the neighbours.
-const LAYOUTS: [(&str, &str); 7] = [
+const LAYOUTS: [(&str, &str); 8] = [
     ("plain", "-c 1 -i 2 -S 1M"),
     ("progressive", "-E 1M -L mdt -E -1 -c 1 -i 2 -S 1M"),
+    ("progressive-4m", "-E 4M -L mdt -E -1 -c 1 -i 2 -S 1M"),
     ("on-disk", "-c 1 -i 2 -S 1M"),
     ("on-flash", "-E 1M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
     ("on-flash-4m", "-E 4M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
@@ -95,7 +100,9 @@ struct Case {
     least: Option<f64>,
 }
 
-const CASES: [Case; 8] = [
+/// Files of a neighbour that are no longer than 1 MiB are below either border, so they are measured
+/// with one border in each place.
+const CASES: [Case; 13] = [
     Case { id: "plain", title: "", dir: "plain", neighbour: None, of: None, least: None },
     Case {
         id: "progressive",
@@ -122,6 +129,14 @@ const CASES: [Case; 8] = [
         least: Some(LEAST),
     },
     Case {
+        id: "beside-mdt-4m",
+        title: "beside 4 MiB files at the MDT, of alone",
+        dir: "progressive",
+        neighbour: Some(("progressive-4m", Work::Random("4m"))),
+        of: Some(1),
+        least: Some(LEAST),
+    },
+    Case {
         id: "beside-flash",
         title: "beside 1 MiB files on flash OSTs, of alone",
         dir: "progressive",
@@ -136,6 +151,22 @@ const CASES: [Case; 8] = [
         neighbour: Some(("on-flash-4m", Work::Random("4m"))),
         of: Some(1),
         least: Some(LEAST),
+    },
+    Case {
+        id: "beside-flash-mdtest",
+        title: "beside mdtest with 32 KiB on flash OSTs, of alone",
+        dir: "progressive",
+        neighbour: Some(("on-flash", Work::Mdtest)),
+        of: Some(1),
+        least: Some(LEAST),
+    },
+    Case {
+        id: "beside-mdt-above",
+        title: "beside 4 MiB files, 1 MiB at the MDT and the rest on the same disk, of alone",
+        dir: "progressive",
+        neighbour: Some(("progressive", Work::Random("4m"))),
+        of: Some(1),
+        least: None,
     },
     Case {
         id: "beside-above",
@@ -153,6 +184,22 @@ const CASES: [Case; 8] = [
         of: Some(1),
         least: None,
     },
+    Case {
+        id: "beside-disk-4m",
+        title: "beside 4 MiB files on the same disk, of alone",
+        dir: "progressive",
+        neighbour: Some(("on-disk", Work::Random("4m"))),
+        of: Some(1),
+        least: None,
+    },
+    Case {
+        id: "beside-disk-mdtest",
+        title: "beside mdtest with 32 KiB on the same disk, of alone",
+        dir: "progressive",
+        neighbour: Some(("on-disk", Work::Mdtest)),
+        of: Some(1),
+        least: None,
+    },
 ];
 
 /// Of a case: MiB per second that were written and read, and the idle part of the machine.
@@ -165,6 +212,7 @@ struct Values {
 pub(crate) fn streams(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut up = Up::with(Scratch::new("bench-devices"), Some(bed.fresh("devices")), &UP);
     HEADS.iter().for_each(|head| up.set(head, "target"));
+    up.set(AT_MDT, AT_MDT_BYTES[0]);
     for (name, layout) in LAYOUTS {
         fs::create_dir(up.at(name))?;
         set(&up, layout, &text(&up.at(name))?);
@@ -184,6 +232,7 @@ pub(crate) fn streams(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     }
     rows.extend(small_files(&up, scale)?);
     HEADS.iter().for_each(|head| up.set(head, "service")); // the bed's servers have it too
+    up.set(AT_MDT, AT_MDT_BYTES[1]);
     up.stop();
     fs::remove_dir_all(up.data())?;
     Ok(rows)

@@ -39,14 +39,14 @@ fn data(dir: &Path, machine: &Machine, results: &[PartResult]) -> Result<Vec<Dra
     Ok(drawn)
 }
 
-/// A plot for each group that has ratios.
+/// A plot for each group that has ratios. Void rows are in none.
 fn plots(dir: &Path, results: &[PartResult]) -> Result<()> {
-    for (name, title, parts) in GROUPS {
+    for (name, title, ids) in GROUPS {
         let rows: Vec<&Row> = results
             .iter()
-            .filter(|result| parts.contains(&result.part.as_str()))
             .flat_map(|result| &result.rows)
-            .filter(|row| row.ratio().is_some())
+            .filter(|row| ids.iter().any(|id| row.id.starts_with(*id)))
+            .filter(|row| row.ratio().is_some() && !row.is_void())
             .collect();
         if !rows.is_empty() {
             fs::write(dir.join(format!("{name}.svg")), plot::ratios(title, &rows)?)?;
@@ -84,13 +84,39 @@ fn small_calls(dir: &Path, results: &[PartResult]) -> Result<()> {
     Ok(())
 }
 
-/// File, title, and the parts that one plot shows.
+/// File, title, and the beginnings of the ids that one plot shows.
 const GROUPS: &[(&str, &str, &[&str])] = &[
     (
         "metadata",
         "Metadata, of ext4 in the same run",
-        &["mdtest-own", "mdtest-shared", "mdtest-32k", "native"],
+        &["mdtest-own/", "mdtest-shared/", "mdtest-32k/", "native/"],
     ),
-    ("data", "Data, of ext4 in the same run", &["ior-4", "ior-1", "random"]),
-    ("rpc", "RPC, of a bare epoll echo in the same run", &["rpc"]),
+    ("data", "Data, of ext4 in the same run", &["ior-4/", "ior-1/", "random/"]),
+    ("rpc", "RPC, of a bare epoll echo in the same run", &["rpc/"]),
+    (
+        "neighbours",
+        "A stream on a disk beside a neighbour, of the stream alone",
+        &["devices/beside-"],
+    ),
 ];
+
+#[cfg(test)]
+mod tests_of_plots {
+    use mounted::Scratch;
+
+    use super::*;
+    use crate::row::tests::{result, row};
+
+    #[test]
+    fn a_plot_has_the_rows_of_its_group_that_are_not_void() {
+        let scratch = Scratch::new("plots");
+        let of = |id: &str, idle| Row { id: id.to_owned(), idle, ..row(&[1.0], &[2.0], None) };
+        let ids = [("devices/beside-mdt", 0.9), ("devices/beside-disk", 0.1), ("devices/dom", 0.9)];
+        let rows = ids.map(|(id, idle)| of(id, Some(idle))).to_vec();
+        plots(scratch.path(), &[result("devices", rows)]).expect("it is drawn");
+        let svg = fs::read_to_string(scratch.path().join("neighbours.svg")).expect("a plot");
+        let shown = ids.map(|(id, _)| svg.contains(&id.replace('/', ": ")));
+        assert_eq!(shown, [true, false, false]);
+        assert!(!scratch.path().join("data.svg").exists(), "it has no rows");
+    }
+}
