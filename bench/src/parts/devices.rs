@@ -15,10 +15,10 @@ use anyhow::{Context, Result, ensure};
 use mounted::{Scratch, Up, nacre_bin};
 
 use super::data::{BLOCK, Output};
-use super::dom;
 use super::layouts::set;
 use super::metadata::text;
 use super::public::drop_caches;
+use super::{dom, wide};
 use crate::bed::{Bed, nacre, quoted};
 use crate::machine::CpuTime;
 use crate::row::{Bound, Row, Spread};
@@ -35,8 +35,22 @@ pub(super) const UP: [&str; 8] = [
     "OST0002:disk",
 ];
 
+/// Where small files are removed until their space is back, with frequent commits.
+const UP_OFTEN: [&str; 8] = [
+    "--osts",
+    "1",
+    "--device",
+    "MDT*:flash",
+    "--device",
+    "OST*:flash",
+    "--commit-interval-ms",
+    wide::COMMIT_MS,
+];
+
 const TURNS_MAX: u32 = 3;
 const SECONDS_MAX: u32 = 5;
+/// Processes of mdtest with empty files: more of them would need all CPUs, and no device.
+const EMPTY_TASKS: &str = "1";
 /// Before a stream is measured beside a neighbour.
 const SETTLE: Duration = Duration::from_secs(1);
 
@@ -235,6 +249,7 @@ pub(crate) fn streams(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     up.set(AT_MDT, AT_MDT_BYTES[1]);
     up.stop();
     fs::remove_dir_all(up.data())?;
+    rows.push(removals(bed, scale)?);
     Ok(rows)
 }
 
@@ -329,17 +344,42 @@ impl Drop for Neighbour {
     }
 }
 
-/// mdtest with 32 KiB in each file, both sides on flash.
+/// mdtest with 32 KiB in each file and with empty files, both sides on flash.
 fn small_files(up: &Up, scale: Scale) -> Result<Vec<Row>> {
     let dirs = ["with-dom", "without-dom"].map(|name| up.at(name));
+    let names = ("devices/dom", "32 KiB, on flash");
+    let mut rows = with_idle(|| dom::phases_of_32k(scale, &dirs, names))?;
+    let names = ("devices/dom-empty", "0 bytes, one task, on flash");
+    rows.extend(with_idle(|| dom::phases_of_empty(scale, &dirs, names, EMPTY_TASKS))?);
+    Ok(rows.into_iter().map(|row| began_with(&UP, row)).collect())
+}
+
+/// Rows with the idle part of the machine while all of them were measured.
+fn with_idle(measure: impl FnOnce() -> Result<Vec<Row>>) -> Result<Vec<Row>> {
     let before = CpuTime::now()?;
-    let mut rows = dom::phases_of_32k(scale, &dirs, ("devices/dom", "32 KiB, on flash"))?;
+    let mut rows = measure()?;
     let idle = Some(before.idle_until(CpuTime::now()?));
-    for row in &mut rows {
-        row.idle = idle;
-        row.command = format!("nacre up --separate --mdts 1 {}; {}", quoted(&UP), row.command);
-    }
+    rows.iter_mut().for_each(|row| row.idle = idle);
     Ok(rows)
+}
+
+/// A row whose command begins with `up`.
+fn began_with(up: &[&str], row: Row) -> Row {
+    let command = format!("nacre up --separate --mdts 1 {}; {}", quoted(up), row.command);
+    Row { command, ..row }
+}
+
+/// Unlinks of files of 32 KiB until space is back, both sides on flash.
+fn removals(bed: &Bed, scale: Scale) -> Result<Row> {
+    let data = bed.fresh("removals");
+    let mut up = Up::with(Scratch::new("bench-removals"), Some(data), &UP_OFTEN);
+    HEADS.iter().for_each(|head| up.set(head, "target"));
+    let row = wide::small_files(&up, 1, scale, "devices/unlink-dom");
+    HEADS.iter().for_each(|head| up.set(head, "service"));
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    let row = began_with(&UP_OFTEN, row?);
+    Ok(Row { title: format!("{}, on flash", row.title), ..row })
 }
 
 #[cfg(test)]

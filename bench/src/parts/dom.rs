@@ -23,6 +23,9 @@ const TURNS_MAX: u32 = 3;
 const SECONDS_MAX: u32 = 2;
 const PUT_SECONDS_MAX: u32 = 3;
 
+/// Processes of mdtest.
+const TASKS: &str = "4";
+
 /// mdtest's phases with 32 KiB in each file, of the rates without DoM.
 const WITH_BYTES: [Wanted; 4] = [
     ("File creation", Some(1.4)),
@@ -68,7 +71,7 @@ pub(crate) fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         let _silent = bed.up().tool(&[&words[..], &[&dir]].concat());
     }
     let mut all = phases_of_32k(scale, &dirs, ("dom-32k", "32 KiB"))?;
-    all.extend(phases(scale, &dirs, ("dom-empty", "0 bytes"), &[], &EMPTY)?);
+    all.extend(phases_of_empty(scale, &dirs, ("dom-empty", "0 bytes"), TASKS)?);
     all.extend(opens(bed, scale, &dirs)?);
     all.extend(puts(bed, scale)?);
     all.extend(puts_beside_ext4(bed, scale)?);
@@ -82,7 +85,17 @@ pub(super) fn phases_of_32k(
     dirs: &[PathBuf; 2],
     names: (&str, &str),
 ) -> Result<Vec<Row>> {
-    phases(scale, dirs, names, &["-w", "32768", "-e", "32768"], &WITH_BYTES)
+    phases(scale, dirs, names, &["-N", TASKS, "-w", "32768", "-e", "32768"], &WITH_BYTES)
+}
+
+/// The same with empty files and with this number of tasks.
+pub(super) fn phases_of_empty(
+    scale: Scale,
+    dirs: &[PathBuf; 2],
+    names: (&str, &str),
+    tasks: &str,
+) -> Result<Vec<Row>> {
+    phases(scale, dirs, names, &["-N", tasks], &EMPTY)
 }
 
 fn phases(
@@ -94,7 +107,7 @@ fn phases(
 ) -> Result<Vec<Row>> {
     let seconds = scale.seconds.min(SECONDS_MAX).to_string();
     let pairs = scale.pairs.min(TURNS_MAX).to_string();
-    let mut options = vec!["-N", "4", "-F", "-u", "-W", &seconds, "--drop-caches"];
+    let mut options = vec!["-F", "-u", "-W", &seconds, "--drop-caches"];
     options.extend(more);
     let (with, without) = (text(&dirs[0])?, text(&dirs[1])?);
     let mut args = vec!["bench", "mdtest", "-d", &with];

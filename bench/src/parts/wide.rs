@@ -16,7 +16,8 @@ use super::public::drop_caches;
 use super::{dom, layouts};
 use crate::bed::Bed;
 use crate::disk::free_gib;
-use crate::row::{Bound, Row};
+use crate::machine::CpuTime;
+use crate::row::{Bound, Row, Spread};
 use crate::scale::Scale;
 
 const STRIPES: u64 = 32;
@@ -33,7 +34,7 @@ const LEAST_WRITTEN: f64 = 0.9;
 const FILES_GONE: u64 = 2_000;
 const TURNS_GONE: u32 = 3;
 /// Commits come this often meanwhile, because objects go when their unlink is committed.
-const COMMIT_MS: &str = "100";
+pub(super) const COMMIT_MS: &str = "100";
 /// Microseconds of an object until its space is back.
 const GONE_US: f64 = 20.0;
 /// Small files that are unlinked until space is back, and the rate of those with their bytes at the
@@ -63,7 +64,7 @@ pub(crate) fn objects(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     up.stop();
     up.start_again(&["--osts", &osts, "--commit-interval-ms", COMMIT_MS]);
     let gone = space(&up, turns.min(TURNS_GONE))?;
-    let small = small_files(&up, turns.min(TURNS_GONE))?;
+    let small = Row { idle: None, ..small_files(&up, STRIPES, scale, "wide/unlink-dom")? };
     up.stop();
     fs::remove_dir_all(up.data())?;
     Ok(vec![never, written, gone, small, migration(bed, scale)?])
@@ -107,27 +108,27 @@ fn space(up: &Up, turns: u32) -> Result<Row> {
 
 /// Seconds.
 fn until_gone(up: &Up, turn: u32, stripes: u64) -> Result<f64> {
-    wait_until_gone(up)?;
+    wait_until_gone(up, STRIPES)?;
     let dir = striped(up, &format!("gone-{stripes}-{turn}"), stripes)?;
     (0..FILES_GONE).try_for_each(|number| make(&dir.join(number.to_string()), stripes, true))?;
     // small writes are sent some time after they are acknowledged
-    wait_for(up, |count| count >= FILES_GONE * stripes)?;
+    wait_for(up, STRIPES, |count| count >= FILES_GONE * stripes)?;
     drop_caches()?;
     let start = Instant::now();
     (0..FILES_GONE).try_for_each(|number| fs::remove_file(dir.join(number.to_string())))?;
-    wait_until_gone(up)?;
+    wait_until_gone(up, STRIPES)?;
     Ok(start.elapsed().as_secs_f64())
 }
 
-fn wait_until_gone(up: &Up) -> Result<()> {
-    wait_for(up, |count| count == 0)
+fn wait_until_gone(up: &Up, osts: u64) -> Result<()> {
+    wait_for(up, osts, |count| count == 0)
 }
 
 /// Waits for a number of objects.
-fn wait_for(up: &Up, is_so: impl Fn(u64) -> bool) -> Result<()> {
+fn wait_for(up: &Up, osts: u64, is_so: impl Fn(u64) -> bool) -> Result<()> {
     let start = Instant::now();
     loop {
-        let count = objects_left(up)? as u64;
+        let count = objects_left(up, osts)? as u64;
         if is_so(count) {
             return Ok(());
         }
@@ -137,9 +138,9 @@ fn wait_for(up: &Up, is_so: impl Fn(u64) -> bool) -> Result<()> {
 }
 
 /// Files below `objects` of all OSTs and of the MDT's data target.
-fn objects_left(up: &Up) -> Result<usize> {
+fn objects_left(up: &Up, osts: u64) -> Result<usize> {
     let mut targets = vec![up.target("MDT0000").join("data")];
-    targets.extend((0..STRIPES).map(|ost| up.target(&format!("OST{ost:04x}"))));
+    targets.extend((0..osts).map(|ost| up.target(&format!("OST{ost:04x}"))));
     let mut count = 0;
     for target in targets {
         for dir in fs::read_dir(target.join("objects"))? {
@@ -149,30 +150,33 @@ fn objects_left(up: &Up) -> Result<usize> {
     Ok(count)
 }
 
-/// Unlinks of files of 32 KiB until space is back: bytes at the MDT beside an object on an OST.
-fn small_files(up: &Up, turns: u32) -> Result<Row> {
-    let mut rates = [Vec::new(), Vec::new()];
-    for turn in 0..turns {
+/// Unlinks of files of 32 KiB until space is back: bytes at the MDT beside an object on an OST. The
+/// file system has this number of OSTs. The row has the idle part of the machine.
+pub(super) fn small_files(up: &Up, osts: u64, scale: Scale, id: &str) -> Result<Row> {
+    let (mut rates, mut idle) = ([Vec::new(), Vec::new()], Vec::new());
+    for turn in 0..scale.pairs.min(TURNS_GONE) {
         for (side, layout) in dom::LAYOUTS.into_iter().enumerate() {
-            wait_until_gone(up)?;
+            wait_until_gone(up, osts)?;
             let dir = up.at(&format!("small-{side}-{turn}"));
             fs::create_dir(&dir)?;
             layouts::set(up, layout, &text(&dir)?);
             let files: Vec<PathBuf> =
                 (0..SMALL_FILES).map(|number| dir.join(number.to_string())).collect();
             files.iter().try_for_each(|file| fs::write(file, [b's'; SMALL_BYTES]))?;
-            wait_for(up, |count| count >= SMALL_FILES)?;
+            wait_for(up, osts, |count| count >= SMALL_FILES)?;
             drop_caches()?;
-            let start = Instant::now();
+            let (before, start) = (CpuTime::now()?, Instant::now());
             files.iter().try_for_each(fs::remove_file)?;
-            wait_until_gone(up)?;
+            wait_until_gone(up, osts)?;
             rates[side].push(files.len() as f64 / start.elapsed().as_secs_f64());
+            idle.push(before.idle_until(CpuTime::now()?));
         }
     }
     let title = "unlink of 32 KiB at the MDT until space is back, of those on OSTs";
     let command = "unlink(2), one after another, until objects of all targets are gone";
     let bound = Some(Bound::Ratio(SMALL_LEAST));
-    Ok(Row::of("wide/unlink-dom", title, "files/s", rates, bound, command))
+    let idle = Spread::of(&idle).map(|idle| idle.median);
+    Ok(Row { idle, ..Row::of(id, title, "files/s", rates, bound, command) })
 }
 
 /// A new directory whose files have this many stripes.
