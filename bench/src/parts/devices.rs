@@ -48,7 +48,7 @@ const UP_OFTEN: [&str; 8] = [
 ];
 
 const TURNS_MAX: u32 = 3;
-const SECONDS_MAX: u32 = 5;
+const SECONDS_MAX: u32 = 4;
 /// Processes of mdtest with empty files: more of them would need all CPUs, and no device.
 const EMPTY_TASKS: &str = "1";
 /// Before a stream is measured beside a neighbour.

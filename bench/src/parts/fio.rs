@@ -14,6 +14,8 @@ use crate::machine::output;
 use crate::row::{Bound, Row};
 use crate::scale::Scale;
 
+/// Turns of each pattern.
+const TURNS_MAX: u32 = 5;
 const BOUNDS: [(&str, f64); 2] = [("randread", 0.50), ("randwrite", 0.45)];
 
 pub(crate) fn random(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
@@ -43,7 +45,7 @@ pub(super) fn by_fio(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (pattern, bound) in BOUNDS {
         let mut values = [Vec::new(), Vec::new()];
-        for _ in 0..scale.pairs {
+        for _ in 0..scale.pairs.min(TURNS_MAX) {
             for (dir, values) in sides.iter().zip(&mut values) {
                 values.push(fio(dir, pattern, "4k", &["--direct=1", "--time_based", &runtime])?);
             }

@@ -10,6 +10,9 @@ use crate::scale::Scale;
 /// Seconds of a phase at most: there are two calls, each by one process and by four.
 const SECONDS_MAX: u32 = 2;
 
+/// Turns, each with eight phases.
+const TURNS_MAX: u32 = 5;
+
 /// One line of `nacre bench fusedev --json`.
 #[derive(Deserialize)]
 struct Line {
@@ -26,7 +29,8 @@ struct Side {
 }
 
 pub(crate) fn null(_bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
-    let (seconds, pairs) = (scale.seconds.min(SECONDS_MAX).to_string(), scale.pairs.to_string());
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
+    let pairs = scale.pairs.min(TURNS_MAX).to_string();
     let args =
         ["bench", "fusedev", "--calls", "fstat,read4k", "--seconds", &seconds, "--pairs", &pairs];
     let command = format!("nacre {}", args.join(" "));

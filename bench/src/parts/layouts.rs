@@ -19,6 +19,9 @@ use crate::scale::Scale;
 /// Of the rate without components, write and read.
 pub(super) const BOUNDS: [f64; 2] = [0.95, 0.95];
 
+/// Seconds of a phase at most.
+const SECONDS_MAX: u32 = 5;
+
 /// Instructions of a piece, in a layout of ten components of 200 stripes.
 const PIECE_MOST: f64 = 300.0;
 
@@ -31,7 +34,8 @@ pub(crate) fn stream(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
         fs::create_dir(dir)?;
         set(bed.up(), layout, &text(dir)?);
     }
-    let (seconds, files) = (scale.seconds.to_string(), dirs.map(|dir| dir.join("ior")));
+    let seconds = scale.seconds.min(SECONDS_MAX).to_string();
+    let files = dirs.map(|dir| dir.join("ior"));
     let (options, names) = (streams(&seconds), ["PROGRESSIVE/ior", "PLAIN/ior"]);
     let mut rows = between(scale, "layouts", &options, &files, names, BOUNDS)?;
     rows.extend(mapping()?);

@@ -23,7 +23,7 @@ const CPU_MOST: f64 = 1.15;
 /// The same of stats and reads by the native library.
 const NATIVE_CPU_MOST: f64 = 1.05;
 /// Turns of mdtest on a mount, and seconds in which it makes files.
-const RATE_TURNS_MAX: u32 = 5;
+const RATE_TURNS_MAX: u32 = 3;
 const RATE_SECONDS_MAX: u32 = 3;
 /// Turns of the native library, and seconds in which it makes files.
 const TURNS_MAX: u32 = 3;

@@ -117,8 +117,9 @@ const BESIDE_FUSE: Files = Setting {
     ],
 };
 
-/// Files of a task beside `passthrough_hp`, which has a descriptor for each file that the kernel
-/// knows: four tasks make fewer than its limit of 20,000.
+/// Turns beside `passthrough_hp`, and files of a task. It has a descriptor for each file that the
+/// kernel knows: four tasks make fewer than its limit of 20,000.
+const TURNS_OF_PASSTHROUGH: u32 = 5;
 const FILES_OF_PASSTHROUGH: &str = "4500";
 
 pub(crate) fn beside_fuse(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
@@ -126,6 +127,7 @@ pub(crate) fn beside_fuse(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     fs::create_dir_all(&source)?;
     let limit = Passthrough::over(&source, bed.fresh("passthrough-mount"))?;
     let sides = [bed.ours().join("mdtest-fuse"), limit.mount().join("mdtest")];
+    let scale = Scale { pairs: scale.pairs.min(TURNS_OF_PASSTHROUGH), ..scale };
     let rows = public::mdtest_in(&sides, scale, &BESIDE_FUSE, FILES_OF_PASSTHROUGH)?;
     Ok(rows.into_iter().flatten().collect())
 }

@@ -21,7 +21,7 @@ use crate::scale::Scale;
 const FLOOD: &str = "18000";
 /// A siege of a whole run, and what others do without it before: a rate, which needs less time.
 const SIEGE: Duration = Duration::from_secs(60);
-const ALONE: Duration = Duration::from_secs(20);
+const ALONE: Duration = Duration::from_secs(10);
 /// Before others are measured beside a bad neighbour.
 const SETTLE: Duration = Duration::from_secs(2);
 /// What they do at once, and how much.
@@ -31,7 +31,8 @@ const BLOCK: usize = 64 << 10;
 /// (docs/security.md), and of one that has only strangers.
 const SLOW_MIB: f64 = 704.0;
 const REST_MIB: f64 = 64.0;
-/// Turns of a siege, which take long.
+/// Turns of a flood and of a siege, which take long.
+const FLOODS: u32 = 5;
 const SIEGES: u32 = 3;
 const SERVERS: [&str; 3] = ["OST0000", "MDT0000", "MGS"];
 /// The process that works for the others, whose CPU is measured beside that of the servers.
@@ -166,7 +167,7 @@ pub(crate) fn flood(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     let at = field.at("OST0000")?;
     let span = Duration::from_secs(scale.seconds.into());
     let (mut alone, mut beside, mut connects) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in 0..scale.pairs {
+    for _ in 0..scale.pairs.min(FLOODS) {
         alone.push(field.window(span)?);
         let flood = field.bad("flood", 2 * SETTLE + span, &[&at, FLOOD])?;
         std::thread::sleep(SETTLE);

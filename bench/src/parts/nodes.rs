@@ -21,6 +21,9 @@ const LEAST: f64 = 0.9;
 /// Seconds of a phase at most: a turn starts and ends all servers twice.
 const SECONDS_MAX: u32 = 3;
 
+/// Turns, which take long for the same reason.
+const TURNS_MAX: u32 = 5;
+
 /// Pings under way to each node.
 const ECHOES: &str = "64";
 
@@ -37,7 +40,7 @@ pub(crate) fn executors(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     spread(&mut nodes, &dir.join("mnt"))?;
     nodes.stop();
     let (mut echoes, mut creates) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
-    for _ in 0..scale.pairs {
+    for _ in 0..scale.pairs.min(TURNS_MAX) {
         for (side, shape) in [Shape::OneProcess, Shape::TwoProcesses].into_iter().enumerate() {
             nodes.start(shape, &[]);
             echoes[side].push(echo(&seconds)?);

@@ -22,7 +22,7 @@ use crate::scale::Scale;
 
 const STRIPES: u64 = 32;
 const STRIPE_BYTES: u64 = 64 << 10;
-const TURNS_MAX: u32 = 5;
+const TURNS_MAX: u32 = 3;
 /// Files of a turn: with objects that were never written, and with a byte in each.
 const FILES: u64 = 1_000;
 const FILES_WRITTEN: u64 = 200;
