@@ -13,7 +13,11 @@ pub(crate) const WAITS: &str = "req_waittime";
 
 pub(crate) fn add(out: &mut Exposition, component: &str, target: &str, table: &CounterTable) {
     let CounterTable::Groups { groups, .. } = table else { return };
-    let operations = |rows: &[Row]| rows.iter().map(|row| row.counter.samples).sum::<u64>();
+    // each operation is a sample of the queue times, too
+    let operations = |rows: &[Row]| {
+        let rows = rows.iter().filter(|row| row.name != WAITS);
+        rows.map(|row| row.counter.samples).sum::<u64>()
+    };
     let mut jobs: Vec<&(String, Vec<Row>)> = groups.iter().collect();
     jobs.sort_by(|(a, of_a), (b, of_b)| operations(of_b).cmp(&operations(of_a)).then(a.cmp(b)));
     out.dropped(jobs.iter().skip(JOBS_MAX).map(|(_, rows)| rows.len()).sum());
@@ -52,7 +56,9 @@ mod tests {
         let rows = |job: usize| {
             let (samples, sum) = (job as u64, job as u64 * 10);
             let written = Counter { samples, min: 1, max: 2, sum, sumsq: 0 };
-            let (counter, detail) = (Counter { sum: 500_000, ..written }, Detail::Sum);
+            // failed ones wait too, and are no operations
+            let samples = if job < 2 { 1_000 } else { samples };
+            let (counter, detail) = (Counter { samples, sum: 500_000, ..written }, Detail::Sum);
             let waits = Row { name: WAITS, unit: "usecs", counter, detail };
             vec![Row::bytes("write_bytes", written), Row::requests("sync", 1), waits]
         };
