@@ -110,11 +110,14 @@ impl<L: Default> Lines<Nid, L> {
 fn forget_quietest<K: Ord, L>(lines: &mut BTreeMap<K, Entry<L>>, count: usize) {
     let mut times: Vec<Instant> = lines.values().map(|entry| entry.last).collect();
     let (_, newest, _) = times.select_nth_unstable(count - 1);
-    let (newest, mut left) = (*newest, count);
+    let newest = *newest;
+    // all that are older go, and of those that are as old only so many
+    let older = times.iter().filter(|last| **last < newest).count();
+    let mut ties = count - older;
     lines.retain(|_, entry| {
-        let goes = left > 0 && entry.last <= newest;
-        left -= usize::from(goes);
-        !goes
+        let is_tie = entry.last == newest && ties > 0;
+        ties -= usize::from(is_tie);
+        !is_tie && entry.last >= newest
     });
 }
 
@@ -150,6 +153,16 @@ mod tests {
         assert_eq!(kept, ["7", "9", "10"]);
         lines.clear();
         assert!(lines.groups(u32::to_string, rows).is_empty());
+    }
+
+    #[test]
+    fn what_is_older_goes_before_what_is_as_old_as_the_last_that_goes() {
+        let last = [(1, 5), (2, 5), (3, 1), (4, 9)];
+        let entry = |last| Entry::<u64> { last: Instant(last), ..Entry::default() };
+        let mut lines: BTreeMap<u32, _> =
+            last.into_iter().map(|(key, last)| (key, entry(last))).collect();
+        forget_quietest(&mut lines, 2);
+        assert_eq!(lines.keys().copied().collect::<Vec<_>>(), [2, 4]);
     }
 
     #[test]
