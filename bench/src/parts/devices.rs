@@ -35,14 +35,21 @@ pub(super) const UP: [&str; 8] = [
     "OST0002:disk",
 ];
 
+/// Where small files are made. Executors without work sleep at once, because to look on for work
+/// counts as busy.
+const UP_FLASH: [&str; 8] =
+    ["--osts", "1", "--device", "MDT*:flash", "--device", "OST*:flash", "--linger-us", "0"];
+
 /// Where small files are removed until their space is back, with frequent commits.
-const UP_OFTEN: [&str; 8] = [
+const UP_OFTEN: [&str; 10] = [
     "--osts",
     "1",
     "--device",
     "MDT*:flash",
     "--device",
     "OST*:flash",
+    "--linger-us",
+    "0",
     "--commit-interval-ms",
     wide::COMMIT_MS,
 ];
@@ -66,16 +73,22 @@ pub(super) const AT_MDT: &str = "lod.*.dom_stripesize";
 pub(super) const AT_MDT_BYTES: [&str; 2] = ["4M", "1M"];
 
 /// Layouts with names: of the stream, and of the neighbours.
-const LAYOUTS: [(&str, &str); 8] = [
+const LAYOUTS: [(&str, &str); 6] = [
     ("plain", "-c 1 -i 2 -S 1M"),
     ("progressive", "-E 1M -L mdt -E -1 -c 1 -i 2 -S 1M"),
     ("progressive-4m", "-E 4M -L mdt -E -1 -c 1 -i 2 -S 1M"),
     ("on-disk", "-c 1 -i 2 -S 1M"),
     ("on-flash", "-E 1M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
     ("on-flash-4m", "-E 4M -c 1 -i 0 -S 1M -E -1 -c 1 -i 2 -S 1M"),
-    ("with-dom", "-E 64K -L mdt -E -1 -c 1 -i 0 -S 1M"),
-    ("without-dom", "-c 1 -i 0 -S 1M"),
 ];
+
+/// The same of small files, with their bytes at the MDT and without.
+const SMALL: [(&str, &str); 2] =
+    [("with-dom", "-E 64K -L mdt -E -1 -c 1 -i 0 -S 1M"), ("without-dom", "-c 1 -i 0 -S 1M")];
+
+/// Directories of streams, and the beginning of their files' names there.
+const STREAMED: [&str; 2] = ["plain", "progressive"];
+const STREAM: &str = "stream";
 
 /// What a neighbour does until it ends.
 #[derive(Clone, Copy)]
@@ -233,6 +246,7 @@ pub(crate) fn streams(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
     }
     let mut all: Vec<Values> = CASES.iter().map(|_| Values::default()).collect();
     for _ in 0..scale.pairs.min(TURNS_MAX) {
+        renew(&up, scale)?;
         for (case, values) in CASES.iter().zip(&mut all) {
             measure(&up, scale, case, values)?;
         }
@@ -244,11 +258,11 @@ pub(crate) fn streams(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
             rows.extend(beside(case, values, other, &seconds));
         }
     }
-    rows.extend(small_files(&up, scale)?);
     HEADS.iter().for_each(|head| up.set(head, "service")); // the bed's servers have it too
     up.set(AT_MDT, AT_MDT_BYTES[1]);
     up.stop();
     fs::remove_dir_all(up.data())?;
+    rows.extend(small_files(bed, scale)?);
     rows.push(removals(bed, scale)?);
     Ok(rows)
 }
@@ -257,8 +271,27 @@ fn seconds(scale: Scale) -> String {
     scale.seconds.min(SECONDS_MAX).to_string()
 }
 
-fn stream_options(seconds: &str) -> [&str; 12] {
-    ["-N", "2", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", seconds, "-e", "--json"]
+fn stream_options(seconds: &str) -> [&str; 13] {
+    ["-N", "2", "-F", "-B", "-t", "64m", "-b", BLOCK, "-D", seconds, "-e", "-k", "--json"]
+}
+
+/// Makes the streams' files anew. All cases of a turn use the same ones, because how far the head
+/// moves between the files of two tasks depends on their places on the disk.
+fn renew(up: &Up, scale: Scale) -> Result<()> {
+    let seconds = seconds(scale);
+    for dir in STREAMED.map(|dir| up.at(dir)) {
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(STREAM) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        let file = text(&dir.join(STREAM))?;
+        let options = stream_options(&seconds);
+        let _made: Output =
+            nacre(&[&["bench", "ior", "-o", &file, "-w"][..], &options[..]].concat())?;
+    }
+    Ok(())
 }
 
 /// Writes and reads a stream once.
@@ -267,7 +300,7 @@ fn measure(up: &Up, scale: Scale, case: &Case, values: &mut Values) -> Result<()
     let neighbour =
         case.neighbour.map(|(dir, work)| Neighbour::start(up, dir, work)).transpose()?;
     std::thread::sleep(SETTLE);
-    let (file, seconds) = (text(&up.at(case.dir).join("stream"))?, seconds(scale));
+    let (file, seconds) = (text(&up.at(case.dir).join(STREAM))?, seconds(scale));
     let before = CpuTime::now()?;
     let args = [&["bench", "ior", "-o", &file][..], &stream_options(&seconds)[..]].concat();
     let output: Output = nacre(&args)?;
@@ -289,7 +322,7 @@ fn beside(case: &Case, values: &Values, other: &Values, seconds: &str) -> [Row; 
         format!("; beside it {}nacre {}", made(dir), work.words(dir).join(" "))
     });
     let command = format!(
-        "nacre up --separate --mdts 1 {}; {}nacre bench ior -o {}/stream {stream}{neighbour}",
+        "nacre up --separate --mdts 1 {}; {}nacre bench ior -o {}/{STREAM} {stream}{neighbour}",
         quoted(&UP),
         made(case.dir),
         case.dir
@@ -345,13 +378,22 @@ impl Drop for Neighbour {
 }
 
 /// mdtest with 32 KiB in each file and with empty files, both sides on flash.
-fn small_files(up: &Up, scale: Scale) -> Result<Vec<Row>> {
-    let dirs = ["with-dom", "without-dom"].map(|name| up.at(name));
+fn small_files(bed: &Bed, scale: Scale) -> Result<Vec<Row>> {
+    let mut up = Up::with(Scratch::new("bench-flash"), Some(bed.fresh("flash")), &UP_FLASH);
+    HEADS.iter().for_each(|head| up.set(head, "target"));
+    for (name, layout) in SMALL {
+        fs::create_dir(up.at(name))?;
+        set(&up, layout, &text(&up.at(name))?);
+    }
+    let dirs = SMALL.map(|(name, _)| up.at(name));
     let names = ("devices/dom", "32 KiB, on flash");
     let mut rows = with_idle(|| dom::phases_of_32k(scale, &dirs, names))?;
     let names = ("devices/dom-empty", "0 bytes, one task, on flash");
     rows.extend(with_idle(|| dom::phases_of_empty(scale, &dirs, names, EMPTY_TASKS))?);
-    Ok(rows.into_iter().map(|row| began_with(&UP, row)).collect())
+    HEADS.iter().for_each(|head| up.set(head, "service")); // the bed's servers have it too
+    up.stop();
+    fs::remove_dir_all(up.data())?;
+    Ok(rows.into_iter().map(|row| began_with(&UP_FLASH, row)).collect())
 }
 
 /// Rows with the idle part of the machine while all of them were measured.
