@@ -44,6 +44,8 @@ const EMPTY: [Wanted; 4] = [
 /// Files that are opened in a turn, and the bytes of each.
 const FILES: u64 = 2_000;
 const FILE_BYTES: usize = 4 << 10;
+/// Before they are opened: closes, and removals of objects, go on for a while after their calls.
+const SETTLE: Duration = Duration::from_secs(3);
 /// Opens per second, of those without DoM.
 const OPENS_LEAST: f64 = 1.4;
 /// Requests of an open and a read: a LOOKUP, and an OPEN that brings the bytes. The rest is for the
@@ -235,6 +237,7 @@ fn opens(bed: &Bed, scale: Scale, dirs: &[PathBuf; 2]) -> Result<Vec<Row>> {
 /// before but, where the directory is listed, its names.
 fn opened(bed: &Bed, dir: &Path, is_listed: bool) -> Result<[f64; 2]> {
     make(dir)?;
+    std::thread::sleep(SETTLE);
     bed.up().set("ldlm.namespaces.*-mdc-*.lru_size", "clear");
     drop_caches()?;
     if is_listed {

@@ -14,8 +14,8 @@ use crate::machine::{CpuTime, output};
 use crate::row::{Bound, Cpu, Row, Spread};
 use crate::scale::Scale;
 
-/// Files of a task: more than it makes on a mount in a phase of 10 s, which the timer ends there. On
-/// ext4 a phase ends earlier.
+/// Files of a task: more than it makes on a mount in a phase of 10 s, which the timer ends there.
+/// On ext4 a phase ends earlier.
 const FILES_MAX: &str = "40000";
 
 /// Unit of CPU of files.
