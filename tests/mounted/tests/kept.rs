@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
+use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime};
 
 use mounted::Up;
@@ -134,10 +135,12 @@ struct Log {
 }
 
 /// Appends a record each millisecond, so that a run is sent by its age alone, until the daemon of
-/// `dir` dies. `syncs`: with a sync now and then.
+/// `dir` dies: so long after the first record was acknowledged. `syncs`: with a sync now and then.
 fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> Log {
     let daemon = mounted::daemon_of(dir);
+    let (begun, has_begun) = mpsc::channel();
     let killer = std::thread::spawn(move || {
+        let _the_first_may_fail = has_begun.recv();
         std::thread::sleep(after);
         let now = Instant::now();
         mounted::kill(daemon, libc::SIGKILL);
@@ -150,6 +153,7 @@ fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> 
             break;
         }
         written.push(Instant::now());
+        let _it_is_awaited_once = begun.send(());
         if syncs && record % 300 == 299 {
             if file.sync_data().is_err() {
                 break;
@@ -158,6 +162,7 @@ fn append_until_killed(dir: &Path, name: &str, after: Duration, syncs: bool) -> 
         }
         std::thread::sleep(Duration::from_millis(1));
     }
+    drop(begun);
     Log { written, synced, killed: killer.join().expect("it kills") }
 }
 
