@@ -47,7 +47,7 @@ const WAYS_OUT: &[&str] = &[
     "without --",
     "--force",
     "another --",
-    "not supported",
+    "not supported: ", // and why
 ];
 
 /// Begin a line of an error, before a colon: `error: lfs df: `.
@@ -85,6 +85,7 @@ mod tests {
             "lfs getstripe: /nope: No such file or directory",
             "error: lfs find -ls: there is none",
             "nacre: --metrics: no such port",
+            "lfs setstripe: f: mirrors are not supported",
         ] {
             assert!(!has_way_out(output), "{output}");
         }
@@ -92,6 +93,7 @@ mod tests {
             "lfs setstripe: f: stripe already set; lfs migrate moves its bytes",
             "error: lfs df: x: y\n\nFor more information, try 'nacre lfs df --help'.",
             "nacre: /x: no such directory: name one",
+            "lfs setstripe: f: mirrors are not supported: each object has one copy",
         ] {
             assert!(has_way_out(output), "{output}");
         }
