@@ -12,11 +12,11 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use types::{MDTS_MAX, Nid, NidAddr, TargetId, TargetKind};
 
+use super::lingering::Linger;
 use super::options::Options;
 
 pub(super) const CLIENT: u8 = 1;
@@ -34,10 +34,6 @@ const NETS: u8 = 250;
 /// Port for those who may not use the default one.
 const PORT_UNPRIVILEGED: u16 = 1988;
 
-/// Servers of an `up` that was killed a moment ago commit and end; their addresses are worth the
-/// wait.
-const LINGER: Duration = Duration::from_secs(4);
-
 /// A block of addresses, held for as long as this lives.
 pub(super) struct Block {
     net: u8,
@@ -51,12 +47,13 @@ impl Block {
         options: &Options,
         targets: impl Iterator<Item = TargetId>,
         last: Option<u8>,
+        linger: Linger,
     ) -> Result<Block> {
         let port = allowed(options.port)?;
         let has_several = options.separate || options.executors > 1;
         let wanted = if has_several { hosts(targets) } else { vec![Host(0, MGS)] };
         if let Some(net) = last
-            && let Some(block) = claim_lingering(net, port, &wanted)?
+            && let Some(block) = claim_lingering(net, port, &wanted, linger)?
         {
             return Ok(block);
         }
@@ -148,13 +145,11 @@ fn allowed(port: u16) -> Result<u16> {
     }
 }
 
-fn claim_lingering(net: u8, port: u16, hosts: &[Host]) -> Result<Option<Block>> {
-    let until = Instant::now() + LINGER;
+/// The block, once the servers of the `up` before this one have closed their ports.
+fn claim_lingering(net: u8, port: u16, hosts: &[Host], linger: Linger) -> Result<Option<Block>> {
     loop {
         match Block::try_claim(net, port, hosts)? {
-            None if lock(net)?.is_some() && Instant::now() < until => {
-                std::thread::sleep(Duration::from_millis(50))
-            }
+            None if lock(net)?.is_some() && linger.goes_on() => {}
             other => return Ok(other),
         }
     }
