@@ -20,6 +20,7 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 #[derive(Clone, Default)]
 struct Object {
     size: u64,
+    /// Each without zeros behind its last byte: many objects of a byte fit into the memory.
     blocks: BTreeMap<u64, Vec<u8>>,
     mtime: Timespec,
     atime: Timespec,
@@ -43,16 +44,18 @@ impl Object {
             let from = offset.max(start);
             let to = end.min(start + BLOCK);
             let (at, in_block) = ((from - offset) as usize, (from - start) as usize);
-            let count = (to - from) as usize;
-            out[at..at + count].copy_from_slice(&block[in_block..in_block + count]);
+            let known = block.get(in_block..).unwrap_or_default();
+            let count = known.len().min((to - from) as usize);
+            out[at..at + count].copy_from_slice(&known[..count]);
         }
         Bytes::from(out)
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) {
         for (start, piece) in pieces(offset, data) {
-            let block = self.blocks.entry(start / BLOCK).or_insert_with(|| vec![0; BLOCK as usize]);
+            let block = self.blocks.entry(start / BLOCK).or_default();
             let at = (start % BLOCK) as usize;
+            block.resize(block.len().max(at + piece.len()), 0);
             block[at..at + piece.len()].copy_from_slice(piece);
             self.size = self.size.max(start + piece.len() as u64);
         }
@@ -68,7 +71,7 @@ impl Object {
             return;
         }
         for index in offset / BLOCK..end.div_ceil(BLOCK) {
-            self.blocks.entry(index).or_insert_with(|| vec![0; BLOCK as usize]);
+            self.blocks.entry(index).or_default();
         }
         if matches!(what, Allocate::Reserve { grow: true } | Allocate::Zero { grow: true }) {
             self.size = self.size.max(end);
@@ -78,8 +81,8 @@ impl Object {
     fn zero(&mut self, start: u64, end: u64) {
         for (index, block) in self.blocks.range_mut(start / BLOCK..end.div_ceil(BLOCK)) {
             let from = start.saturating_sub(index * BLOCK) as usize;
-            let to = (end - index * BLOCK).min(BLOCK) as usize;
-            block[from..to].fill(0);
+            let to = (end - index * BLOCK).min(block.len() as u64) as usize;
+            block[from.min(to)..to].fill(0);
         }
     }
 
@@ -104,7 +107,7 @@ impl Object {
     fn truncate(&mut self, size: u64) {
         self.blocks.retain(|index, _| index * BLOCK < size);
         if let Some(block) = self.blocks.get_mut(&(size / BLOCK)) {
-            block[(size % BLOCK) as usize..].fill(0);
+            block.truncate((size % BLOCK) as usize);
         }
         self.size = size;
     }
