@@ -14,12 +14,16 @@ use env_os::OsConfig;
 use mdt::{Mdt, MdtConfig, OstAt};
 use mgt::{Mgt, MgtConfig};
 use osd::MetaStore;
-use osd::mem::{MemDisk, MemMeta, MemObjects};
+use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use ost::{Ost, OstConfig};
 use service::{Node, NodeConfig, Target};
 use types::{ClientId, FsName, NidAddr, Span, TargetId};
 use wire::Opcode;
 use wire::config::{self, Register, TargetInfo};
+
+/// Records of an MDT. 400,000 files of 160 stripes, with their objects' addresses, do not fit into
+/// what a simulated disk has by default.
+const MDT_RECORD_BYTES: u64 = 16 << 30;
 
 /// What to serve.
 #[derive(Clone, Debug, clap::Args)]
@@ -111,7 +115,9 @@ async fn serve_mdt(
     let list: Rc<dyn Fn() -> Vec<OstAt>> =
         Rc::new(move || osts.iter().copied().map(OstAt::from).collect());
     let config = MdtConfig::new(options.fsname, 0);
-    let mdt = Mdt::start(env, config, meta(&MemDisk::default()), Some(endpoint), list).await?;
+    let disk = MemDiskConfig { record_bytes: MDT_RECORD_BYTES, ..MemDiskConfig::default() };
+    let disk = MemDisk::new(disk);
+    let mdt = Mdt::start(env, config, meta(&disk), Some(endpoint), list).await?;
     let instance = mdt.exports().instance().0;
     add(node, mdt);
     Ok(instance)

@@ -91,6 +91,10 @@ pub struct LsArgs {
     /// Files that `nacre` lists when all are clean. Each has a byte in its first object.
     #[arg(long, default_value_t = 400_000)]
     pub files: u32,
+    /// Objects of these files at most. The files are fewer with more stripes, 64 at least. The
+    /// servers need a GiB of memory for each 1,400,000 objects.
+    #[arg(long, default_value_t = 12_800_000)]
+    pub many_objects: u32,
     /// Objects of the files that all ways list: each has a byte. The files are fewer with more
     /// stripes, 64 at least.
     #[arg(long, default_value_t = 100_000)]
@@ -197,7 +201,7 @@ impl Bench {
                     }
                 }
             }
-            dirs.close().await;
+            dirs.remove(env, &maker).await?;
         }
         maker.leave().await;
         writer.leave().await;
