@@ -44,6 +44,12 @@ impl Machine {
         })
     }
 
+    /// Whether figures of both can stand in one table.
+    pub(crate) fn is_like(&self, other: &Machine) -> bool {
+        let kind = |one: &Machine| (one.cpu.clone(), one.cpus, one.memory_gib, one.kernel.clone());
+        kind(self) == kind(other)
+    }
+
     /// One line for the head of a table.
     pub(crate) fn line(&self) -> String {
         let Machine { commit, cpu, cpus, memory_gib, kernel, load, .. } = self;

@@ -54,9 +54,10 @@ struct Args {
     /// the whole run of this commit.
     #[arg(long, conflicts_with = "quick")]
     publish: bool,
-    /// With --publish: the commit that was measured, where it is an older one. Measures nothing.
-    #[arg(long, requires = "publish", value_name = "COMMIT")]
-    of: Option<String>,
+    /// With --publish: the commit that was measured, where it is an older one. A part that it lacks
+    /// is of the next commit that has it, and the tables say so. Measures nothing.
+    #[arg(long, requires = "publish", value_delimiter = ',', value_name = "COMMIT")]
+    of: Vec<String>,
     /// The `nacre` of an older commit, built as a release: part `before` measures it in turns with
     /// this one. Without it that part is left out.
     #[arg(long, value_name = "BINARY")]
@@ -82,8 +83,8 @@ fn main() -> Result<()> {
     if parts.is_empty() {
         return Ok(()); // why is said
     }
-    if let Some(commit) = &args.of {
-        return publish_of(commit, &parts);
+    if !args.of.is_empty() {
+        return publish_of(&args.of, &parts);
     }
     let is_named = std::env::var_os("NACRE_BIN").is_some();
     ensure!(is_named, "NACRE_BIN is not set: run `cargo xtask bench`, which measures a release");
@@ -117,13 +118,27 @@ fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
     report::publish::publish(machine, results)
 }
 
-/// Publishes an earlier run again, such as after a change of how figures are shown.
-fn publish_of(commit: &str, parts: &[&Part]) -> Result<()> {
-    let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
-    let results = Store::open(commit, Scale::FULL.name)?.all(&names)?;
-    let machine = results.first().map(|result| result.machine.clone());
-    let machine = machine.with_context(|| format!("nothing was measured at {commit}"))?;
-    publish(&machine, &results)
+/// Publishes earlier runs, such as after a change of how figures are shown, or of one part.
+fn publish_of(commits: &[String], parts: &[&Part]) -> Result<()> {
+    let mut machines: Vec<Machine> = Vec::new();
+    let mut results: Vec<PartResult> = Vec::new();
+    for commit in commits {
+        let has = |part: &&Part| results.iter().any(|result| result.part == part.name);
+        let names: Vec<&str> =
+            parts.iter().filter(|part| !has(part)).map(|part| part.name).collect();
+        let of_commit = Store::open(commit, Scale::FULL.name)?.all(&names)?;
+        let machine = of_commit.first().map(|result| result.machine.clone());
+        machines.push(machine.with_context(|| format!("no part is of {commit} alone"))?);
+        results.extend(of_commit);
+    }
+    let [first, others @ ..] = &machines[..] else { bail!("--of names no commit") };
+    ensure!(
+        others.iter().all(|other| other.is_like(first)),
+        "the commits were measured on machines of different kinds"
+    );
+    let place = |result: &PartResult| parts.iter().position(|part| part.name == result.part);
+    results.sort_by_key(place);
+    publish(first, &results)
 }
 
 fn wanted(args: &Args, scale: Scale) -> Result<Vec<&'static Part>> {
@@ -161,7 +176,7 @@ fn lacks(part: &str, args: &Args) -> Option<&'static str> {
 
 /// Whether nothing is measured.
 fn has_no_run(args: &Args) -> bool {
-    args.list || args.of.is_some()
+    args.list || !args.of.is_empty()
 }
 
 /// Runs the parts that have no result yet. A part that fails is told at the end; the others run.

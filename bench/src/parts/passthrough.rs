@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Resource, getrlimit};
 
 use super::public;
 
@@ -16,6 +17,12 @@ const MOUNT_WAIT: Duration = Duration::from_secs(10);
 
 pub(crate) fn is_installed() -> bool {
     public::is_installed(PASSTHROUGH)
+}
+
+/// Files and directories that its kernel can know at a time: it has each of them open, and raises
+/// its own limit as far as it may.
+pub(super) fn files_max() -> u64 {
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
 /// `passthrough_hp` over a directory.

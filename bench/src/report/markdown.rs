@@ -9,7 +9,11 @@ pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
     let mut text = format!("{}\n\n{}\n", machine.line(), took(results));
     for result in results {
         let about = plan::find(&result.part).map_or("", |part| part.about);
-        text.push_str(&format!("\n### {}: {about}\n\n{}", result.part, table(&result.rows)));
+        text.push_str(&format!("\n### {}: {about}\n\n", result.part));
+        if result.machine.commit != machine.commit {
+            text.push_str(&format!("Commit {}.\n\n", result.machine.commit));
+        }
+        text.push_str(&table(&result.rows));
         let mut commands: Vec<&str> = result.rows.iter().map(|row| row.command.as_str()).collect();
         commands.dedup();
         text.push_str(&format!("\n```\n{}\n```\n", commands.join("\n")));
@@ -17,10 +21,18 @@ pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
     text
 }
 
+/// Which parts are of another commit than `machine`; empty if none is.
+pub(super) fn of_others(machine: &Machine, results: &[PartResult]) -> String {
+    let others = results.iter().filter(|result| result.machine.commit != machine.commit);
+    let each =
+        others.map(|result| format!("Part {} is of {}.", result.part, result.machine.commit));
+    each.collect::<Vec<_>>().join(" ")
+}
+
 /// How long the parts took together: `--quick` is to end within 10 minutes, and a whole run within
 /// two hours.
 pub(super) fn took(results: &[PartResult]) -> String {
-    let seconds: f64 = results.iter().map(|result| result.seconds).sum();
+    let seconds = results.iter().fold(0.0, |sum, result| sum + result.seconds);
     format!("Time of all parts: {} s.", number(seconds.round()))
 }
 
@@ -104,7 +116,22 @@ mod tests {
         let results = [("a", 700.4), ("b", 500.4)]
             .map(|(name, seconds)| PartResult { seconds, ..result(name, Vec::new()) });
         assert_eq!(took(&results), "Time of all parts: 1,201 s.");
+        assert_eq!(took(&[]), "Time of all parts: 0 s.");
         assert!(whole(&results[0].machine, &results).contains("\n\nTime of all parts: 1,201 s.\n"));
+    }
+
+    #[test]
+    fn a_part_of_another_commit_says_so() {
+        let [one, mut other] = ["a", "b"].map(|name| result(name, Vec::new()));
+        let machine = one.machine.clone();
+        assert_eq!(of_others(&machine, &[one.clone(), other.clone()]), "");
+        other.machine.commit = "1234abcd".to_owned();
+        assert!(other.machine.is_like(&machine));
+        let results = [one, other];
+        assert_eq!(of_others(&machine, &results), "Part b is of 1234abcd.");
+        assert!(whole(&machine, &results).contains("### b: \n\nCommit 1234abcd.\n\n| case"));
+        let larger = Machine { cpus: machine.cpus + 1, ..machine.clone() };
+        assert!(!larger.is_like(&machine));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Writes the figures of a whole run into the documents, between two marks. All figures are from
-//! one commit.
+//! one commit, or it is said which are not.
 //!
 //! ```text
 //! <!-- figures: whole -->        every part, written into bench/README.md
@@ -38,18 +38,23 @@ pub(crate) fn publish(machine: &Machine, results: &[PartResult]) -> Result<()> {
         .filter(|name| !results.iter().any(|result| result.part == *name))
         .collect();
     if !missing.is_empty() {
-        bail!("not measured at this commit: {}", missing.join(", "));
+        bail!("not measured: {}", missing.join(", "));
     }
     let dir = root().join(RESULTS);
     fs::create_dir_all(&dir)?;
     let drawn = super::data(&dir, machine, results)?;
     ensure!(drawn.len() == charts::count(), "a chart of README.md lacks rows");
     replace("bench/README.md", "whole", &markdown::whole(machine, results))?;
-    replace("README.md", "short", &short(machine, &drawn))
+    let mut head = machine.line();
+    let others = markdown::of_others(machine, results);
+    if !others.is_empty() {
+        head.push_str(&format!("\n{}", wrapped(&others)));
+    }
+    replace("README.md", "short", &short(head, &drawn))
 }
 
-fn short(machine: &Machine, drawn: &[Drawn]) -> String {
-    let mut text = machine.line();
+fn short(head: String, drawn: &[Drawn]) -> String {
+    let mut text = head;
     for Drawn { name, title, sentence, .. } in drawn {
         text.push_str(&format!("\n\n![{title}]({RESULTS}/{name}.svg)\n\n{}", wrapped(sentence)));
     }
