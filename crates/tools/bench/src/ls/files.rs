@@ -30,7 +30,6 @@ pub(super) struct Dirs {
     /// The same of which some are open.
     open: Dir,
     held: RefCell<Vec<File>>,
-    made: RefCell<Vec<Batch>>,
 }
 
 /// One of them.
@@ -49,8 +48,7 @@ impl Dirs {
         stripes: u32,
         [maker, writer]: [&Client; 2],
     ) -> Result<Dirs> {
-        let at_most = |objects: u32| (objects / stripes.max(1)).min(args.files).max(WHOLE_MIN);
-        let (count, many) = (at_most(args.objects), at_most(args.many_objects));
+        let count = (args.objects / stripes.max(1)).min(args.files).max(WHOLE_MIN);
         let dir = async |name: &str, files: u32| -> Result<Dir> {
             let name = format!("{name}.{stripes}");
             let made = maker.mkdir(&Ctx::root(), Fid::ROOT, name.as_bytes(), 0o755).await?;
@@ -58,27 +56,46 @@ impl Dirs {
         };
         let dirs = Dirs {
             stripes,
-            many: dir("many", many).await?,
+            many: dir("many", args.files).await?,
             whole: dir("whole", count).await?,
             open: dir("open", count).await?,
             held: RefCell::default(),
-            made: RefCell::default(),
         };
         let clean = args.states.iter().any(|state| state == "clean");
         let older = args.ways.iter().any(|way| way != "nacre");
         if clean && args.ways.iter().any(|way| way == "nacre") {
-            let many = Batch::closed(dirs.many.fid, stripes, many);
-            dirs.fill(env, maker, many).await?;
+            fill(
+                env,
+                maker,
+                &Batch {
+                    dir: dirs.many.fid,
+                    stripes,
+                    bytes: 1,
+                    from: 0,
+                    step: 1,
+                    count: args.files,
+                    stays_open: false,
+                },
+            )
+            .await?;
         }
-        let whole = Batch { bytes: stripes, ..Batch::closed(dirs.whole.fid, stripes, count) };
+        let whole = Batch {
+            dir: dirs.whole.fid,
+            stripes,
+            bytes: stripes,
+            from: 0,
+            step: 1,
+            count,
+            stays_open: false,
+        };
         if clean && older {
-            dirs.fill(env, maker, whole).await?;
+            fill(env, maker, &whole).await?;
         }
         if args.states.iter().any(|state| state == "open") {
             let opened = (count * args.open).div_ceil(100).max(1);
             let step = (count / opened).max(1);
             let open = Batch { dir: dirs.open.fid, count: opened, step, stays_open: true, ..whole };
-            *dirs.held.borrow_mut() = dirs.fill(env, writer, open).await?;
+            *dirs.held.borrow_mut() = fill(env, writer, &open).await?;
             // the others have the names between
             let closed = Batch {
                 stays_open: false,
@@ -87,15 +104,9 @@ impl Dirs {
                 count: count - opened,
                 ..open
             };
-            dirs.fill(env, maker, closed).await?;
+            fill(env, maker, &closed).await?;
         }
         Ok(dirs)
-    }
-
-    /// Makes files; returns those that stay open.
-    async fn fill(&self, env: &Env, client: &Client, batch: Batch) -> Result<Vec<File>> {
-        self.made.borrow_mut().push(batch);
-        at_once(env, client, batch, Deed::Make).await
     }
 
     /// What one way lists in one state.
@@ -107,17 +118,12 @@ impl Dirs {
         }
     }
 
-    /// Closes what is open, and removes all files: those of the next stripe count take their room.
-    pub(super) async fn remove(&self, env: &Env, maker: &Client) -> Result<()> {
+    /// Closes what is open.
+    pub(super) async fn close(&self) {
         let held = std::mem::take(&mut *self.held.borrow_mut());
         for file in held {
             let _what_was_measured_stays = file.close().await;
         }
-        let made = std::mem::take(&mut *self.made.borrow_mut());
-        for batch in made {
-            at_once(env, maker, batch, Deed::Remove).await?;
-        }
-        Ok(())
     }
 }
 
@@ -135,35 +141,19 @@ struct Batch {
     stays_open: bool,
 }
 
-impl Batch {
-    /// Files with a byte in the first object, with consecutive numbers.
-    fn closed(dir: Fid, stripes: u32, count: u32) -> Batch {
-        Batch { dir, stripes, bytes: 1, from: 0, step: 1, count, stays_open: false }
-    }
-}
-
-/// What is done with each file of a batch.
-#[derive(Clone, Copy)]
-enum Deed {
-    Make,
-    Remove,
-}
-
 struct Shared {
     client: Client,
     batch: Batch,
-    deed: Deed,
     next: Cell<u32>,
     held: RefCell<Vec<File>>,
     failure: RefCell<Option<anyhow::Error>>,
 }
 
-/// Makes or removes all files of a batch, many at a time. Returns those that stay open.
-async fn at_once(env: &Env, client: &Client, batch: Batch, deed: Deed) -> Result<Vec<File>> {
+/// Makes all files of a batch, many at a time. Returns those that stay open.
+async fn fill(env: &Env, client: &Client, batch: &Batch) -> Result<Vec<File>> {
     let shared = Rc::new(Shared {
         client: client.clone(),
-        batch,
-        deed,
+        batch: *batch,
         next: Cell::new(0),
         held: RefCell::default(),
         failure: RefCell::default(),
@@ -172,7 +162,7 @@ async fn at_once(env: &Env, client: &Client, batch: Batch, deed: Deed) -> Result
     for _ in 0..IN_FLIGHT {
         let (shared, done) = (shared.clone(), done.clone());
         env.spawn("ls files", async move {
-            if let Err(error) = some_of(&shared).await {
+            if let Err(error) = make_some(&shared).await {
                 shared.failure.borrow_mut().get_or_insert(error);
             }
             done.add_permits(1);
@@ -185,18 +175,14 @@ async fn at_once(env: &Env, client: &Client, batch: Batch, deed: Deed) -> Result
     }
 }
 
-async fn some_of(shared: &Shared) -> Result<()> {
-    let Shared { client, batch, deed, .. } = shared;
+async fn make_some(shared: &Shared) -> Result<()> {
+    let batch = &shared.batch;
     while shared.next.get() < batch.count {
         let number = shared.next.get();
         shared.next.set(number + 1);
         let name = format!("file.{:08}", batch.from + number * batch.step);
-        match deed {
-            Deed::Make => {
-                let open = make_one(client, batch, name.as_bytes()).await?;
-                shared.held.borrow_mut().extend(open);
-            }
-            Deed::Remove => client.unlink(&Ctx::root(), batch.dir, name.as_bytes()).await?,
+        if let Some(file) = make_one(&shared.client, batch, name.as_bytes()).await? {
+            shared.held.borrow_mut().push(file);
         }
     }
     Ok(())

@@ -8,7 +8,8 @@
 //! The ways to list are those that Lustre has had, and this client's own. Each measurement has a
 //! client of its own, which knows nothing yet. The older ways ask the objects of every file, as
 //! clients do whose MDT knows no sizes. They list as many files as fit into the time, and all
-//! figures are per file.
+//! figures are per file. Each stripe count has servers of its own: files of the counts before would
+//! fill the memory, and their removal would go on in the background.
 //!
 //! The native library lists, or a program does through a mount. There each way is a set of options
 //! and parameters of the mount (`ways.rs`), and each measurement has a new mount.
@@ -91,10 +92,6 @@ pub struct LsArgs {
     /// Files that `nacre` lists when all are clean. Each has a byte in its first object.
     #[arg(long, default_value_t = 400_000)]
     pub files: u32,
-    /// Objects of these files at most. The files are fewer with more stripes, 64 at least. The
-    /// servers need a GiB of memory for each 1,400,000 objects.
-    #[arg(long, default_value_t = 12_800_000)]
-    pub many_objects: u32,
     /// Objects of the files that all ways list: each has a byte. The files are fewer with more
     /// stripes, 64 at least.
     #[arg(long, default_value_t = 100_000)]
@@ -147,15 +144,14 @@ pub fn run(args: &LsArgs) -> Result<()> {
     }
     let ways = Way::all(args)?;
     let throughs = possible(Through::all(args)?)?;
-    let servers = Servers::start(args)?;
-    let setting = report::setting(args, &servers);
+    let setting = report::setting(args);
     if !args.json {
         println!("{setting}");
     }
     let all = args.stripes.len() * (1 + args.states.len() * ways.len() * throughs.len());
     let steps = Steps::new("ls", all);
-    let bench = Bench { args: args.clone(), servers, place: Place::make()?, steps };
-    let config = bench.servers.node_config(args);
+    let bench = Bench { args: args.clone(), place: Place::make()?, steps };
+    let config = servers::node_config(args);
     let samples =
         env_os::run(config, move |env| async move { bench.measure(&env, &ways, &throughs).await })?;
     if let Some(file) = &args.svg {
@@ -181,48 +177,50 @@ fn possible(wanted: Vec<Through>) -> Result<Vec<Through>> {
 /// What all measurements share.
 struct Bench {
     args: LsArgs,
-    servers: Servers,
     place: Place,
     steps: Steps,
 }
 
 impl Bench {
     async fn measure(&self, env: &Env, ways: &[Way], throughs: &[Through]) -> Result<Vec<Sample>> {
-        let [maker, writer] = [self.servers.mount(env).await?, self.servers.mount(env).await?];
         let mut samples = Vec::new();
         for stripes in &self.args.stripes {
             self.steps.begin(format!("files of {stripes} stripes"));
+            let servers = Servers::start(&self.args)?;
+            let [maker, writer] = [servers.mount(env).await?, servers.mount(env).await?];
             let dirs = Dirs::make(env, &self.args, *stripes, [&maker, &writer]).await?;
             for state in &self.args.states {
                 for through in throughs {
                     for way in ways {
                         self.steps.begin(format!("{state}, {through}, {way}, {stripes} stripes"));
-                        samples.push(self.one(env, &dirs, (state, *through, *way)).await?);
+                        let case = (&state[..], *through, *way);
+                        samples.push(self.one(env, &servers, &dirs, case).await?);
                     }
                 }
             }
-            dirs.remove(env, &maker).await?;
+            dirs.close().await;
+            maker.leave().await;
+            writer.leave().await;
         }
-        maker.leave().await;
-        writer.leave().await;
         Ok(samples)
     }
 
     async fn one(
         &self,
         env: &Env,
+        servers: &Servers,
         dirs: &Dirs,
         (state, through, way): (&str, Through, Way),
     ) -> Result<Sample> {
         let dir = dirs.of(state, way);
         let limit = Span((self.args.seconds * 1e9) as u64);
         let listed = if through == Through::Library {
-            let lister = self.servers.mount(env).await?;
+            let lister = servers.mount(env).await?;
             let listed = by_library(env, &lister, dir, (way, limit)).await?;
             lister.leave().await;
             listed
         } else {
-            let places = (&self.servers, &self.place);
+            let places = (servers, &self.place);
             let mount = Mount::start(env, &self.args, places, way).await?;
             let limit = (way != Way::Nacre).then_some(limit);
             let listed = mount.list(env, dir, through, limit).await?;

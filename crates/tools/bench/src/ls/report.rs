@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde::Serialize;
 
-use super::servers::Servers;
+use super::servers;
 use super::{LsArgs, Sample};
 use crate::stats::decimals;
 
@@ -24,11 +24,11 @@ struct Slope {
     us_per_stripe: f64,
 }
 
-pub(super) fn setting(args: &LsArgs, servers: &Servers) -> String {
+pub(super) fn setting(args: &LsArgs) -> String {
     format!(
         "servers: {} processes in memory on loopback, {} OSTs each; {} us from node to node, one way\n\
          clients: native library, all in one process, or a mount; each measurement has a new one",
-        servers.count(),
+        servers::processes(args),
         args.osts_per_server,
         args.delay_us
     )

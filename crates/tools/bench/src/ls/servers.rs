@@ -30,7 +30,7 @@ fn of_oss(number: usize) -> Ipv4Addr {
 /// All servers; they end with the value.
 pub(super) struct Servers {
     mgs: NidAddr,
-    processes: Vec<Server>,
+    _processes: Vec<Server>,
     mounts: Cell<u8>,
 }
 
@@ -64,10 +64,25 @@ impl Server {
     }
 }
 
+/// Settings of the node on which the clients are.
+pub(super) fn node_config(args: &LsArgs) -> OsConfig {
+    OsConfig { delay: Span::micros(args.delay_us), ..OsConfig::default() }
+}
+
+/// OSTs of the widest file.
+fn osts(args: &LsArgs) -> u32 {
+    args.stripes.iter().copied().max().unwrap_or(1).max(1)
+}
+
+/// Processes of [`Servers`].
+pub(super) fn processes(args: &LsArgs) -> u32 {
+    osts(args).div_ceil(args.osts_per_server) + 1
+}
+
 impl Servers {
     /// As many OSTs as the widest file has stripes, and an MDS.
     pub(super) fn start(args: &LsArgs) -> Result<Servers> {
-        let osts = args.stripes.iter().copied().max().unwrap_or(1).max(1);
+        let osts = osts(args);
         let each = args.osts_per_server;
         let mut processes = Vec::new();
         let mut addrs = Vec::new();
@@ -81,16 +96,7 @@ impl Servers {
         let mds = Server::start(args, MDS, &["--osts".to_owned(), addrs.join(",")])?;
         let mgs = mds.addr;
         processes.push(mds);
-        Ok(Servers { mgs, processes, mounts: Cell::new(0) })
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.processes.len()
-    }
-
-    /// Settings of the node on which the clients are.
-    pub(super) fn node_config(&self, args: &LsArgs) -> OsConfig {
-        OsConfig { delay: Span::micros(args.delay_us), ..OsConfig::default() }
+        Ok(Servers { mgs, _processes: processes, mounts: Cell::new(0) })
     }
 
     /// A client that knows nothing yet, at an address of its own.
