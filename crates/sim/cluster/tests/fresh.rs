@@ -11,11 +11,12 @@ use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
 use layout::Asked;
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
-use types::{Fid, Span, Timespec};
+use types::{Errno, Fid, Span, Timespec};
 use wire::Opcode;
 
 /// Bytes of a file that are at the MDT.
 const BORDER: u64 = 128 << 10;
+const ACL: &[u8] = b"system.posix_acl_access";
 const FILE_BYTES: usize = 32 << 10;
 /// Files that are made at a time.
 const FILES: u8 = 40;
@@ -102,6 +103,12 @@ impl World {
     }
 }
 
+/// An access list as Linux writes it: entries of tag and permissions, and a user.
+fn acl<const N: usize>(entries: [[u32; 2]; N]) -> Bytes {
+    let words = [2].into_iter().chain(entries.into_iter().flatten());
+    words.flat_map(u32::to_le_bytes).collect()
+}
+
 fn both() -> BTreeMap<Opcode, u64> {
     BTreeMap::from([(Opcode::MdtCreate, 1), (Opcode::MdtClose, 1)])
 }
@@ -136,6 +143,65 @@ fn attributes_that_are_kept_go_with_the_bytes() {
     let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
     assert_eq!((attr.mode & 0o7777, attr.mtime()), (0o604, mtime));
     world.check(b"file", bytes_of(6));
+}
+
+#[test]
+fn a_copy_with_its_attributes_takes_a_create_and_a_close() {
+    let world = World::new();
+    let acl = acl([[1 | 6 << 16, u32::MAX], [4, u32::MAX], [32 | 4 << 16, u32::MAX]]); // rw----r--
+    let sent = world.count(async move |client| {
+        let (ctx, lov) = (Ctx::root(), b"lustre.lov");
+        let file = make(client, b"file", bytes_of(6)).await?;
+        assert_eq!(client.listxattr(&ctx, file.fid()).await?, [lov]);
+        let layout = client.getxattr(&ctx, file.fid(), lov).await?;
+        client.setxattr(&ctx, file.fid(), lov, layout, 0).await?;
+        client.setxattr(&ctx, file.fid(), ACL, acl, 0).await?;
+        file.flush()?;
+        file.close().await
+    });
+    let asked = [(Opcode::MdtGetxattr, 1)];
+    assert_eq!(sent, both().into_iter().chain(asked).collect());
+    let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
+    assert_eq!(attr.mode & 0o7777, 0o604);
+    world.check(b"file", bytes_of(6));
+}
+
+/// A list of three entries is a mode; it takes another list away, and does not change its mask.
+#[test]
+fn an_access_list_that_is_a_mode_takes_the_one_before_away() {
+    let (user, owner, group) = ([2 | 6 << 16, 5], [1 | 6 << 16, u32::MAX], [4 | 4 << 16, u32::MAX]);
+    let (mask, other) = ([16 | 6 << 16, u32::MAX], [32, u32::MAX]);
+    for bytes in [Bytes::new(), bytes_of(6)] {
+        let world = World::new();
+        let kept = bytes.clone();
+        let fid = world.run(0, async move |client| {
+            let file = make(client, b"file", kept).await?;
+            let [long, short] =
+                [acl([owner, user, group, mask, other]), acl([owner, group, other])];
+            client.setxattr(&Ctx::root(), file.fid(), ACL, long, 0).await?;
+            client.setxattr(&Ctx::root(), file.fid(), ACL, short, 0).await?;
+            file.flush()?;
+            file.close().await?;
+            Ok(file.fid())
+        });
+        let left =
+            world.run(1, async move |client| Ok(client.getxattr(&Ctx::root(), fid, ACL).await));
+        assert_eq!(left.expect_err("no list").errno(), Errno::ENODATA);
+        world.check(b"file", bytes);
+    }
+}
+
+#[test]
+fn a_layout_that_is_none_is_refused_for_a_file_that_has_one() {
+    let world = World::new();
+    let refused = world.run(0, async |client| {
+        let file = make(client, b"file", bytes_of(6)).await?;
+        let wrong = Bytes::from_static(&[0; 64]);
+        let set = client.setxattr(&Ctx::root(), file.fid(), b"lustre.lov", wrong, 0).await;
+        file.close().await?;
+        Ok(set)
+    });
+    assert_eq!(refused.expect_err("no layout").errno(), Errno::EINVAL);
 }
 
 #[test]

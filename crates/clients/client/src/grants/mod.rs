@@ -427,7 +427,12 @@ impl Grants {
     /// to have none.
     pub(crate) fn is_absent(&self, fid: Fid, name: &[u8]) -> bool {
         let open_to_all = name.starts_with(b"security.") || name.starts_with(b"system.posix_acl_");
-        open_to_all && self.known().has_no_xattrs(fid, self.env.now())
+        open_to_all && self.has_no_xattrs(fid)
+    }
+
+    /// Whether a file is known to have no extended attributes.
+    pub(crate) fn has_no_xattrs(&self, fid: Fid) -> bool {
+        self.known().has_no_xattrs(fid, self.env.now())
     }
 
     /// Attributes of a file that nobody can have changed, if they are known.

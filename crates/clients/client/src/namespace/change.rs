@@ -26,7 +26,7 @@ impl AttrChange {
         AttrChange { valid, ..AttrChange::default() }
     }
 
-    pub(super) fn new(set: &SetAttr, handle: u64) -> AttrChange {
+    pub(crate) fn new(set: &SetAttr, handle: u64) -> AttrChange {
         let mut change = AttrChange { handle, ..AttrChange::default() };
         let (valid, attr) = (&mut change.valid, &mut change.attr);
         put(set.mode, SetattrFlags::MODE, valid, &mut attr.mode);

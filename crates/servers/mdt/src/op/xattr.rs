@@ -5,6 +5,7 @@
 //! created comes from that reply. `lustre.lov` and `trusted.lov` behave as in Lustre:
 //! - On a file without a layout, they create one.
 //! - On a file with a layout, they change nothing and succeed.
+//! - A list has the first alone: tools that copy attributes would get and set the same twice.
 //! - On a directory, they set or delete the default. One without a default shows that of the root
 //!   as `lustre.lov`, and nothing as `trusted.lov`.
 
@@ -171,9 +172,6 @@ pub(crate) fn list(op: &mut Op<'_, '_>) -> Decided<Answer> {
     }
     if inode.has(INODE_HAS_LAYOUT) {
         out.extend_from_slice(b"lustre.lov\0");
-        if root {
-            out.extend_from_slice(b"trusted.lov\0");
-        }
     }
     Ok(Answer::data(out))
 }

@@ -329,7 +329,7 @@ fn access_lists_are_evaluated_and_inherited() {
          listx /d/sub -> system.posix_acl_access system.posix_acl_default
          setacl system.posix_acl_access /d/g u:6 g:6 o:6
          stat /d/g -> 666 1 0:0 0 never
-         listx /d/f -> system.posix_acl_access lustre.lov trusted.lov
+         listx /d/f -> system.posix_acl_access lustre.lov
          setacl system.posix_acl_default /d/f u:7 g:5 o:0 -> EACCES
          setacl system.posix_acl_access /d/f u:7 -> EINVAL
          rmx /d system.posix_acl_default
@@ -356,7 +356,7 @@ fn extended_attributes() {
          setx /p user.a x -> EPERM
          setx /f trusted.t x
          setx /f security.s x
-         listx /f -> security.s trusted.t user.a lustre.lov trusted.lov
+         listx /f -> security.s trusted.t user.a lustre.lov
          su 5
          listx /f -> security.s user.a lustre.lov
          getx /f user.a -> three

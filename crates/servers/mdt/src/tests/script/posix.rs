@@ -25,7 +25,7 @@ fn a_capability_falls_with_content_and_owner() {
          open /f 1001 a -> truncate
          getx /f security.capability -> ENODATA
          close a
-         listx /f -> user.a lustre.lov trusted.lov
+         listx /f -> user.a lustre.lov
          setx /mine security.capability c
          setx /f security.capability c
          setx /f security.other o
