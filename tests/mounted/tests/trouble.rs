@@ -137,22 +137,25 @@ fn log_of_mount(dir: &Path) -> PathBuf {
     run.join(format!("mount-{}.log", path(dir).trim_matches('/').replace('/', "-")))
 }
 
+/// The MGS has no files and no locks of a mount that its restart could end.
 #[test]
 fn the_log_of_a_mount_says_that_a_server_is_lost_and_back() {
     let mut up = Up::new("trouble-lost");
     let mount = up.second_mount(28);
     fs::write(mount.join("f"), "x").expect("the mount is connected");
     let log = log_of_mount(&mount);
-    let said = |words: &str| {
-        let text = fs::read_to_string(&log).expect("the mount has a log");
-        let begin = "connection to testfs-MDT0000 at ";
-        text.lines().any(|line| line.contains(begin) && line.contains(words))
-    };
-    assert!(!said(" lost: "), "it was there");
-    up.kill_server("MDT0000");
-    until("a line about the lost server", || said(" lost: operations that need it wait"));
-    until("a line about its return", || said(" restored after "));
-    fs::write(mount.join("g"), "y").expect("the server is back");
+    let text = || fs::read_to_string(&log).expect("the mount has a log");
+    for (server, name) in [("MDT0000", "testfs-MDT0000"), ("MGS", "MGS")] {
+        let begin = format!("connection to {name} at ");
+        let is_said = |line: &str, words: &str| line.contains(&begin) && line.contains(words);
+        let said = |words: &str| text().lines().any(|line| is_said(line, words));
+        assert!(!said(" lost: "), "it was there");
+        up.kill_server(server);
+        until("a line about the lost server", || said(" lost: operations that need it wait"));
+        until("a line about its return", || said(" restored after "));
+    }
+    fs::write(mount.join("g"), "y").expect("the servers are back");
+    assert!(!text().contains("evicted"), "no session had anything to lose: {}", text());
     up.stop();
 }
 

@@ -12,7 +12,7 @@ use env::{LinkTx, LocalFuture};
 use ptlrpc::{
     Event, Handled, Import, Lease, PeerMisbehaved, State, Submit, Transmit, Undone, XidSource,
 };
-use types::{Instance, Instant, Span, TargetId, Transno, Xid};
+use types::{Instance, Instant, Span, TargetId, TargetKind, Transno, Xid};
 use wire::body::{Claim, OpenWord};
 use wire::{BULK_BYTES_MAX, MessageError, Reply, Request, RequestFlags, RequestHeader};
 
@@ -382,7 +382,7 @@ impl Remote {
                     waiter.tell(Outcome::Failed(CallError::Withdrawn));
                 }
                 Some(Event::Evicted) => {
-                    tracing::warn!(target_id = %self.name(), "evicted: open files and locks of this session are void there");
+                    self.tell_eviction();
                     let hook = self.on_evicted.borrow().clone();
                     if let Some(hook) = hook {
                         hook();
@@ -588,6 +588,20 @@ impl Remote {
             }
             Told::Restored(_) | Told::Found(_) => {
                 tracing::info!("connection to {target} at {addr} {told}");
+            }
+        }
+    }
+
+    /// Says what is lost with the session. The MGS and the self-test have neither files nor locks.
+    /// The MGS evicts all clients with each restart.
+    fn tell_eviction(&self) {
+        let target_id = self.name();
+        match self.target.kind {
+            TargetKind::Mgt | TargetKind::Lst => {
+                tracing::debug!(%target_id, "a new session: the last one had no open files or locks");
+            }
+            TargetKind::Mdt | TargetKind::Ost => {
+                tracing::warn!(%target_id, "evicted: open files and locks of this session are void there");
             }
         }
     }
