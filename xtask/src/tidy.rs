@@ -20,6 +20,7 @@ mod prose;
 mod references;
 mod sentences;
 mod sizes;
+mod targets;
 mod tree;
 mod words;
 
@@ -53,6 +54,7 @@ const RULES: &[Rule] = &[
     parameters::look,
     dependencies::look,
     monitoring::look,
+    targets::look,
 ];
 
 /// `cargo xtask tidy`.

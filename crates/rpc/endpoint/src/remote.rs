@@ -564,7 +564,7 @@ impl Remote {
     }
 
     /// Name of the target in the log.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         self.core.resolve.name(self.target)
     }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use placement::{Mdt, MdtAllocator, Policy, Space, Wish};
 use tokio::sync::Notify;
+use types::{FsName, TargetId};
 use wire::body::StatfsState;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +20,7 @@ struct Seen {
 
 /// See the head of the file.
 pub(crate) struct Mdts {
+    fsname: FsName,
     seen: BTreeMap<u32, Seen>,
     allocator: MdtAllocator,
     /// A directory was placed by the figures: they should be fresh.
@@ -27,9 +29,9 @@ pub(crate) struct Mdts {
 
 impl Mdts {
     /// Knows nothing yet; all chance comes from `seed`.
-    pub(crate) fn new(seed: u64) -> Mdts {
+    pub(crate) fn new(fsname: FsName, seed: u64) -> Mdts {
         let wanted = Rc::new(Notify::new());
-        Mdts { seen: BTreeMap::new(), allocator: MdtAllocator::new(seed), wanted }
+        Mdts { fsname, seen: BTreeMap::new(), allocator: MdtAllocator::new(seed), wanted }
     }
 
     /// An MDT told its room, and the states that its administrator gave it.
@@ -40,8 +42,9 @@ impl Mdts {
         let is_degraded = state.contains(StatfsState::DEGRADED);
         if is_closed != was {
             let word = if is_closed { "no new directories" } else { "new directories again" };
+            let target_id = TargetId::mdt(mdt).name(self.fsname);
             let bytes_avail = space.bytes_avail;
-            tracing::info!(target: "mdt", mdt, bytes_avail, "gets {word} by choice");
+            tracing::info!(target: "mdt", %target_id, bytes_avail, "gets {word} by choice");
         }
         self.seen.insert(mdt, Seen { space: Some(space), is_closed, is_degraded });
     }
@@ -101,9 +104,13 @@ impl Mdts {
 mod tests {
     use super::*;
 
+    fn mdts() -> Mdts {
+        Mdts::new("testfs".parse().expect("a name"), 0)
+    }
+
     #[test]
     fn an_mdt_is_closed_until_it_tells_that_it_has_room() {
-        let mut mdts = Mdts::new(0);
+        let mut mdts = mdts();
         let room = Space { bytes: 1 << 30, bytes_avail: 1 << 29, files_free: 1_000 };
         assert!(mdts.is_open(1), "nothing is known");
         mdts.refused(1);
@@ -121,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_degraded_mdt_is_chosen_only_if_the_others_are_too_few() {
-        let mut mdts = Mdts::new(0);
+        let mut mdts = mdts();
         let room = Space { bytes: 1 << 30, bytes_avail: 1 << 29, files_free: 1_000 };
         mdts.told(1, room, StatfsState::DEGRADED);
         mdts.told(2, room, StatfsState::empty());

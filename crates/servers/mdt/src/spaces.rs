@@ -8,6 +8,7 @@ use layout::composite::extend::Chosen;
 use layout::{POOL_BYTES, Template};
 use placement::{Allocator, Ost, PlacementError, Policy, Rule, Space};
 use tokio::sync::Notify;
+use types::{FsName, TargetId};
 
 /// Lustre: without a value of its own a pool spills when nothing is left.
 const SPILL_PERCENT_DEFAULT: u8 = 100;
@@ -92,6 +93,7 @@ pub(crate) struct Pool {
 pub(crate) type Foretold = Result<(Rule, Vec<u32>), PlacementError>;
 
 pub(crate) struct Spaces {
+    fsname: FsName,
     seen: BTreeMap<u32, Seen>,
     promised: BTreeMap<u32, Promised>,
     /// Those of an operation that is not applied yet.
@@ -108,8 +110,9 @@ pub(crate) struct Spaces {
 
 impl Spaces {
     /// Knows nothing yet; all chance comes from `seed`.
-    pub(crate) fn new(seed: u64) -> Spaces {
+    pub(crate) fn new(fsname: FsName, seed: u64) -> Spaces {
         Spaces {
+            fsname,
             seen: BTreeMap::new(),
             promised: BTreeMap::new(),
             pending: Vec::new(),
@@ -138,7 +141,8 @@ impl Spaces {
                 Some(Closed::Draining) => "no new files: no_create is set",
                 None => "new files again",
             };
-            tracing::info!(target: "mdt", ost = index, bytes_avail = space.bytes_avail, "gets {word}");
+            let target_id = TargetId::ost(index).name(self.fsname);
+            tracing::info!(target: "mdt", %target_id, bytes_avail = space.bytes_avail, "gets {word}");
         }
         let is_degraded = self.seen.get(&index).is_some_and(|seen| seen.is_degraded);
         self.seen.insert(index, Seen { space, closed, is_degraded });
@@ -440,6 +444,10 @@ fn seed_of(seed: u64, pool: &str) -> u64 {
 mod tests {
     use super::*;
 
+    fn spaces(seed: u64) -> Spaces {
+        Spaces::new("testfs".parse().expect("a name"), seed)
+    }
+
     fn check(spaces: &mut Spaces, osts: &[OstAt]) -> Result<Vec<u32>, PlacementError> {
         let all = Template { stripe_count: -1, ..Template::default() };
         let mut chosen = spaces.place(&all, osts, &Policy::default(), 0, 0)?.osts;
@@ -449,7 +457,7 @@ mod tests {
 
     #[test]
     fn full_and_inactive_osts_are_left_out() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
         assert_eq!(check(&mut spaces, &osts), Ok(vec![0, 1, 2]));
@@ -465,7 +473,7 @@ mod tests {
 
     #[test]
     fn while_all_osts_are_full_full_ones_are_taken() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = Space { bytes: 1_000_000, bytes_avail: 10, files_free: 1_000 };
         spaces.told(0, room, None);
@@ -481,7 +489,7 @@ mod tests {
 
     #[test]
     fn a_draining_ost_gets_nothing_and_a_degraded_one_only_what_others_cannot_take() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = Space { bytes: 1_000_000, bytes_avail: 900_000, files_free: 1_000 };
         spaces.told(1, room, Some(Closed::Draining));
@@ -525,7 +533,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_to_its_pool() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         spaces.set_pools(&pools(&[("flash", &[1, 3, 9]), ("empty", &[])]));
         let told = |osts: &[u32], pool: &str| Ok((osts.to_vec(), pool.to_owned()));
         assert_eq!(place(&mut spaces, &wanting("flash")), told(&[1, 3], "flash"));
@@ -548,7 +556,7 @@ mod tests {
 
     #[test]
     fn a_foretold_choice_is_the_next_one() {
-        let mut spaces = Spaces::new(3);
+        let mut spaces = spaces(3);
         spaces.set_pools(&pools(&[("flash", &[1, 3])]));
         let osts = [0, 1, 2, 3].map(OstAt::from);
         let (any, policy) = (Template { stripe_count: 1, ..wanting("flash") }, Policy::default());
@@ -568,7 +576,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_fills_up_spills_into_another_as_it_is_told() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         spaces.set_pools(&pools(&[("flash", &[0, 1]), ("disk", &[2, 3]), ("tape", &[3])]));
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
         let spill = |target: &str, threshold_percent| Spill {
@@ -600,7 +608,7 @@ mod tests {
 
     #[test]
     fn a_pool_whose_osts_are_all_full_spills_below_100_percent() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         spaces.set_pools(&pools(&[("flash", &[0, 1]), ("disk", &[2])]));
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
         let pool = |spaces: &mut Spaces| place(spaces, &wanting("flash")).map(|(_, pool)| pool);
@@ -618,7 +626,7 @@ mod tests {
 
     #[test]
     fn files_grow_where_there_is_room_that_was_not_promised() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
         assert_eq!(spaces.fits(&[0], 100_000, &osts), u64::MAX / 100_000, "it told nothing");
@@ -651,7 +659,7 @@ mod tests {
 
     #[test]
     fn components_that_grow_go_to_osts_with_room_for_a_step() {
-        let mut spaces = Spaces::new(0);
+        let mut spaces = spaces(0);
         let osts = [0, 1, 2].map(OstAt::from);
         let room = |bytes_avail| Space { bytes: 1_000_000, bytes_avail, files_free: 1_000 };
         for (index, left) in [(0, 20_000), (1, 900_000), (2, 30_000)] {

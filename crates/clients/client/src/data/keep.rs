@@ -452,7 +452,7 @@ impl Inner {
             let answer = inner.ask(ost, reserve_call(question, flags)).await;
             let promised = answer.map(|answer| answer.reply.body::<OstReserveRep>().total);
             if let Err(error) = &promised {
-                tracing::debug!(%ost, %error, "no room is reserved");
+                tracing::debug!(target_id = %ost.name(inner.config.fsname), %error, "no room is reserved");
             }
             inner.with_room(ost, |room| room.answered(question.period, promised.ok()));
             if inner.with_room(ost, Room::must_be_watched) {

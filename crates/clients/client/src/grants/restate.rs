@@ -118,7 +118,9 @@ impl Grants {
         let refused = known.restated(&answers);
         drop(known);
         if !refused.is_empty() {
-            tracing::info!(mdt = self.index, files = refused.len(), "grants are not held any more");
+            let target_id = self.mdt.borrow().upgrade().map(|mdt| mdt.name());
+            let target_id = target_id.map(tracing::field::display);
+            tracing::info!(target_id, files = refused.len(), "grants are not held any more");
         }
         self.kernel_forgets(&refused)
     }

@@ -186,7 +186,7 @@ async fn tell_once(mdt: &Mdt, lapsed: &Lapsed, ost: u32) -> bool {
             Ok(_) => return true,
             Err(CallError::Shutdown) => std::future::pending().await,
             Err(error) => {
-                tracing::debug!(target: "mdt", ost, %error, "not fenced so far");
+                tracing::debug!(target: "mdt", target_id = %TargetId::ost(ost).name(mdt.engine.config.fsname), %error, "not fenced so far");
                 return false;
             }
         }

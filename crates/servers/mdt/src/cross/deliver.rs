@@ -67,10 +67,11 @@ impl Mdt {
                         delivery.moved.notify_waiters();
                     }
                     Err(error) => {
+                        let target_id = TargetId::mdt(other).name(mdt.engine.config.fsname);
                         if mdt.deliveries.is_refusal_due(&error, mdt.env.now()) {
-                            tracing::warn!(target: "mdt", mdt = other, %error, "an MDT refuses its part of an operation, which is sent again");
+                            tracing::warn!(target: "mdt", %target_id, %error, "an MDT refuses its part of an operation, which is sent again");
                         }
-                        tracing::debug!(target: "mdt", mdt = other, %error, "an update is sent again");
+                        tracing::debug!(target: "mdt", %target_id, %error, "an update is sent again");
                         mdt.env.sleep(DELIVER_PAUSE).await;
                     }
                 }

@@ -52,12 +52,12 @@ impl Mdt {
 
     async fn part_from_forgotten(self: &Rc<Self>, other: u32) {
         let Some(endpoint) = self.osts.clone() else { return };
-        let name = TargetId::mdt(other).name(self.engine.config.fsname);
-        tracing::warn!(target: "mdt", %name, "this MDT was forgotten: changes with it end without it");
+        let target_id = TargetId::mdt(other).name(self.engine.config.fsname);
+        tracing::warn!(target: "mdt", %target_id, "this MDT was forgotten: changes with it end without it");
         self.env.sleep(FORGOTTEN_PAUSE).await;
         while !self.is_stopped() && self.is_forgotten(other) {
             if self.end_operations(&endpoint, other).await.is_some() {
-                tracing::info!(target: "mdt", %name, "no changes with this MDT are left");
+                tracing::info!(target: "mdt", %target_id, "no changes with this MDT are left");
                 return;
             }
             self.env.sleep(ROLL_PAUSE).await;

@@ -55,8 +55,8 @@ impl Mdt {
                     read.passed.insert(*op);
                 }
                 None if self.env.now() >= since + HALF_WAIT_MAX => {
-                    let name = TargetId::mdt(op.mdt).name(self.engine.config.fsname);
-                    tracing::warn!(target: "mdt", %name, "a read does not wait for this MDT any longer: it may show one half of an operation");
+                    let target_id = TargetId::mdt(op.mdt).name(self.engine.config.fsname);
+                    tracing::warn!(target: "mdt", %target_id, "a read does not wait for this MDT any longer: it may show one half of an operation");
                     read.passed.insert(*op);
                 }
                 None => self.env.sleep(DELIVER_PAUSE).await,

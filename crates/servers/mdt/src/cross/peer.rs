@@ -544,7 +544,7 @@ impl Mdt {
         self.commit().await?;
         self.engine.state.borrow_mut().crossed.peers.insert(mdt);
         self.deliveries.wake(); // the other MDT hears what is done
-        tracing::info!(target: "mdt", peer = %TargetId::mdt(mdt).name(self.engine.config.fsname), "changes together with this MDT begin");
+        tracing::info!(target: "mdt", target_id = %TargetId::mdt(mdt).name(self.engine.config.fsname), "changes together with this MDT begin");
         Ok(())
     }
 

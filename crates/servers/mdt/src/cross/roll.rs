@@ -79,8 +79,8 @@ impl Mdt {
                 answered.insert(peer);
                 continue;
             }
-            let name = TargetId::mdt(peer).name(self.engine.config.fsname);
-            tracing::error!(target: "mdt", %name, "recovery goes on without this MDT: changes of both MDTs may stay half done until it returns");
+            let target_id = TargetId::mdt(peer).name(self.engine.config.fsname);
+            tracing::error!(target: "mdt", %target_id, "recovery goes on without this MDT: changes of both MDTs may stay half done until it returns");
         }
         answered
     }
@@ -100,8 +100,8 @@ impl Mdt {
             if mdt.is_forgotten(peer) {
                 return; // operations with it end in another way
             }
-            let name = TargetId::mdt(peer).name(mdt.engine.config.fsname);
-            tracing::info!(target: "mdt", %name, "this MDT is back: changes of both MDTs are complete");
+            let target_id = TargetId::mdt(peer).name(mdt.engine.config.fsname);
+            tracing::info!(target: "mdt", %target_id, "this MDT is back: changes of both MDTs are complete");
         });
     }
 
@@ -138,8 +138,8 @@ impl Mdt {
             }
             if !is_announced && self.exports.is_recovering() && now > started + DELIVER_PATIENCE {
                 is_announced = true;
-                let name = TargetId::mdt(peer).name(self.engine.config.fsname);
-                tracing::info!(target: "mdt", %name, "recovery waits for this MDT");
+                let target_id = TargetId::mdt(peer).name(self.engine.config.fsname);
+                tracing::info!(target: "mdt", %target_id, "recovery waits for this MDT");
             }
             self.env.sleep(DELIVER_PAUSE).await;
         }

@@ -12,7 +12,7 @@ use layout::dir::{
 use osd::Table;
 use placement::Wish;
 use target::{Decided, OpError};
-use types::{Creds, Errno, Fid};
+use types::{Creds, Errno, Fid, TargetId};
 use wire::attr::AttrFlags;
 use wire::body::{CreateReq, Disposition, StatfsState};
 use wire::updates::{Fact, Key, Made, Named, Own, Place, Update};
@@ -157,7 +157,7 @@ fn choose(op: &mut Op<'_, '_>, parent: &Inode) -> Decided<Where> {
         return Ok(Where { mdt: by_space(op, parent, &open, false), ..plain });
     };
     if let Some(absent) = named(&wanted).find(|mdt| !open.all.contains(mdt)) {
-        tracing::debug!(target: "mdt", mdt = absent, "a directory is wanted on an MDT that is not there");
+        tracing::debug!(target: "mdt", target_id = %TargetId::mdt(absent).name(op.config.fsname), "a directory is wanted on an MDT that is not there");
         return Err(Errno::ENODEV.into());
     }
     if !named(&wanted).all(|mdt| open.has(mdt)) {
@@ -228,7 +228,7 @@ pub(super) fn check_asked(op: &Op<'_, '_>, wanted: &Asked, open: &Open) -> Decid
     }
     for mdt in named(wanted) {
         if !open.all.contains(&mdt) {
-            tracing::debug!(target: "mdt", mdt, "a directory is wanted on an MDT that is not there");
+            tracing::debug!(target: "mdt", target_id = %TargetId::mdt(mdt).name(op.config.fsname), "a directory is wanted on an MDT that is not there");
             return Err(Errno::ENODEV.into());
         }
         if let Some(errno) = op.crossing.refused.get(&mdt) {

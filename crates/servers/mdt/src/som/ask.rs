@@ -109,7 +109,7 @@ async fn ask_once(mdt: &Mdt, ost: u32, ranges: &[ObjectRange]) -> Option<Vec<Ost
             (attrs.len() == ranges.len()).then_some(attrs)
         }
         Err(error) => {
-            tracing::debug!(target: "mdt", ost, %error, "sizes of objects are not known");
+            tracing::debug!(target: "mdt", target_id = %TargetId::ost(ost).name(mdt.engine.config.fsname), %error, "sizes of objects are not known");
             None
         }
     }
