@@ -12,8 +12,8 @@ use crate::PeerMisbehaved;
 
 /// Whether a correct client can send this to the run `instance` of a target.
 ///
-/// - A replay has a place in the history of an earlier run. Locks and grants that are stated again
-///   change no records, and have none.
+/// - A replay has a place in the history of an earlier run. Locks, grants, handles for reading and
+///   room for kept writes are stated again without one, because they change no records.
 /// - Only an open is repeated for its handle alone, as a replay or for its resend.
 /// - Only the answer to a change is kept for a resend. Others may be long, and are in no account.
 ///
@@ -69,9 +69,10 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_stated_again_without_a_place_and_nothing_else_is() {
+    fn only_what_changes_no_records_is_stated_again_without_a_place() {
         assert!(check(Opcode::MdtLock, RequestFlags::REPLAY, 0));
         assert!(check(Opcode::MdtRestate, RequestFlags::REPLAY, 0));
+        assert!(check(Opcode::OstReserve, RequestFlags::REPLAY, 0));
         assert!(!check(Opcode::MdtLock, RequestFlags::REPLAY | RequestFlags::MODIFIES, 0));
         assert!(!check(Opcode::MdtUnlock, RequestFlags::REPLAY, 0));
     }

@@ -51,7 +51,7 @@ impl Node {
             self.answer(peer, &session, replayed(&request));
             return Ok(());
         }
-        // a replay without a place in history is a re-stated lock, which changes no records
+        // a replay without a place in history states again what changes no records
         let restates = request.has(RequestFlags::REPLAY);
         if restates && !recovering {
             // of a recovery that is over: whoever stated it has been answered, or is evicted

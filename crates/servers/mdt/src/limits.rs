@@ -139,10 +139,10 @@ pub(crate) const FENCES_UNTOLD_MAX: usize = 65_536;
 /// room for fifteen others of its kind.
 pub(crate) const FENCES_UNTOLD_OF_CLIENT_MAX: usize = FENCES_UNTOLD_MAX / 16;
 
-/// Handles of one session, some 250 bytes each: 64 MiB. A process has 1,024 by default.
+/// Handles of one session: 180 MiB, each with a file of its own. A process has 1,024 by default.
 pub(crate) const OPENS_OF_SESSION_MAX: usize = 1 << 18;
 
-/// Handles of all sessions: 1 GiB. A session that has all it may leaves fifteen others as much.
+/// Handles of all sessions: 2.8 GiB. A session that has all it may leaves fifteen others as much.
 pub(crate) const OPENS_MAX: usize = 1 << 22;
 
 const _: () = assert!(OPENS_OF_SESSION_MAX * 16 <= OPENS_MAX);

@@ -103,6 +103,11 @@ impl FileState {
     }
 }
 
+// docs/sizing.md counts with these bytes. At `OPENS_MAX`, a power of two, a table has two places
+// for each entry, with a byte beside each. The tree of a client takes some 50 bytes for a handle.
+const _: () = assert!(2 * (size_of::<(u64, OpenFile)>() + 1) <= 130);
+const _: () = assert!(2 * (size_of::<(Fid, FileState)>() + 1) <= 550);
+
 /// What a close means for the size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
