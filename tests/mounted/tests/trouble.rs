@@ -62,6 +62,15 @@ fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
         assert!(out.contains(&format!("{}[OST:3]", path(mount))), "{out}{err}");
     }
     assert!(err.contains(path(&dead)) && !shown.status.success(), "{err}");
+    for (words, line) in [
+        (&["lfs", "osts"][..], "3: testfs-OST0003_UUID ACTIVE"),
+        (&["lfs", "check", "osts"][..], "testfs-OST0003 active."),
+    ] {
+        let shown = tool(words);
+        let (out, err) = (text(&shown.stdout), text(&shown.stderr));
+        assert!(out.lines().filter(|there| *there == line).count() >= 2, "{words:?}: {out}{err}");
+        assert!(err.contains(path(&dead)) && !shown.status.success(), "{words:?}: {err}");
+    }
     up.stop();
     up.fsck();
 }
@@ -73,11 +82,13 @@ fn the_space_of_other_mounts_is_shown_beside_stopped_ones() {
     let daemons = mounts.each_ref().map(|dir| daemon_of(dir));
     let stopped = daemons.map(Stopped::new);
     for (words, own, seconds) in [
-        (["lfs", "df"], format!("{}[OST:3]", path(up.mount())), 15),
-        (["lfs", "getname"], path(up.mount()).to_owned(), 8),
+        (&["lfs", "df"][..], format!("{}[OST:3]", path(up.mount())), 15),
+        (&["lfs", "getname"][..], path(up.mount()).to_owned(), 8),
+        (&["lfs", "osts"][..], "3: testfs-OST0003_UUID ACTIVE".to_owned(), 8),
+        (&["lfs", "check", "all"][..], "testfs-OST0003 active.".to_owned(), 15),
     ] {
         let start = Instant::now();
-        let shown = command(&words).env("NACRE_ANSWER_WAIT", "2").output().expect("timeout starts");
+        let shown = command(words).env("NACRE_ANSWER_WAIT", "2").output().expect("timeout starts");
         assert!(start.elapsed() < Duration::from_secs(seconds), "{words:?}: {:?}", start.elapsed());
         let (out, err) = (text(&shown.stdout), text(&shown.stderr));
         assert!(out.contains(&own), "{words:?}: {out}{err}");

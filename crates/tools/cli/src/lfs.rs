@@ -51,7 +51,7 @@ enum Command {
     Getdirstripe(getdirstripe::Args),
     /// Show space or inodes of each target.
     #[command(
-        after_help = "Letters behind a target are its states: D degraded, R read-only, S no space, I no inodes,\nN no_create: an OST gets no new files, an MDT no new directories.\n\nExamples:\n  lfs df -h                    each target of the first mount\n  lfs df -i /mnt/nacre         objects in place of bytes\n  lfs df -p flash /mnt/nacre"
+        after_help = "Letters behind a target are its states: D degraded, R read-only, S no space, I no inodes,\nN no_create: an OST gets no new files, an MDT no new directories.\n\nExamples:\n  lfs df -h                    each target of all mounts\n  lfs df -i /mnt/nacre         objects in place of bytes\n  lfs df -p flash /mnt/nacre"
     )]
     Df(df::Args),
     /// Show FIDs of paths.

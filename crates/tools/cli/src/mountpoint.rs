@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ctl::ask::AskError;
-use ctl::everywhere::Daemon;
+use ctl::everywhere::{self, Daemon};
 use ctl::{RawPath, rundir};
 use types::Errno;
 
@@ -16,19 +16,27 @@ use crate::Failed;
 
 pub(crate) use ctl::mounts::{Mount, all};
 
-/// The mount that `path` is in, or the first one without a path.
-pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
-    let mounts = all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))?;
-    let Some(path) = path else {
-        let none = || {
-            Failed::new(
-                Errno::ENODEV.raw(),
-                format!("{command}: no Nacre file system is mounted here (nacre mount --help)"),
-            )
-        };
-        let alive = mounts.iter().find(|mount| rundir::of_device(mount.device).is_some()).cloned();
-        return alive.or_else(|| mounts.into_iter().next()).ok_or_else(none);
-    };
+/// How long daemons that ask their servers are waited for at least, all at once. Each waits 5 s for
+/// a server that has stopped.
+const SERVERS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Every mount of this machine. It is a failure if there is none.
+pub(crate) fn every(command: &str) -> Result<Vec<Mount>, Failed> {
+    let mounts = known(command)?;
+    if mounts.is_empty() {
+        let text = format!("{command}: no Nacre file system is mounted here (nacre mount --help)");
+        return Err(Failed::new(Errno::ENODEV.raw(), text));
+    }
+    Ok(mounts)
+}
+
+fn known(command: &str) -> Result<Vec<Mount>, Failed> {
+    all().map_err(|error| Failed::io(&error, command, "/proc/self/mountinfo"))
+}
+
+/// The mount that `path` is in.
+pub(crate) fn of(path: &Path, command: &str) -> Result<Mount, Failed> {
+    let mounts = known(command)?;
     let shown = path.display().to_string();
     let device = fs::metadata(path).map_err(|error| Failed::path(&error, command, path))?.dev();
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -44,12 +52,18 @@ pub(crate) fn of(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
 
 /// The same by the path's words where they lead into a mount: no file of it is touched, whose
 /// server may be away.
-pub(crate) fn near(path: Option<&Path>, command: &str) -> Result<Mount, Failed> {
-    let found = path.and_then(|path| {
-        let whole = std::path::absolute(path).ok()?;
-        above(all().ok()?, &whole)
-    });
+pub(crate) fn near(path: &Path, command: &str) -> Result<Mount, Failed> {
+    let whole = std::path::absolute(path).ok();
+    let found = whole.and_then(|whole| above(all().ok()?, &whole));
     found.map_or_else(|| of(path, command), Ok)
+}
+
+/// The mount near `path`, or every mount without a path.
+pub(crate) fn near_or_every(path: Option<&Path>, command: &str) -> Result<Vec<Mount>, Failed> {
+    match path {
+        Some(path) => Ok(vec![near(path, command)?]),
+        None => every(command),
+    }
 }
 
 /// The innermost mount that has this path.
@@ -62,6 +76,11 @@ fn above(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
 /// Asks the daemon of a mount.
 pub(crate) fn ask(mount: &Mount, question: &ctl::Ask, command: &str) -> Result<ctl::Reply, Failed> {
     through(mount, command, |socket| ctl::ask::ask(socket, question))
+}
+
+/// How long to wait for daemons that ask their servers.
+pub(crate) fn servers_patience() -> Duration {
+    everywhere::patience().max(SERVERS_PATIENCE)
 }
 
 /// Asks the daemons of these mounts at once: one that hangs delays no answer but its own.

@@ -9,7 +9,8 @@ use types::Errno;
 
 use crate::failure::First;
 use crate::form::Form;
-use crate::{Failed, mountpoint, out};
+use crate::mountpoint::{self, Mount};
+use crate::{Failed, out};
 
 const COMMAND: &str = "lfs check";
 
@@ -23,7 +24,7 @@ pub(super) struct Args {
     which: Which,
     #[command(flatten)]
     form: Form,
-    /// Any path in the file system; the first mount without it.
+    /// Any path in the file system; all mounts without it.
     path: Option<PathBuf>,
 }
 
@@ -51,6 +52,12 @@ impl Which {
             Which::All => true,
         }
     }
+
+    /// Questions to the daemon of a mount, which asks these servers.
+    fn questions(self) -> impl Iterator<Item = Ask> {
+        let of_space = (self != Which::Mgts).then_some(Ask::Df);
+        of_space.into_iter().chain(self.wants("MGT").then_some(Ask::Mgs))
+    }
 }
 
 /// What was found out of one server.
@@ -63,26 +70,54 @@ struct Checked {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    let mount = mountpoint::near(args.path.as_deref(), COMMAND)?;
+    let mut mounts = mountpoint::near_or_every(args.path.as_deref(), COMMAND)?;
+    let mut first = First::default();
     let mut all = Vec::new();
-    if args.which != Which::Mgts
-        && let Reply::Spaces(spaces) = mountpoint::ask(&mount, &Ask::Df, COMMAND)?
-    {
-        all.extend(spaces.into_iter().map(|space| checked(&space.target, space.space.is_some())));
-    }
-    if args.which.wants("MGT")
-        && let Reply::Targets(targets) = mountpoint::ask(&mount, &Ask::Mgs, COMMAND)?
-    {
-        all.extend(targets.iter().map(|target| checked(target, target.is_active)));
+    for question in args.which.questions() {
+        let patience = mountpoint::servers_patience();
+        let answers = mountpoint::ask_each(&mounts, &question, patience, COMMAND);
+        let answers = mounts.into_iter().zip(answers);
+        mounts = heard(answers, &mut all, &mut first);
     }
     all.retain(|one| args.which.wants(&one.kind));
     out::print(&args.form.render(&all, || text(&all)));
-    let mut first = First::default();
     for silent in all.iter().filter(|one| one.status == "silent") {
         let text = format!("error: check '{}': {}", silent.name, Errno::ETIMEDOUT);
         first.note(&Failed::new(Errno::ETIMEDOUT.raw(), text));
     }
     first.end()
+}
+
+/// Adds what each daemon has found out. Returns the mounts whose daemons have answered: another
+/// one is not asked again, so that it costs one wait.
+fn heard(
+    answers: impl Iterator<Item = (Mount, Result<Reply, Failed>)>,
+    all: &mut Vec<Checked>,
+    first: &mut First,
+) -> Vec<Mount> {
+    let mut living = Vec::new();
+    for (mount, answer) in answers {
+        match answer {
+            Ok(reply) => {
+                all.extend(all_checked(reply));
+                living.push(mount);
+            }
+            Err(failed) => first.note(&failed),
+        }
+    }
+    living
+}
+
+fn all_checked(reply: Reply) -> Vec<Checked> {
+    match reply {
+        Reply::Spaces(spaces) => {
+            spaces.iter().map(|space| checked(&space.target, space.space.is_some())).collect()
+        }
+        Reply::Targets(targets) => {
+            targets.iter().map(|target| checked(target, target.is_active)).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 fn checked(target: &Target, answered: bool) -> Checked {
@@ -111,16 +146,41 @@ fn text(all: &[Checked]) -> String {
 mod tests {
     use super::*;
 
-    #[test]
-    fn who_answers_is_active_and_who_does_not_is_no_line() {
-        let target = |kind: &str, is_active| Target {
+    fn target(kind: &str, is_active: bool) -> Target {
+        Target {
             kind: kind.into(),
             index: 0,
             name: format!("testfs-{kind}0000"),
             state: "FULL".into(),
             is_active,
             nid: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_mount_whose_daemon_does_not_answer_hides_no_other_and_is_asked_once() {
+        let mount = |dir: &str| Mount {
+            dir: dir.into(),
+            device: (0, 1),
+            source: "127.0.0.2@tcp:/testfs".into(),
+            options: Vec::new(),
         };
+        let answers = [
+            (mount("/a"), Ok(Reply::Targets(vec![target("MGT", true)]))),
+            (mount("/stopped"), Err(Failed::new(Errno::ETIMEDOUT.raw(), ""))),
+            (mount("/b"), Ok(Reply::Targets(vec![target("MGT", false)]))),
+        ];
+        let (mut all, mut first) = (Vec::new(), First::default());
+        let living = heard(answers.into_iter(), &mut all, &mut first);
+        assert_eq!(living, [mount("/a"), mount("/b")]);
+        let found: Vec<&str> = all.iter().map(|one| one.status).collect();
+        assert_eq!(found, ["active", "silent"]);
+        let status = first.end().map_err(|failed| i32::from(failed.status));
+        assert_eq!(status, Err(Errno::ETIMEDOUT.raw()));
+    }
+
+    #[test]
+    fn who_answers_is_active_and_who_does_not_is_no_line() {
         let all = [
             checked(&target("OST", true), true),
             checked(&target("OST", false), false),

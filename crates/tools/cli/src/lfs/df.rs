@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use ctl::{Ask, Reply, Room, Space, everywhere};
+use ctl::{Ask, Reply, Room, Space};
 
 use super::pool;
 use crate::failure::First;
@@ -13,9 +12,6 @@ use crate::mountpoint::{self, Mount};
 use crate::{Failed, size};
 
 const COMMAND: &str = "lfs df";
-/// How long daemons are waited for at least, all at once. Each waits 5 s for a target that has
-/// stopped.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Arguments of `lfs df`.
 #[derive(Debug, clap::Args)]
@@ -50,11 +46,8 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failed> {
-    let mounts = match &args.path {
-        Some(path) => vec![mountpoint::near(Some(path), COMMAND)?],
-        None => every_mount()?,
-    };
-    let patience = everywhere::patience().max(PATIENCE);
+    let mounts = mountpoint::near_or_every(args.path.as_deref(), COMMAND)?;
+    let patience = mountpoint::servers_patience();
     let answers = mountpoint::ask_each(&mounts, &Ask::Df, patience, COMMAND);
     let of_pool = |mount: &Mount, all: Vec<Space>| -> Result<Vec<Space>, Failed> {
         let Some(pool) = &args.pool else { return Ok(all) };
@@ -97,11 +90,6 @@ fn each<'a>(
         }
     }
     first.end()
-}
-
-fn every_mount() -> Result<Vec<Mount>, Failed> {
-    let first = mountpoint::of(None, COMMAND)?;
-    Ok(mountpoint::all().unwrap_or_else(|_| vec![first]))
 }
 
 /// How numbers are shown.

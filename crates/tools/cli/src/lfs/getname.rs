@@ -55,12 +55,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
 
 fn mounts(args: &Args, first: &mut First) -> Result<Vec<Mount>, Failed> {
     if args.paths.is_empty() {
-        let one = mountpoint::of(None, COMMAND)?;
-        return Ok(mountpoint::all().unwrap_or_else(|_| vec![one]));
+        return mountpoint::every(COMMAND);
     }
     let mut found = Vec::new();
     for path in &args.paths {
-        match mountpoint::of(Some(path), COMMAND) {
+        match mountpoint::of(path, COMMAND) {
             Ok(mount) => found.push(mount),
             Err(failed) => first.note(&failed),
         }

@@ -83,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
             collect(args, path, true, &mut all, &mut first);
             continue;
         }
-        match mountpoint::of(Some(path), COMMAND) {
+        match mountpoint::of(path, COMMAND) {
             Ok(mount) => collect(args, &mount.dir, true, &mut all, &mut first),
             Err(failed) => first.note(&failed),
         }

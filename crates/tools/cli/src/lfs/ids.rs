@@ -93,7 +93,7 @@ pub(super) fn path2fid(args: &Path2fid) -> Result<(), Failed> {
 /// The FID of a path, as its mount's daemon knows it.
 pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
     const COMMAND: &str = "lfs path2fid";
-    let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
+    let mount = mountpoint::of(parent_or_self(path), COMMAND)?;
     let inside = mountpoint::inside(&mount, path, COMMAND)?;
     fid_inside(&mount, inside, path)
 }
@@ -102,7 +102,7 @@ pub(super) fn fid_of(path: &Path) -> Result<Fid, Failed> {
 /// asker may not know the others.
 fn parents(path: &Path, fid: Fid) -> Result<Vec<String>, Failed> {
     const COMMAND: &str = "lfs path2fid";
-    let mount = mountpoint::of(Some(parent_or_self(path)), COMMAND)?;
+    let mount = mountpoint::of(parent_or_self(path), COMMAND)?;
     let known = match mountpoint::ask(&mount, &Ask::Fid2path { fid: fid.to_string() }, COMMAND) {
         Ok(reply) => paths_in(reply).unwrap_or_default(),
         Err(failed) if i32::from(failed.status) == Errno::EPERM.raw() => {
@@ -189,7 +189,7 @@ fn mount_named(fs: &str, command: &str) -> Result<(Mount, bool), Failed> {
             );
             Err(Failed::new(Errno::ENOENT.raw(), text))
         }
-        None => mountpoint::of(Some(Path::new(fs)), command).map(|mount| (mount, true)),
+        None => mountpoint::of(Path::new(fs), command).map(|mount| (mount, true)),
     }
 }
 

@@ -211,7 +211,7 @@ fn migrate(path: &Path, wish: &Wish, args: &Args, progress: &Progress) -> Result
     wish.check(path, COMMAND)?;
     let whole = std::fs::canonicalize(path);
     let whole = whole.map_err(|error| Failed::io(&error, COMMAND, &shown))?;
-    let mount = mountpoint::of(Some(&whole), COMMAND)?;
+    let mount = mountpoint::of(&whole, COMMAND)?;
     let inside = mountpoint::inside(&mount, &whole, COMMAND)?;
     let begin = Ask::Migrate {
         path: inside,

@@ -24,7 +24,7 @@ pub(super) fn list(args: &Args) -> Result<(), Failed> {
     const COMMAND: &str = "lfs pool_list";
     let path = PathBuf::from(&args.what);
     let (mount, pool) = if path.is_absolute() || path.exists() {
-        (mountpoint::near(Some(&path), COMMAND)?, "")
+        (mountpoint::near(&path, COMMAND)?, "")
     } else {
         let (fsname, pool) = args.what.split_once('.').unwrap_or((&args.what, ""));
         (of_fs(fsname, COMMAND)?, pool)
@@ -81,7 +81,7 @@ pub(super) fn check(path: &Path, template: &layout::Template, named: &str) -> Re
     if template.pool_name().is_empty() || template.ignores_pool() {
         return Ok(());
     }
-    let mount = mountpoint::of(Some(path), COMMAND)?;
+    let mount = mountpoint::of(path, COMMAND)?;
     let members = members(&mount, named, COMMAND)?;
     let wrong =
         |text: String| Err(Failed::new(Errno::EINVAL.raw(), format!("error: {COMMAND}: {text}")));

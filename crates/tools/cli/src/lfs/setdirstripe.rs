@@ -93,7 +93,7 @@ fn remove(path: &Path, command: &str) -> Result<(), Failed> {
 
 fn set(path: &Path, asked: &dir::Asked, command: &str) -> Result<(), Failed> {
     check_dir(path, command)?;
-    let mount = mountpoint::of(Some(path), command)?;
+    let mount = mountpoint::of(path, command)?;
     check_mdts(&mount, asked, Absent::May, command)?;
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(path, lmv::DEFAULT, &asked.encode(), flags)
@@ -113,7 +113,7 @@ fn make(path: &Path, args: &Args, asked: &dir::Asked, command: &str) -> Result<(
     let name = RawPath(name.as_bytes().to_vec());
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));
-    let mount = mountpoint::of(Some(parent), command)?;
+    let mount = mountpoint::of(parent, command)?;
     check_mdts(&mount, asked, Absent::MayNot, command)?;
     let dir = mountpoint::inside(&mount, parent, command)?;
     let (mode, umask) = args.mode.map_or_else(|| (MODE_DEFAULT, umask()), |mode| (mode, 0));

@@ -193,7 +193,7 @@ fn check_osts(path: &Path, stripings: &[Named], command: &str) -> Result<(), Fai
     if named.is_empty() {
         return Ok(());
     }
-    let mount = mountpoint::of(Some(path), command)?;
+    let mount = mountpoint::of(path, command)?;
     let Reply::Spaces(spaces) = mountpoint::ask(&mount, &Ask::Df, command)? else {
         return Ok(());
     };
@@ -257,7 +257,7 @@ fn create(path: &Path, wish: &Wish) -> Result<(), Failed> {
         path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     wish.check(parent, COMMAND)?;
     let striping = wish.value.clone();
-    let mount = mountpoint::of(Some(parent), COMMAND)?;
+    let mount = mountpoint::of(parent, COMMAND)?;
     let dir = mountpoint::inside(&mount, parent, COMMAND)?;
     match mountpoint::ask(&mount, &Ask::Create { dir, name, umask: umask(), striping }, COMMAND) {
         Ok(_) => Ok(()),

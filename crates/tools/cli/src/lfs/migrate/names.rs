@@ -171,7 +171,7 @@ impl<'a> Walk<'a> {
 
     /// Failures of single directories are noted, and the others go on.
     fn run(&mut self, alone: bool, first: &mut First) -> Result<(), Failed> {
-        let mount = mountpoint::near(Some(self.top), COMMAND)?;
+        let mount = mountpoint::near(self.top, COMMAND)?;
         self.goal.check(&spaces(&mount)?, mount.fsname())?;
         let found = std::fs::metadata(self.top).map_err(|error| io(self.top, &error))?;
         if !found.is_dir() {

@@ -40,7 +40,7 @@ pub(super) fn run(path: &Path, args: &Args, asked: &Asked, command: &str) -> Res
         );
         return Err(Failed::new(Errno::EEXIST.raw(), text));
     }
-    let mount = mountpoint::of(Some(path), command)?;
+    let mount = mountpoint::of(path, command)?;
     check_mdts(&mount, asked, Absent::MayNot, command)?;
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(path, lmv::STRIPES, &asked.encode(), flags)
