@@ -4,7 +4,8 @@
 pub(super) mod permanent;
 
 use ctl::ask::AskError;
-use ctl::{Ask, Failure, Name, Outcome, Reply, Value, everywhere};
+use ctl::everywhere::{self, Daemon};
+use ctl::{Ask, Failure, Name, Outcome, Reply, Value};
 use types::{Errno, FsName};
 
 use crate::Failed;
@@ -161,6 +162,37 @@ impl<T> Found<T> {
     }
 }
 
+/// Adds an answer of these daemons. One that others have given is there once, with all of them.
+fn add<T: PartialEq>(found: &mut Vec<Found<T>>, of: Vec<String>, what: T) {
+    match found.iter_mut().find(|one| one.what == what) {
+        Some(one) => one.of.extend(of),
+        None => found.push(Found { of, what }),
+    }
+}
+
+/// Matches of all daemons, and why daemons have none. That one daemon has no match is no failure.
+fn merged<T: PartialEq>(
+    answers: Vec<(Daemon, Result<Reply, AskError>)>,
+    of: impl Fn(Reply) -> Vec<T>,
+) -> (Vec<Found<T>>, Vec<Found<Failure>>) {
+    let (mut found, mut failures) = (Vec::new(), Vec::new());
+    for (daemon, answer) in answers {
+        match answer {
+            Ok(reply) => {
+                for what in of(reply) {
+                    add(&mut found, vec![daemon.name.clone()], what);
+                }
+            }
+            Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
+            Err(error) => {
+                let what = Failure { errno: error.errno(), text: error.to_string() };
+                add(&mut failures, vec![daemon.to_string()], what);
+            }
+        }
+    }
+    (found, failures)
+}
+
 /// Whether another daemon has another value of that name.
 fn differs(found: &[Found<Value>], name: &str) -> bool {
     found.iter().filter(|one| one.what.name == name).count() > 1
@@ -254,10 +286,7 @@ fn settled(outcomes: Vec<Found<Outcome>>, typed: &str) -> (Vec<Found<Value>>, Ve
         if now.value.trim_end().contains('\n') {
             typed.clone_into(&mut now.value);
         }
-        match done.iter_mut().find(|one| one.what == now) {
-            Some(one) => one.of.extend(of),
-            None => done.push(Found { of, what: now }),
-        }
+        add(&mut done, of, now);
     }
     (done, refused)
 }
@@ -330,33 +359,20 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// Matches on all daemons. That one daemon has no match is no error as long as another has.
-    /// What several answer alike (their version, say) is told once. A daemon that does not answer
-    /// is named, and the others' answers are there.
+    /// What several answer alike (their version, say) is told once, and so is a failure of several.
+    /// A daemon that does not answer is named, and the others' answers are there.
     fn everywhere<T: PartialEq>(
         &self,
         first: &mut First,
         of: impl Fn(Reply) -> Vec<T>,
     ) -> Vec<Found<T>> {
-        let mut found: Vec<Found<T>> = Vec::new();
-        let mut complained = false;
         let wanted = |name: &str| self.is_wanted(name);
-        for (daemon, answer) in everywhere::ask_some(&self.question, &wanted) {
-            match answer {
-                Ok(reply) => of(reply).into_iter().for_each(|what| {
-                    match found.iter_mut().find(|one| one.what == what) {
-                        Some(one) => one.of.push(daemon.name.clone()),
-                        None => found.push(Found { of: vec![daemon.name.clone()], what }),
-                    }
-                }),
-                Err(AskError::Refused(failure)) if failure.errno == Errno::ENOENT.raw() => {}
-                Err(error) => {
-                    complained = true;
-                    let text = format!("error: {}: {daemon}: {error}", self.command);
-                    first.note(&Failed::new(error.errno(), text));
-                }
-            }
+        let (found, failures) = merged(everywhere::ask_some(&self.question, &wanted), of);
+        for one in &failures {
+            let text = format!("error: {}: {}: {}", self.command, one.daemons(), one.what.text);
+            first.note(&Failed::new(one.what.errno, text));
         }
-        if found.is_empty() && !complained {
+        if found.is_empty() && failures.is_empty() {
             let path = self.pattern.replace('.', "/");
             let way_out = if everywhere::daemons().is_empty() {
                 "no daemon of Nacre runs on this machine: nacre up starts some"
@@ -380,6 +396,8 @@ impl Asked<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -424,6 +442,32 @@ mod tests {
         let of: Vec<String> = refused.iter().map(Found::daemons).collect();
         assert_eq!(of, ["client-x"]);
         assert_eq!(text(false, &done[1..]), "a=8\n", "one value alone");
+    }
+
+    /// As each daemon does where a user sets a parameter.
+    #[test]
+    fn a_failure_of_several_daemons_is_there_once_and_names_them() {
+        let daemon = |socket: &str| Daemon::of(socket.into());
+        let refused = |errno| Err(AskError::Refused(Failure::of(errno)));
+        let answers = vec![
+            (daemon("1-server-MGS.sock"), refused(Errno::EPERM)),
+            (daemon("2-server-mdt.sock"), Err(AskError::Silent(Duration::from_secs(2)))),
+            (daemon("3-server-ost.sock"), Ok(Reply::Lines(vec!["x".to_owned()]))),
+            (daemon("4-client-a.sock"), refused(Errno::EPERM)),
+            (daemon("5-client-b.sock"), refused(Errno::ENOENT)),
+        ];
+        let (found, failures) = merged(answers, |reply| match reply {
+            Reply::Lines(lines) => lines,
+            _ => Vec::new(),
+        });
+        assert_eq!(found, [Found { of: vec!["ost".to_owned()], what: "x".to_owned() }]);
+        let shown: Vec<(String, i32)> =
+            failures.iter().map(|one| (one.daemons(), one.what.errno)).collect();
+        let expected = [
+            ("MGS (process 1),client-a (process 4)", Errno::EPERM),
+            ("mdt (process 2)", Errno::ETIMEDOUT),
+        ];
+        assert_eq!(shown, expected.map(|(of, errno)| (of.to_owned(), errno.raw())));
     }
 
     #[test]
