@@ -358,16 +358,18 @@ fn a_server_notifies_its_supervisor_when_its_target_has_registered() {
     let at = scratch.path().join("notify");
     let socket = UnixDatagram::bind(&at).expect("a path of ours");
     socket.set_read_timeout(Some(mounted::PATIENCE)).expect("a socket");
+    let log = |name: &str| scratch.path().join(format!("{name}.log"));
     let serve = |name: &str, nid: &str| {
         let mut serve = Command::new(nacre_bin());
         serve.args(["serve", "--listen", nid]).arg(scratch.path().join(name));
-        serve.stdout(Stdio::piped()).stderr(Stdio::null()).stdin(Stdio::null());
+        let stderr = fs::File::create(log(name)).expect("room");
+        serve.stdout(Stdio::piped()).stderr(stderr).stdin(Stdio::null());
         if name == "OST" {
             serve.env("NOTIFY_SOCKET", &at);
         }
         serve.spawn().expect("nacre starts")
     };
-    let mut ost = serve("OST", "127.0.249.11@tcp");
+    let mut ost = serve("OST", "127.0.249.11:1988@tcp");
     let mut mgs = serve("MGS", "127.0.249.10@tcp");
     let mut line = String::new();
     let mut said = BufReader::new(ost.stdout.take().expect("a pipe"));
@@ -376,7 +378,11 @@ fn a_server_notifies_its_supervisor_when_its_target_has_registered() {
     let state = String::from_utf8_lossy(&bytes[..length]);
     assert_eq!(state, "READY=1\nSTATUS=all targets have registered with the MGS");
     said.read_line(&mut line).expect("text");
-    assert_eq!(line, "testfs-OST0000 127.0.249.11@tcp\n", "it was printed before");
+    assert_eq!(line, "testfs-OST0000 127.0.249.11:1988@tcp\n", "it was printed before");
+    let told = fs::read_to_string(log("MGS")).expect("it has a log");
+    let nid = "nid=127.0.249.11:1988@tcp";
+    let is_said = |line: &str| line.contains(" registered ") && line.contains(nid);
+    assert!(told.lines().any(is_said), "the MGS says at which port: {told}");
     for server in [&mut ost, &mut mgs] {
         mounted::kill(server.id(), libc::SIGTERM);
         let status = mounted::wait_bounded(server).expect("serve ends");
