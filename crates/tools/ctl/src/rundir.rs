@@ -146,12 +146,15 @@ fn device_name((major, minor): (u32, u32)) -> String {
 /// Sockets of all daemons that answer, in order of their names; stale ones are removed.
 #[must_use]
 pub fn daemons() -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = all().iter().flat_map(|dir| sockets_in(dir)).collect();
+    let listened_on = |dir: &PathBuf| sockets_in(dir, STARTS_WITHIN);
+    let mut found: Vec<PathBuf> = all().iter().flat_map(listened_on).collect();
     found.sort();
     found
 }
 
-fn sockets_in(dir: &Path) -> Vec<PathBuf> {
+/// Those on which a daemon listens. Others are removed, and links to them, unless they are younger
+/// than `starts_within`.
+fn sockets_in(dir: &Path, starts_within: Duration) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut alive = Vec::new();
     for entry in entries.flatten() {
@@ -162,7 +165,7 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
             continue;
         }
         if !is_alive(&path) {
-            if !is_young(&entry) {
+            if !is_young(&entry, starts_within) {
                 let _ = fs::remove_file(&path); // stale; another user's stays, which harms nobody
             }
         } else if kind.is_socket() {
@@ -173,9 +176,9 @@ fn sockets_in(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a file was made a moment ago. One from the future stays: the clock has changed.
-fn is_young(entry: &fs::DirEntry) -> bool {
+fn is_young(entry: &fs::DirEntry, within: Duration) -> bool {
     let made = entry.metadata().and_then(|metadata| metadata.modified());
-    made.is_ok_and(|made| made.elapsed().map_or(true, |age| age < STARTS_WITHIN))
+    made.is_ok_and(|made| made.elapsed().map_or(true, |age| age < within))
 }
 
 /// Whether a daemon listens there. A daemon that is only too busy to accept counts as alive.
@@ -285,25 +288,30 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_that_is_not_listened_on_yet_stays() {
+    fn a_socket_that_is_not_listened_on_stays_while_it_is_young() {
         let dir = std::env::temp_dir().join(format!("nacre-rundir-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a directory");
         let [living, dead] = ["1-server-a.sock", "2-server-b.sock"].map(|name| dir.join(name));
         let _listens = UnixListener::bind(&living).expect("a socket");
         drop(UnixListener::bind(&dead).expect("a socket"));
-        assert_eq!(sockets_in(&dir), std::slice::from_ref(&living));
+        assert_eq!(sockets_in(&dir, STARTS_WITHIN), std::slice::from_ref(&living));
         assert!(dead.exists(), "its daemon may be about to listen");
         let link = dir.join("dev-0:7.sock");
         std::os::unix::fs::symlink("2-server-b.sock", &link).expect("a link");
         let is_stale = |path: &Path| {
             let mut entries = fs::read_dir(&dir).expect("a directory").flatten();
-            !is_young(&entries.find(|entry| entry.path() == path).expect("it is there"))
+            let entry = entries.find(|entry| entry.path() == path).expect("it is there");
+            !is_young(&entry, STARTS_WITHIN)
         };
         assert!(!is_stale(&link) && !is_stale(&dead));
         let plain = dir.join("plain");
         let file = fs::File::create(&plain).expect("a file");
         file.set_modified(SystemTime::now() - 2 * STARTS_WITHIN).expect("ours");
         assert!(is_stale(&plain));
+        assert_eq!(sockets_in(&dir, Duration::ZERO), std::slice::from_ref(&living));
+        let is_there = |path: &PathBuf| fs::symlink_metadata(path).is_ok();
+        let left = [&living, &plain, &dead, &link].map(is_there);
+        assert_eq!(left, [true, true, false, false], "the daemon of the socket will not start");
         fs::remove_dir_all(&dir).expect("cleaned up");
     }
 }
