@@ -398,6 +398,19 @@ mod tests {
         assert!(!check(libc::EIO) && !check(libc::EROFS));
     }
 
+    /// One that serves nothing.
+    fn place(data: &Path, state: State) -> Place {
+        Place {
+            data: data.to_owned(),
+            targets: Vec::new(),
+            missing: Vec::new(),
+            misses_mdt: false,
+            is_new: false,
+            state,
+            _lock: File::open("/dev/null").expect("it is there"),
+        }
+    }
+
     #[test]
     fn a_forgotten_ost_is_nowhere() {
         let osts = [0, 1].map(TargetId::ost);
@@ -406,15 +419,8 @@ mod tests {
             id: id.to_u32(),
             dir: Some(format!("/d/{id}").into()),
         };
-        let mut place = Place {
-            data: "/d".into(),
-            targets: Vec::new(),
-            missing: Vec::new(),
-            misses_mdt: false,
-            is_new: false,
-            state: State { targets: osts.map(known).into(), ..State::default() },
-            _lock: File::open("/dev/null").expect("it is there"),
-        };
+        let state = State { targets: osts.map(known).into(), ..State::default() };
+        let mut place = place(Path::new("/d"), state);
         assert_eq!(place.state.dirs().len(), 2, "no MGS can be asked");
         let fsname = "testfs".parse().expect("a name");
         place.note(fsname, &BTreeSet::from(osts), &[osts[1]]);
@@ -446,8 +452,14 @@ mod tests {
             targets: vec![known],
             is_unmounted: true,
         };
-        let text = serde_json::to_string(&state).expect("JSON");
-        assert_eq!(serde_json::from_str::<State>(&text).ok(), Some(state));
+        let data = std::env::temp_dir().join(format!("nacre-state-{}", std::process::id()));
+        fs::create_dir_all(&data).expect("a directory");
+        let (place, path) = (place(&data, state), data.join("up.json"));
+        place.save().expect("written");
+        assert_eq!(State::read(&path).ok(), Some(place.state));
+        let text = fs::read_to_string(&path).expect("it is there");
+        assert!(text.ends_with("}\n"), "its last line is whole: {text}");
+        fs::remove_dir_all(&data).expect("it is ours");
         let older = serde_json::from_str::<State>(r#"{"net":3,"clients":[]}"#).expect("JSON");
         assert_eq!(older, State { net: Some(3), ..State::default() });
     }
