@@ -458,3 +458,42 @@ fn nothing_that_was_acknowledged_meets_a_full_ost() {
     }
     assert!(whole > ROOM / 2, "an OST of {ROOM} bytes was full with {whole}");
 }
+
+/// A disk with no more room than this takes no write.
+const NO_ROOM: u64 = 4_096;
+
+fn errno(outcome: client::Result<()>) -> Option<Errno> {
+    outcome.err().map(|error| error.errno())
+}
+
+#[test]
+fn each_handle_hears_of_a_kept_write_that_finds_no_room() {
+    let world = World::new();
+    let (sim, writer) = (&world.cluster.sim, &world.clients[0].1);
+    let file = world.make(b"file", 0);
+    let (fid, own) = (file.fid(), file.clone());
+    let [second, unheard] = world.run(0, async move |client| {
+        own.write(0, Bytes::from_static(b"asks for room")).await?;
+        let (me, flags) = (Ctx::root(), flags::O_RDWR);
+        Ok([client.open(&me, fid, flags).await?, client.open(&me, fid, flags).await?])
+    });
+    sim.run_for(Span::secs(1));
+    let (own, before) = (file.clone(), writer.kept_stats().writes);
+    world.run(0, async move |_| own.write(100, Bytes::from_static(b"is lost")).await);
+    assert_eq!((writer.kept_stats().writes, writer.lost()), (before + 1, 0));
+    world.cluster.limit_osts(NO_ROOM); // another program fills the disks
+    let begun = sim.now();
+    assert!(sim.run_until(Span::secs(90), || writer.lost() > 0), "it is never given up");
+    assert!(sim.now() - begun > Span::secs(59), "it is sent again for a minute");
+    let told = world.run(0, async move |_| {
+        let mut told = Vec::new();
+        for file in [file, second] {
+            let synced = [file.flush(), file.fsync(false).await, file.fsync(false).await];
+            told.push((synced.map(errno), errno(file.close().await)));
+        }
+        Ok((told, errno(unheard.close().await)))
+    });
+    let eio = Some(Errno::EIO);
+    assert_eq!(told, (vec![([eio, eio, None], None); 2], eio), "each hears once, by its fsync");
+    assert_eq!(writer.lost(), 1);
+}
