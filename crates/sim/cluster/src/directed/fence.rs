@@ -1,6 +1,7 @@
 //! **fence**: a client loses all servers in the middle of an append and is evicted. Another client
 //! appends. Then the OSTs can be reached again, and the first client's messages arrive late. No
-//! record that was acknowledged to any client is overwritten.
+//! record that was acknowledged to any client is overwritten. Once the first client reaches the MDT
+//! too, it opens the file anew and appends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -93,7 +94,9 @@ impl Stage<'_> {
         if !cluster.sim.run_until(PEACE_MAX, || is_over.get()) {
             return Err("the append of the client that vanished never ends".to_owned());
         }
-        told.extend([(first + APPENDS, true), (first + APPENDS + 1, true)]);
+        // a client that was refused has given its session up, and begins another one
+        self.append(&writer, fid, first + APPENDS + 2)?;
+        told.extend((first + APPENDS..first + APPENDS + 3).map(|value| (value, true)));
         told.append(&mut answers.borrow_mut());
         writer.0.kill();
         Ok(())
@@ -143,7 +146,7 @@ impl Stage<'_> {
     }
 }
 
-const _: () = assert!(APPENDS + 2 <= VALUES && (ROUNDS as u32) * (VALUES as u32) < 255);
+const _: () = assert!(APPENDS + 3 <= VALUES && (ROUNDS as u32) * (VALUES as u32) < 255);
 
 fn record(value: u8) -> Bytes {
     Bytes::from(vec![value; RECORD])
