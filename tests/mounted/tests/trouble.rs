@@ -111,13 +111,19 @@ fn the_log_of_a_recovering_server_counts_the_clients_that_are_back() {
     let stopped = Stopped::new(daemon_of(&second));
     up.kill_server("MDT0000");
     let logs = up.data().join("log");
-    let said = |words: &str| {
+    let client = format!(":{} (", path(&second)); // between its host and the seconds that are left
+    let names_it = |line: &str| {
+        let behind = line.split_once("recovery: 1 of 2 clients are back, ").map(|(_, rest)| rest);
+        let awaited = behind.and_then(|rest| rest.split_once("; it waits for "));
+        line.contains("MDT0000") && awaited.is_some_and(|(_, names)| names.contains(&client))
+    };
+    let said = || {
         let files = fs::read_dir(&logs).expect("logs").flatten();
         files
             .map(|file| fs::read_to_string(file.path()).unwrap_or_default())
-            .any(|text| text.lines().any(|line| line.contains("MDT0000") && line.contains(words)))
+            .any(|text| text.lines().any(names_it))
     };
-    until("a line", || said("recovery: 1 of 2 clients are back"));
+    until("a line that names the stopped client", said);
     drop(stopped);
     fs::write(up.at("g"), "y").expect("recovery ends");
     up.stop();
