@@ -130,7 +130,7 @@ pub enum CallError {
     #[error("the target is inactive")]
     Inactive,
     /// The caller's patience ended.
-    #[error("no answer within the caller's patience")]
+    #[error("no answer in time")]
     TimedOut,
     /// Nobody waited for it any more, and the target has not executed it.
     #[error("withdrawn before it began")]

@@ -131,7 +131,8 @@ fn clients(clients: &[Session]) -> Option<String> {
         .collect();
     let more = clients.len() - named.len();
     let rest = if more > 0 { format!(", {more} more") } else { String::new() };
-    Some(format!("{} clients: {}{rest}", clients.len(), named.join(", ")))
+    let noun = if clients.len() == 1 { "client" } else { "clients" };
+    Some(format!("{} {noun}: {}{rest}", clients.len(), named.join(", ")))
 }
 
 /// KiB in a unit of two to four digits.
@@ -249,6 +250,13 @@ MOUNT  OF  DAEMON  LOST  WAITS FOR
         assert_eq!(screen(&status), "all well\n");
         let nothing = Status { verdict: Verdict::Nothing, ..status };
         assert!(screen(&nothing).starts_with("nothing runs here"));
+    }
+
+    #[test]
+    fn one_client_is_in_the_singular() {
+        let mut status = example();
+        status.clients.truncate(1);
+        assert!(screen(&status).ends_with("\n1 client: n1:/m at 10.0.0.1@tcp\n"));
     }
 
     #[test]

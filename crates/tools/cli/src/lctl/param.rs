@@ -373,20 +373,29 @@ impl Asked<'_> {
             first.note(&Failed::new(one.what.errno, text));
         }
         if found.is_empty() && failures.is_empty() {
-            let path = self.pattern.replace('.', "/");
-            let way_out = if everywhere::daemons().is_empty() {
-                "no daemon of Nacre runs on this machine: nacre up starts some"
-            } else {
-                "lctl list_param -R '*' lists all"
-            };
-            let text = format!(
-                "error: {}: param_path '{path}': {} ({way_out})",
-                self.command,
-                Errno::ENOENT
-            );
+            let text = self.no_match(&everywhere::daemons());
             first.note(&Failed::new(Errno::ENOENT.raw(), text));
         }
         found
+    }
+
+    /// Why none of these daemons has a match.
+    fn no_match(&self, daemons: &[Daemon]) -> String {
+        let (command, errno) = (self.command, Errno::ENOENT);
+        let is_named = daemons.iter().any(|daemon| self.is_wanted(&daemon.name));
+        if let Some(of) = self.of.filter(|_| !daemons.is_empty() && !is_named) {
+            return format!(
+                "error: {command}: no daemon here has the name '{of}': {errno} (nacre status \
+                 --json lists them)"
+            );
+        }
+        let path = self.pattern.replace('.', "/");
+        let way_out = if daemons.is_empty() {
+            "no daemon of Nacre runs on this machine: nacre up starts some"
+        } else {
+            "lctl list_param -R '*' lists all"
+        };
+        format!("error: {command}: param_path '{path}': {errno} ({way_out})")
     }
 
     fn is_wanted(&self, name: &str) -> bool {
@@ -468,6 +477,22 @@ mod tests {
             ("mdt (process 2)", Errno::ETIMEDOUT),
         ];
         assert_eq!(shown, expected.map(|(of, errno)| (of.to_owned(), errno.raw())));
+    }
+
+    #[test]
+    fn a_name_that_no_daemon_has_is_the_reason() {
+        let daemons = [Daemon::of("1-server-testfs-OST0000.sock".into())];
+        let said = |of: Option<&str>, daemons: &[Daemon]| {
+            let asked = Asked { command: "get_param", question: Ask::Nids, pattern: "a.b", of };
+            asked.no_match(daemons)
+        };
+        let unknown = "error: get_param: no daemon here has the name 'nowhere': ";
+        assert!(said(Some("nowhere"), &daemons).starts_with(unknown));
+        let no_parameter = "error: get_param: param_path 'a/b': ";
+        for of in [None, Some("testfs-OST*")] {
+            assert!(said(of, &daemons).starts_with(no_parameter));
+        }
+        assert!(said(Some("nowhere"), &[]).contains("nacre up starts some"));
     }
 
     #[test]

@@ -219,8 +219,9 @@ fn refusal(name: &str, errno: Errno, instance: u64) -> String {
             "{name}: the MGS has as many file systems, or targets of this one, as it can keep: name another MGS"
         );
     }
+    let forgotten = if name.contains("-MDT") { ", or has forgotten this MDT" } else { "" };
     format!(
-        "{name}: the MGS knows another storage under this name, or has forgotten an MDT of it. Is its disk mounted? A further target takes another --index"
+        "{name}: the MGS knows another storage under this name{forgotten}. Mount its disk, or name another --index with nacre format"
     )
 }
 
@@ -259,6 +260,13 @@ mod tests {
         let later = begun + FIRST;
         assert!(!is_due(begun, Some(later), later + PATIENCE));
         assert!(is_due(begun, Some(later), later + EVERY_COMPLAINT));
+    }
+
+    #[test]
+    fn only_an_mdt_may_have_been_forgotten() {
+        let said = |name: &str| refusal(name, Errno::EADDRINUSE, 1);
+        assert!(said("testfs-MDT0001").contains("this name, or has forgotten this MDT. Mount"));
+        assert!(said("testfs-OST0001").contains("this name. Mount its disk"));
     }
 
     #[test]
