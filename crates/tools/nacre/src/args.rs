@@ -84,7 +84,7 @@ enum Command {
     Lctl(cli::lctl::Args),
     /// The network's self-test (also as `lst`).
     Lst(cli::lst::Args),
-    /// Take part in self-tests, and do nothing else.
+    /// Run a node that only takes part in self-tests.
     LstNode(LstNode),
     /// The console of a self-test session, as `lst new_session` starts it.
     #[command(hide = true)]
@@ -110,7 +110,9 @@ enum Command {
         tool: Tool,
     },
     /// Write manual pages for nacre, lfs, lctl and lst.
-    #[command(after_help = "Example:\n  nacre man /usr/local/share/man/man1")]
+    #[command(
+        after_help = "Example:\n  nacre man pages    pages of sections 1 and 8: move *.1 to man1 and *.8 to man8"
+    )]
     Man {
         /// Directory of the pages; it is made in a directory that exists.
         dir: PathBuf,
@@ -208,7 +210,7 @@ struct Up {
     /// OSTs are not started.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "separate", value_parser = clap::value_parser!(u32).range(1..))]
     executors: u32,
-    /// Run CMD with a shell in the mount, then stop; CMD's exit status is ours.
+    /// Run CMD with a shell in the mount, then stop; the exit status is that of CMD.
     #[arg(long, value_name = "CMD")]
     run: Option<String>,
     /// First TCP port to try; a free block of addresses 127.0.N.x is looked for with it.

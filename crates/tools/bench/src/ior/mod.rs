@@ -214,7 +214,7 @@ fn bytes(text: &str) -> Result<u64, String> {
     let (k, m, g) = (1 << 10, 1 << 20, 1 << 30);
     let units = [("", 1), ("k", k), ("K", k), ("m", m), ("M", m), ("g", g), ("G", g)];
     match ByteSize::with_units(text, &units) {
-        Err(ByteSizeError::Form) => Err("a number with k, m or g behind it".to_owned()),
+        Err(ByteSizeError::Form) => Err("expected a number, with k, m or g behind it".to_owned()),
         Ok(ByteSize(0)) | Err(ByteSizeError::TooLarge) => {
             Err("more than nothing, less than 2^64".to_owned())
         }

@@ -9,7 +9,7 @@ use types::NidAddr;
 /// Options of `nacre export-meta`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The MDT is served meanwhile, by a `nacre serve` or an `up --separate` on this machine. The file
+The MDT is served meanwhile, by `nacre serve` or `nacre up` on this machine. The file
 is the image of one moment, which is durable when the command ends. It is written beside as
 FILE.part and takes the name FILE when it is whole, so that an export that fails leaves the last
 one. It holds all names, attributes and layouts, and no data of files. Keep it on another disk,
@@ -39,10 +39,10 @@ are evicted, and work since the export is lost. Start the MDT with `nacre serve`
 `nacre up` afterwards. FILE is checked whole before anything is touched.
 
 Objects are compared with names: those of the OSTs that are served on this machine, and those in
-lists that `nacre list-objects` made on others. Each difference is a line on stdout, words apart
-by a space:
+lists that `nacre list-objects` made on others. Each difference is a line on stdout, with
+words separated by a space:
   unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
-  missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
+  missing OST OBJECT FILE PATH     a name without an object: reads there return EIO
 
 Examples:
   nacre import-meta /backup/testfs-MDT0000.export nacre-data/testfs-MDT0000
@@ -72,10 +72,10 @@ pub(super) struct ImportMeta {
 #[command(after_help = "\
 Compares the names of an MDT that is stopped with the objects of the OSTs that are served on
 this machine. The lists that `nacre list-objects` made on others are compared too. Files that were
-open or changing when the MDT stopped may differ. Each difference is a line on stdout, words
-apart by a space:
+open or changing when the MDT stopped may differ. Each difference is a line on stdout, with
+words separated by a space:
   unnamed OST OBJECT FILE          an object without a name, and the file that it was made for
-  missing OST OBJECT FILE PATH     a name without an object: reading it there is EIO
+  missing OST OBJECT FILE PATH     a name without an object: reads there return EIO
 Bytes of PATH outside of printable ASCII are written as \\xNN. `nacre fsck` checks these and
 all other rules, with the stores or copies of all targets.
 

@@ -155,7 +155,7 @@ impl clap::Args for Args {
             .arg(not.action(ArgAction::Append))
             .arg(depth("maxdepth", "Levels below the paths to look at").short('D'))
             .arg(depth("mindepth", "Show nothing above this level"))
-            .arg(flag("print", "End each path with a newline (that is so anyway)").short('P'))
+            .arg(flag("print", "End each path with a newline (the default)").short('P'))
             .arg(
                 flag("print0", "End each path with a NUL")
                     .short('0')
