@@ -62,8 +62,9 @@ const CHARTS: &[Chart] = &[
             ("FIFO, reads", "fairness/read/spread-fifo", Of::Limit),
             ("CRR-N, reads", "fairness/read/spread-crrn", Of::Ours),
         ],
-        says: "Ten mounts with 5 to 14 writers share an OST. Their rates differ by {0} % with FIFO \
-               and by {1} % with CRR-N. For readers the two are {2} % and {3} %.",
+        says: "Ten mounts with 5 to 14 writers share an OST with four threads. Their rates differ \
+               by {0} % with FIFO, and by {1} % with CRR-N and a quantum of 1. For readers the two \
+               are {2} % and {3} %.",
     },
     Chart {
         name: "pauses",
@@ -137,7 +138,8 @@ fn draw_listing(results: &[PartResult]) -> Result<Option<Drawn>> {
     let values = values.context("the listing lacks a row")?;
     let says = "The attributes of a file cost {0} us in a listing if files have one stripe, and {1} \
                 us with 64. With Lustre's way, statahead and asynchronous glimpses, 64 stripes cost \
-                {2} us here.";
+                {2} us here. These servers keep objects in memory, and each message takes 100 us \
+                longer than the network needs.";
     let sentence = filled(says, &values);
     Ok(Some(Drawn { name: LISTING, title: LISTING_TITLE, svg, sentence }))
 }

@@ -23,10 +23,21 @@ pub(crate) fn whole(machine: &Machine, results: &[PartResult]) -> String {
 
 /// Which parts are of another commit than `machine`; empty if none is.
 pub(super) fn of_others(machine: &Machine, results: &[PartResult]) -> String {
-    let others = results.iter().filter(|result| result.machine.commit != machine.commit);
-    let each =
-        others.map(|result| format!("Part {} is of {}.", result.part, result.machine.commit));
-    each.collect::<Vec<_>>().join(" ")
+    let mut by_commit: Vec<(&str, Vec<&str>)> = Vec::new();
+    for result in results.iter().filter(|result| result.machine.commit != machine.commit) {
+        let (of, part) = (result.machine.commit.as_str(), result.part.as_str());
+        match by_commit.iter_mut().find(|(commit, _)| *commit == of) {
+            Some((_, parts)) => parts.push(part),
+            None => by_commit.push((of, vec![part])),
+        }
+    }
+    let sentence = |(commit, parts): &(&str, Vec<&str>)| match parts.as_slice() {
+        [firsts @ .., last] if !firsts.is_empty() => {
+            format!("Parts {} and {last} are of {commit}.", firsts.join(", "))
+        }
+        _ => format!("Part {} is of {commit}.", parts.concat()),
+    };
+    by_commit.iter().map(sentence).collect::<Vec<_>>().join(" ")
 }
 
 /// How long the parts took together: `--quick` is to end within 10 minutes, and a whole run within
@@ -129,6 +140,13 @@ mod tests {
         assert!(other.machine.is_like(&machine));
         let results = [one, other];
         assert_eq!(of_others(&machine, &results), "Part b is of 1234abcd.");
+        let more =
+            ["c", "d"].map(|part| PartResult { part: part.to_owned(), ..results[1].clone() });
+        let mut last = result("e", Vec::new());
+        last.machine.commit = "5678".to_owned();
+        let all = [results.to_vec(), more.to_vec(), vec![last]].concat();
+        let said = "Parts b, c and d are of 1234abcd. Part e is of 5678.";
+        assert_eq!(of_others(&machine, &all), said);
         assert!(whole(&machine, &results).contains("### b: \n\nCommit 1234abcd.\n\n| case"));
         let larger = Machine { cpus: machine.cpus + 1, ..machine.clone() };
         assert!(!larger.is_like(&machine));
