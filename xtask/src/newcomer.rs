@@ -15,6 +15,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -29,6 +30,9 @@ const WITH_RUST: &str = "with-rust";
 
 /// Commands of a new system.
 const SCRIPT: &str = "/newcomer.sh";
+
+/// Within which a new user is to have tried the README's session.
+const TRIAL_SECONDS: u64 = 900;
 
 const SUITE: &str = "bookworm";
 const MIRROR: &str = "http://deb.debian.org/debian";
@@ -155,7 +159,13 @@ pub(crate) fn newcomer(args: &[String]) -> Result<()> {
         run("apt-get", &["update", "-q"], &[])?;
         run("apt-get", &["install", "-y", "-q", "--no-install-recommends", "debootstrap"], &[])?;
     }
-    if is_image { container::trial() } else { in_clone(plan(args)?) }
+    let (begin, is_trial) = (Instant::now(), args.first().is_some_and(|arg| arg == "--trial"));
+    let ended = if is_image { container::trial() } else { in_clone(plan(args)?) };
+    if is_trial && ended.is_ok() {
+        let took = begin.elapsed().as_secs();
+        eprintln!("xtask: the trial took {took} s in all; a new user has {TRIAL_SECONDS} s");
+    }
+    ended
 }
 
 fn in_clone(plan: Plan) -> Result<()> {
