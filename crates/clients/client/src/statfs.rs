@@ -4,13 +4,12 @@
 
 use std::rc::Rc;
 
-use env::LocalFuture;
+use env::{LocalFuture, join_bounded};
 use types::{TargetId, TargetKind};
 use wire::Opcode;
 use wire::body::{FidReq, StatfsRep};
 
 use crate::client::{Client, Inner};
-use crate::join::join_bounded;
 use crate::{Ctx, Result, Statfs, TargetSpace, limits};
 
 /// Block size of the sum: small enough for exact counts, as large as a page.

@@ -6,13 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-use env::LocalFuture;
+use env::{LocalFuture, join_bounded};
 use types::{Fid, Span, TargetId, TargetKind};
 use wire::body::{CloseFlags, CloseReq, OstIoReq};
 use wire::{Opcode, Request};
 
 use crate::client::{Client, Inner};
-use crate::join::join_bounded;
 use crate::limits::{
     BATCH_RPCS_MAX, GIVEN_UP_NAME_WAIT, LOST_LOGGED_MAX, LOST_NAMED_MAX, SETTLE_PAUSE,
 };

@@ -32,7 +32,7 @@ pub use cpt::{
 };
 pub use credits::{Credits, Level, share_of_cpt};
 pub use futures_lite::future::yield_now;
-pub use join::join_all;
+pub use join::{join_all, join_bounded};
 pub use link::{Link, LinkDown, LinkRecv, LinkRx, LinkSend, LinkTx, Listen, Listener};
 pub use traffic::{NetCounters, Traffic};
 

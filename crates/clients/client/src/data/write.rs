@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::Bulk;
-use env::LocalFuture;
+use env::{LocalFuture, join_bounded};
 use layout::FileLayout;
 use types::{Errno, Extent, TargetId, Timespec};
 use wire::Opcode;
@@ -21,7 +21,6 @@ use super::{OFFSET_MAX, keep, layout_for_write, place};
 use crate::client::mdt_of;
 use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::handle::Open;
-use crate::join::join_bounded;
 use crate::{Error, Result};
 
 /// Writes all of `data` at `offset`; O_DSYNC and O_DIRECT of `flags` count, not those of the open.
