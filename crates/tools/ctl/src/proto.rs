@@ -103,7 +103,6 @@ pub enum Ask {
     },
     /// How far a migration is (clients only).
     MigrationState {
-        /// Its number.
         number: u64,
     },
     /// Paths of a FID (clients only).
@@ -154,7 +153,6 @@ pub enum Ask {
     },
     /// How far an export is.
     ExportState {
-        /// Its number.
         number: u64,
     },
 }

@@ -38,7 +38,6 @@ pub const REPAIRED: u8 = 1;
 pub const LEFT: u8 = 4;
 /// The check could not be made.
 pub const FAILED: u8 = 8;
-/// Wrong usage.
 pub const WRONG_USAGE: u8 = 16;
 
 /// What the line on a terminal counts.
@@ -53,7 +52,6 @@ pub struct Options {
     pub dirs: Vec<PathBuf>,
     /// Directories with copies of all targets, in place of targets.
     pub copies: Vec<PathBuf>,
-    /// Repair it.
     pub repair: bool,
     /// A file system that is served is repaired, too, as far as MDTs can do so while they serve.
     pub live: bool,
