@@ -14,6 +14,7 @@ mod functions;
 mod imperative;
 mod links;
 mod monitoring;
+mod openings;
 mod parameters;
 mod paths;
 mod prose;
@@ -38,6 +39,7 @@ const RULES: &[Rule] = &[
     doctests::look,
     imperative::look,
     documents::look,
+    openings::look,
     sizes::look,
     functions::look,
     circles::look,

@@ -1,3 +1,5 @@
+//! Tests of composite layouts: examples, refusals, Lustre's bytes, and a slower search.
+
 use proptest::prelude::*;
 use types::{Errno, Extent, Fid};
 

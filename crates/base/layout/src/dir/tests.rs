@@ -1,3 +1,5 @@
+//! Tests of directories' striping: the shards that Lustre chooses, inheritance, refusals and bytes.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of a file's layout: stripe numbers, pieces, sizes and missing objects.
+
 use proptest::prelude::*;
 
 use super::*;

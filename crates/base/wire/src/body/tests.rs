@@ -1,3 +1,5 @@
+//! The fields of every body are where version 1 had them.
+
 use super::{BODIES, GRANT_BODIES, MANY_BODIES};
 
 /// The layout of version 1, one line a body: name, bytes, field@offset. A line may grow at its

@@ -1,3 +1,5 @@
+//! Tests of the cache under grants: how long answers are valid, and which ones a change ends.
+
 mod overtaking;
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,3 +1,5 @@
+//! Tests of appends in pieces: calls stay whole between mounts, and a killed caller blocks none.
+
 use client::{Client, Ctx};
 use cluster::{Cluster, Scenario};
 use env_sim::NodeHandle;

@@ -1,3 +1,5 @@
+//! Tests of TBF: rates over partitions, rules and their scopes, overload and changed rates.
+
 use std::collections::BTreeMap;
 
 use types::{Errno, Nid, SplitMix64};

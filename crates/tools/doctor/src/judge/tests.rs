@@ -1,3 +1,5 @@
+//! Tests of verdicts: a good machine passes every check, and each fault is found.
+
 use super::*;
 use crate::Verdict::{self, Bad, Ok as Fine, Warn};
 

@@ -1,3 +1,5 @@
+//! Tests of the status: states of targets, troubles, and the keys of the JSON.
+
 use ctl::Who;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of extension: steps, spill and repeat, Lustre's manual and bytes, and a slower search.
+
 use proptest::prelude::*;
 use types::OstIndex;
 

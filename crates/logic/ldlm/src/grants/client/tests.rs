@@ -1,3 +1,5 @@
+//! Tests of grants at a client: how long they are valid, and how they are given up.
+
 use types::{Fid, Instant, Span, Transno};
 
 use super::{Belief, Cache, CacheConfig, Name, Question};

@@ -1,3 +1,5 @@
+//! Tests of grants at the MDT: what is given, called back and lost.
+
 use types::{Fid, Instant, Span};
 
 use super::{Begun, Gifts, Mdt, MdtConfig, Mode, Output, PeerMisbehaved};
