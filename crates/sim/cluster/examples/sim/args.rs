@@ -32,10 +32,8 @@ pub(crate) struct Args {
     /// Seeds from A to B - 1; 0..10 without any.
     #[arg(long, value_name = "A..B", value_parser = range)]
     pub(crate) seeds: Option<Range<u64>>,
-    /// What happens in a run: calm, storm, kills, sick, slow, swaps, share, late, resend, dead,
-    /// lost, told, killed, kept, cuts, leases, shared, fence, damaged, hostile, hard, mdts, forest,
-    /// moves, splits or matrix.
     #[arg(long, value_name = "NAME", default_value = "storm", value_parser = scenario)]
+    #[arg(help = format!("What happens in a run: one of {}", Scenario::NAMES.join(", ")))]
     pub(crate) scenario: Scenario,
     /// Run with a planted bug, in the scenario in which it must be found.
     #[arg(long, value_name = "NAME", conflicts_with = "scenario", value_parser = planted)]
