@@ -47,7 +47,8 @@ pub(crate) use at_rest::AtRest;
 use at_rest::Resting;
 
 /// Handles at rest of one mount. Each takes about 1 KiB here (less if its open need not be kept for
-/// replay) and 150 bytes at the MDT, which has room for 2^18 handles of a client.
+/// replay). At the MDT it takes up to 180 bytes, and 550 for its file. The MDT has room for 2^18
+/// handles of a client.
 const RESTING_MAX: usize = 16_384;
 
 /// Between looks for handles that have rested long enough, and for those whose grants have ended
