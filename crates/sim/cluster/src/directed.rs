@@ -58,8 +58,8 @@ const SHARE_ROUNDS: u32 = 6;
 const LATE_ROUNDS: u32 = 2;
 /// Lost answers of one `resend` run.
 const RESEND_ROUNDS: u32 = 4;
-/// A client that is cut off from the MDT for so long has lost its session there: the lease is 150
-/// s.
+/// A client that is cut off from the MDT for so long has lost its session there, because a silent
+/// client is evicted after 150 s.
 const LEASE_OVER_SECS: u64 = 190;
 
 const O_RDWR: u32 = 0o2;

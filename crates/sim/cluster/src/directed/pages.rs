@@ -30,7 +30,8 @@ const WRITES: u8 = 24;
 const PATH: &str = "file";
 /// As in the scenario `kernel`.
 const SLACK: Span = Span::millis(30);
-/// Longer than a lease, so that the MDT expels a client that was cut off.
+/// Shorter than a lease, which is 30 s here: a client that was cut off returns to its grants. A cut
+/// that stays while another mount writes lasts longer.
 const CUT: Span = Span::secs(14);
 
 /// A mount's machine and its kernel.
