@@ -245,6 +245,52 @@ fn labels_and_lists_are_not_supported_where_they_are_not_wanted() {
     up.stop();
 }
 
+#[test]
+fn the_target_of_a_symbolic_link_is_asked_for_once() {
+    let mut up = Up::new("targets");
+    let link = up.at("link");
+    std::os::unix::fs::symlink("elsewhere", &link).expect("a link");
+    let target = || fs::read_link(&link).expect("it is there");
+    assert_eq!(target(), Path::new("elsewhere"));
+    let asked = || counted(&up.param("llite.*.stats"), "readlink");
+    let before = asked();
+    assert!((0..5).all(|_| target() == Path::new("elsewhere")));
+    assert_eq!((before, asked()), (1, before));
+    up.stop();
+}
+
+#[test]
+fn grants_are_counted_and_bounded_under_the_names_of_lustre() {
+    let mut up = Up::new("lru");
+    let of_mdt = |name: &str| format!("ldlm.namespaces.*-mdc-*.{name}");
+    let shown = |name: &str| up.param(&of_mdt(name)).trim().to_owned();
+    let held = || shown("lock_count").parse::<u64>().expect("a number");
+    let until = |is_so: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < FROZEN_MAX, "longer than the kernel keeps anything");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    };
+    fs::create_dir(up.at("d")).expect("a directory");
+    until(&|| {
+        assert!(up.mount().is_dir() && up.at("d").is_dir());
+        held() >= 2
+    });
+    assert_eq!([shown("lru_size"), shown("lru_max_age")], ["131072", "600000"]);
+    until(&|| {
+        up.set(&of_mdt("lru_size"), "clear");
+        held() <= 1 // the root may be looked at meanwhile
+    });
+    assert_eq!(shown("lru_size"), "131072", "only what was held is dropped");
+    up.set(&of_mdt("lru_size"), "16");
+    up.set(&of_mdt("lru_max_age"), "1000");
+    assert_eq!([shown("lru_size"), shown("lru_max_age")], ["16", "1000"]);
+    up.set(&of_mdt("lru_size"), "0");
+    assert_eq!(shown("lru_size"), "131072", "the default again");
+    up.stop();
+}
+
 /// All that the second mount may change, in directories below `kind`; how long each change took.
 fn change_all(up: &Up, second: &Path, kind: &str) -> Vec<Duration> {
     fs::create_dir(up.at(kind)).expect("a directory");

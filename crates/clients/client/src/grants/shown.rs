@@ -52,7 +52,7 @@ impl Client {
         }
     }
 
-    /// Keeps none of those that it has (Lustre: `lru_size=clear`).
+    /// Gives back those of which the kernel keeps nothing (Lustre: `lru_size=clear`).
     pub fn drop_grants(&self) {
         for mdt in self.0.grants.drop_all() {
             self.0.shed_grants(mdt);
