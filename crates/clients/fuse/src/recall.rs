@@ -222,6 +222,7 @@ impl Fs {
     async fn make_all_old(&self, names: &[Name]) {
         match self.notifier.inc_epoch() {
             Ok(()) => {
+                self.tally.made_names_old();
                 self.nodes.borrow_mut().names.clear();
                 self.kept_dirs.borrow_mut().lost_all();
             }
@@ -285,7 +286,7 @@ mod tests {
     use env::Env;
     use env_sim::NodeHandle;
     use fusedev::{Hears, InitInfo, Notifier};
-    use types::Instant;
+    use types::{Instant, Timespec};
 
     use super::*;
     use crate::fs::Setup;
@@ -431,6 +432,24 @@ mod tests {
         let forgets = fs.forget_all_told().expect("there are names");
         cluster.sim.block_on_for(&node, Span::millis(300), forgets).expect("it is given up");
         assert_eq!(kernel.epochs.get(), 1);
+        let counts = fs.tally.table(Timespec::default()).to_string();
+        let row = counts.lines().next_back().expect("it is counted");
+        let words: Vec<&str> = row.split_whitespace().take(2).collect();
+        assert_eq!(words, ["names_made_old", "1"], "{counts}");
+        kernel.is_locked.set(false);
+    }
+
+    #[test]
+    fn names_of_a_directory_that_was_locked_are_kept_briefly_for_30_s() {
+        let World { cluster, node, kernel, fs } = locked();
+        let begun = fs.env.now();
+        fs.nodes.borrow_mut().names.told((DIR, b"a"), FILE, begun, Instant(u64::MAX));
+        let (own, names) = (fs.clone(), vec![name("a")]);
+        let forgets = async move { own.drop_names(names).await };
+        cluster.sim.block_on_for(&node, Span::secs(1), forgets).expect("it is given up");
+        assert_eq!(kernel.epochs.get(), 1);
+        let is_stuck = |after: Span| fs.nodes.borrow().is_stuck(DIR, begun + after);
+        assert_eq!([Span::secs(29), Span::secs(31)].map(is_stuck), [true, false]);
         kernel.is_locked.set(false);
     }
 }

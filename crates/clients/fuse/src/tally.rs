@@ -1,4 +1,5 @@
-//! Counts the kernel's requests by operation (Lustre: `llite.*.stats`).
+//! Counts the kernel's requests by operation (Lustre: `llite.*.stats`), and how often it had to
+//! look up all names again.
 
 use std::cell::Cell;
 
@@ -57,12 +58,18 @@ pub struct Tally {
     requests: [Cell<u64>; OPERATIONS],
     read: Cell<Counter>,
     written: Cell<Counter>,
+    names_made_old: Cell<u64>,
 }
 
 impl Default for Tally {
     fn default() -> Tally {
         let requests = std::array::from_fn(|_| Cell::default());
-        Tally { requests, read: Cell::default(), written: Cell::default() }
+        Tally {
+            requests,
+            read: Cell::default(),
+            written: Cell::default(),
+            names_made_old: Cell::default(),
+        }
     }
 }
 
@@ -88,6 +95,11 @@ impl Tally {
         counter.set(samples);
     }
 
+    /// The kernel must look up all names of the mount again.
+    pub(crate) fn made_names_old(&self) {
+        self.names_made_old.set(self.names_made_old.get() + 1);
+    }
+
     /// Bytes first, as Lustre has it, then requests.
     #[must_use]
     pub fn table(&self, now: Timespec) -> CounterTable {
@@ -99,6 +111,7 @@ impl Tally {
             let count = self.requests.get(*opcode as usize).map_or(0, Cell::get);
             Row::requests(name, count)
         }));
+        rows.push(Row::requests("names_made_old", self.names_made_old.get()));
         CounterTable::Lines { at: Some(now), rows }
     }
 
@@ -107,6 +120,7 @@ impl Tally {
         self.requests.iter().for_each(|count| count.set(0));
         self.read.set(Counter::default());
         self.written.set(Counter::default());
+        self.names_made_old.set(0);
     }
 }
 
@@ -147,6 +161,15 @@ mod tests {
             "read_bytes", "write_bytes"
         );
         assert_eq!(text, expected);
+        tally.clear();
+        assert_eq!(lines(&tally), [""; 0]);
+    }
+
+    #[test]
+    fn names_that_are_made_old_are_counted() {
+        let tally = Tally::default();
+        tally.made_names_old();
+        assert_eq!(lines(&tally), ["names_made_old 1"]);
         tally.clear();
         assert_eq!(lines(&tally), [""; 0]);
     }
