@@ -308,6 +308,14 @@ mod tests {
             _ => panic!("attributes"),
         };
         assert_eq!(links(), (2, true));
+        // the answers to a statx and to a change are believed too, the latter for a moment
+        let told = finish(ask(file.nodeid, Op::Statx { fh: None }));
+        let Body::Statx(statx) = told else { panic!("attributes") };
+        assert!(statx.attr_valid > 0 || statx.attr_valid_nsec > 0);
+        let args = abi::SetattrIn { valid: abi::FATTR_MODE, mode: 0o600, ..Default::default() };
+        let told = finish(ask(file.nodeid, Op::Setattr(args)));
+        let Body::Attr(changed) = told else { panic!("attributes") };
+        assert!(changed.attr_valid == 0 && changed.attr_valid_nsec > 0);
         let (work, done) = ask(abi::ROOT_ID, Op::Unlink { name: Bytes::from_static(b"a") });
         env.spawn("unlink", work);
         assert!(!links().1, "the unlink is under way");
