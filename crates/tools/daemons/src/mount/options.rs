@@ -401,6 +401,7 @@ mod tests {
         assert_eq!(kernel.mask, 0x10 | cap::FLOCK_LOCKS | cap::POSIX_LOCKS);
         let usual = fuse::options("").want;
         assert_eq!(usual & !kernel.want, cap::DO_READDIRPLUS | cap::POSIX_ACL);
+        assert_eq!(usual & cap::READDIRPLUS_AUTO, 0, "listings bring attributes from the start");
         let manner = fuse::Manner { seclabel: true, short_ino: true };
         assert!(options.mount.manner == manner && kernel.want & !usual == 0);
         assert!(kernel.read_only && kernel.default_permissions);
