@@ -349,6 +349,38 @@ fn names_with_a_number_are_asked_ahead() {
     assert_eq!((stats.miss_total, stats.agl_total), (0, 0));
 }
 
+/// Looks files up in order that were not written for a while and may be written again. Returns for
+/// how many the client asked the objects ahead, and the requests for that.
+fn asked_of_quiet_files(agl: bool) -> (u64, u64) {
+    let world = World::new(1);
+    world.clients[0].1.set_writeback(false); // files whose writes may be kept are left alone
+    let dir = written(&world);
+    world.cluster.sim.run_for(Span::secs(12));
+    let client = &world.clients[1].1;
+    client.serve_kernel(std::rc::Rc::new(Forgetful));
+    client.set_statahead_agl(agl);
+    let before = client.requests();
+    world.run(1, async move |client| {
+        for number in 1..OPEN {
+            let name = format!("file{number}");
+            client.lookup_glance(&Ctx::root(), dir, name.as_bytes()).await?;
+        }
+        Ok(())
+    });
+    world.cluster.sim.run_for(Span::secs(1)); // no lookup waits for objects
+    let sent = sent_since(client, &before);
+    assert!(sent.contains_key(&Opcode::MdtGetattrs), "names are asked ahead: {sent:?}");
+    let glimpses = sent.get(&Opcode::OstGlimpse).copied().unwrap_or(0);
+    (client.statahead_stats().agl_total, glimpses)
+}
+
+#[test]
+fn objects_of_quiet_files_are_asked_ahead_unless_that_is_switched_off() {
+    let (files, requests) = asked_of_quiet_files(true);
+    assert!((1..OPEN).contains(&files) && requests > 0, "{files} files, {requests} requests");
+    assert_eq!(asked_of_quiet_files(false), (0, 0));
+}
+
 #[test]
 fn nothing_is_asked_ahead_where_that_is_switched_off() {
     let world = World::new(1);
