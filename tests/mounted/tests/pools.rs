@@ -99,7 +99,7 @@ fn files_keep_to_the_pool_that_they_ask_for() {
     let same = "this file                   as a new file beside it would have\n";
     assert!(why.contains(same), "{why}");
     assert!(why.contains("it was made by              the directory's default, "), "{why}");
-    assert!(why.contains("; its pool was filling up, so it is in another one\n"), "{why}");
+    assert!(why.contains("; a pool was filling up, so objects are in another one\n"), "{why}");
     good(&up, "lctl set_param lod.*.pool.disk.spill_threshold_pct=100");
     let why = good(&up, "lfs getstripe --why dir/spilled");
     assert!(why.contains("other than a new file beside it would have (pool): "), "{why}");

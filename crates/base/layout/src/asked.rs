@@ -91,6 +91,12 @@ impl Asked {
         self
     }
 
+    /// Whether `fallback` says something that it leaves open.
+    #[must_use]
+    pub fn needs(&self, fallback: &Template) -> bool {
+        self.templates().any(|one| one.or(fallback) != *one)
+    }
+
     /// All stripings that it asks for.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let (plain, composite) = match self {
@@ -136,7 +142,9 @@ mod tests {
         assert_eq!(plain.or(&progressive), plain, "a striping was asked for");
         assert_eq!(progressive.or(&plain), progressive);
         assert_eq!(Asked::default().or(&plain), plain);
+        let system = Template { stripe_size: 1 << 20, stripe_count: 1, ..Template::default() };
         for asked in [progressive, plain] {
+            assert!(asked.needs(&system) && !asked.needs(&striped(1)), "a size is open");
             assert_eq!(Asked::decode(&asked.encode()), Ok(asked));
         }
         assert!(Asked::decode(&[]).is_err());

@@ -76,7 +76,7 @@ pub struct Composite {
     /// The object at the MDT, where that is not the file's own: the file took over the layout of
     /// another one.
     pub mdt_object: Option<Fid>,
-    /// Of the first components: others may have been added.
+    /// Of the first components, because others may have been added. A spill is that of any.
     pub origin: Origin,
 }
 

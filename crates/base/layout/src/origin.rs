@@ -14,7 +14,7 @@ impl Origin {
     pub const ROOT: Origin = Origin(4);
     /// The default of the file system.
     pub const SYSTEM: Origin = Origin(8);
-    /// Its pool was filling up, so its objects are in another one.
+    /// A pool was filling up, so objects are in another one.
     pub const SPILLED: Origin = Origin(16);
 
     const ALL: u8 = 31;

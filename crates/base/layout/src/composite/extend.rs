@@ -62,6 +62,12 @@ pub trait Supply {
 }
 
 impl Chosen {
+    /// Whether a pool took the place of the wanted one.
+    #[must_use]
+    pub fn is_spilled(&self, wanted: &Template) -> bool {
+        self.pool != [0; POOL_BYTES] && self.pool != wanted.pool
+    }
+
     /// On all OSTs, as far as the layout has bytes for them.
     fn within(mut self, wanted: &Template, composite: &Composite) -> Chosen {
         if wanted.stripe_count < 0 {
@@ -101,6 +107,8 @@ impl Composite {
                 Place::Mdt | Place::Objects(_) => return Ok(()), // these miss nothing
                 Place::Wanted(wanted) => {
                     let chosen = supply.choose(&wanted, 0)?.within(&wanted, self);
+                    let is_spilled = chosen.is_spilled(&wanted);
+                    self.origin = self.origin.with(Origin::SPILLED, is_spilled);
                     let objects = chosen.objects(&wanted, supply)?;
                     let given = self.instantiate(index, objects);
                     given.map_err(|error| supply.refuse(error))?;
@@ -134,6 +142,8 @@ impl Composite {
         let done = match chosen {
             None => self.spill(index),
             Some(chosen) => {
+                let is_spilled = chosen.is_spilled(wanted);
+                self.origin = self.origin.with(Origin::SPILLED, is_spilled);
                 supply.promise(&chosen.osts, step.share(chosen.osts.len()), 1);
                 let objects = chosen.objects(wanted, supply)?;
                 self.instantiate(index, objects)
@@ -188,7 +198,7 @@ impl Composite {
         if supply.fits(&chosen.osts, bytes) == 0 {
             return Ok(false);
         }
-        let osts = chosen.osts.clone();
+        let (osts, is_spilled) = (chosen.osts.clone(), chosen.is_spilled(&wanted));
         let objects = chosen.objects(&wanted, supply)?;
         let room = self.components[index].extent;
         let id = self.last_id.saturating_add(1);
@@ -201,6 +211,7 @@ impl Composite {
             }
         };
         if is_added {
+            self.origin = self.origin.with(Origin::SPILLED, is_spilled);
             supply.promise(&osts, bytes, 1);
         }
         Ok(is_added)

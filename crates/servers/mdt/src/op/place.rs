@@ -14,7 +14,7 @@
 
 use layout::composite::extend::{Chosen, Supply};
 use layout::composite::{Composite, CompositeTemplate, Place};
-use layout::{Asked, ComponentError, FileLayout, Layout, Origin, POOL_BYTES, Striping, Template};
+use layout::{Asked, ComponentError, FileLayout, Layout, Origin, Striping, Template};
 use target::{Decided, OpError};
 use types::{Errno, Fid, TargetId};
 use wire::Request;
@@ -105,7 +105,7 @@ impl Op<'_, '_> {
             }
         };
         layout.check().map_err(|error| error.errno())?;
-        let origin = origin.with(Origin::SPILLED, is_spilled(&layout, &wanted));
+        let origin = origin.with(Origin::SPILLED, layout.origin().has(Origin::SPILLED));
         self.tx.set_layout(inode, &layout.with_origin(origin));
         Ok(())
     }
@@ -220,7 +220,9 @@ impl Op<'_, '_> {
 
     /// Objects as a striping wants them.
     fn objects_for(&mut self, template: &Template) -> Decided<Layout> {
-        let Chosen { osts, pool } = self.choose(template, 0)?;
+        let chosen = self.choose(template, 0)?;
+        let origin = Origin::default().with(Origin::SPILLED, chosen.is_spilled(template));
+        let Chosen { osts, pool } = chosen;
         Ok(Layout {
             stripe_size: template.stripe_size,
             stripe_count: u16::try_from(osts.len()).map_err(|_| Errno::EINVAL)?,
@@ -229,7 +231,7 @@ impl Op<'_, '_> {
             base: self.state.draw_object()?,
             osts,
             pool,
-            origin: Origin::default(),
+            origin,
         })
     }
 
@@ -270,16 +272,11 @@ impl Op<'_, '_> {
             origin = origin.with(layer, more != wanted);
             wanted = more;
         }
-        let made = wanted.or(&self.state.lod.template().into());
-        let is_more = made != wanted;
-        Ok((made, origin.with(Origin::SYSTEM, is_more)))
+        let system = self.state.lod.template();
+        // components keep what they leave open until the layout is made of them
+        let origin = origin.with(Origin::SYSTEM, wanted.needs(&system));
+        Ok((wanted.or(&system.into()), origin))
     }
-}
-
-/// Whether objects are in a pool that was not wanted.
-fn is_spilled(layout: &FileLayout, wanted: &Asked) -> bool {
-    let is_wanted = |pool: [u8; POOL_BYTES]| wanted.templates().any(|one| one.pool == pool);
-    layout.stripings().any(|one| one.pool != [0; POOL_BYTES] && !is_wanted(one.pool))
 }
 
 impl Supply for Op<'_, '_> {

@@ -65,11 +65,15 @@ type Field = (&'static str, fn(&Template) -> bool);
 
 /// Which default decides what of a new file.
 fn decided_by(own: &Asked, root: &Asked, system: &Template) -> String {
+    let components = |name: &str, default: &Asked| match default.needs(system) {
+        true => format!("{name}; the file system what it leaves open"),
+        false => format!("{name}, all of it"),
+    };
     let (own, root) = match (own, root) {
-        (Asked::Composite(_), _) => return "the directory, all of it".to_owned(),
+        (Asked::Composite(_), _) => return components("the directory", own),
         (Asked::Plain(own), Asked::Plain(root)) => (own, Some(root)),
         (Asked::Plain(own), Asked::Composite(_)) if *own == Template::default() => {
-            return "the root, all of it".to_owned();
+            return components("the root", root);
         }
         (Asked::Plain(own), Asked::Composite(_)) => (own, None),
     };
@@ -156,7 +160,7 @@ fn differing(spaces: &Spaces, has: &Asked, wanted: &Asked) -> Vec<&'static str> 
     fields.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name).collect()
 }
 
-/// None where it is not known.
+/// None where it is not known, even if the file has grown into another pool since.
 fn made_by(origin: Origin) -> Option<String> {
     let layers = [
         (Origin::ASKED, "a request"),
@@ -165,11 +169,15 @@ fn made_by(origin: Origin) -> Option<String> {
         (Origin::SYSTEM, "the file system's default"),
     ];
     let words = layers.iter().filter(|(layer, _)| origin.has(*layer)).map(|(_, word)| *word);
-    let mut out = words.collect::<Vec<_>>().join(", ");
-    if origin.has(Origin::SPILLED) {
-        out.push_str("; its pool was filling up, so it is in another one");
+    let words: Vec<&str> = words.collect();
+    if words.is_empty() {
+        return None;
     }
-    (!out.is_empty()).then_some(out)
+    let mut out = words.join(", ");
+    if origin.has(Origin::SPILLED) {
+        out.push_str("; a pool was filling up, so objects are in another one");
+    }
+    Some(out)
 }
 
 fn compared(fields: &[&str]) -> String {

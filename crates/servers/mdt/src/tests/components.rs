@@ -427,7 +427,8 @@ fn it_is_told_which_defaults_decide() {
     assert!(told.contains(&format!("default of the directory    {parts}\n")), "{told}");
     assert!(told.contains("default of the root         none\n"), "{told}");
     assert!(told.contains(&format!("a new file gets             {parts}\n")), "{told}");
-    assert!(told.contains("that is decided by          the directory, all of it\n"), "{told}");
+    let parts = "the directory; the file system what it leaves open";
+    assert!(told.contains(&format!("that is decided by          {parts}\n")), "{told}");
     assert_eq!(told.matches("\nOSTs, if made now           in turn: OST000").count(), 3, "{told}");
     assert_eq!(why(&mut world, dir), told, "a question takes no turn");
     let other = world.rig.create(Fid::ROOT, "f", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
@@ -439,7 +440,8 @@ fn it_is_told_which_defaults_decide() {
     let made = "it was made by              ";
     assert!(told.contains(&format!("{made}the file system's default\n")), "{told}");
     let told = why(&mut world, file);
-    assert!(told.contains(&format!("{made}the directory's default\n")), "{told}");
+    let both = "the directory's default, the file system's default";
+    assert!(told.contains(&format!("{made}{both}\n")), "{told}");
     assert!(told.starts_with("this file                   as a new file beside"), "{told}");
     let mut shorter = progressive();
     shorter.components.remove(0);
@@ -449,5 +451,12 @@ fn it_is_told_which_defaults_decide() {
     assert!(told.starts_with(&format!("{word} (components): ")), "{told}");
     world.intend(100 * MIB).expect("room");
     let told = why(&mut world, file);
-    assert!(told.contains(&format!("{made}the directory's default\n")), "kept: {told}");
+    assert!(told.contains(&format!("{made}{both}\n")), "kept: {told}");
+
+    let sized = CompositeTemplate::striped(1 << 20, [(MIB, 1), (END_OF_FILE, 2)]);
+    set_layout(&mut world.rig, dir, &sized).expect("a third default");
+    let sized = world.rig.create(dir, "sized", S_IFREG | 0o644, Some(O_RDWR)).expect("made");
+    let told = why(&mut world, sized.attr.fid());
+    assert!(told.contains(&format!("{made}the directory's default\n")), "{told}");
+    assert!(told.contains("that is decided by          the directory, all of it\n"), "{told}");
 }

@@ -104,6 +104,7 @@ fn a_file_gets_the_others_objects_and_its_own_go_with_the_other() {
     let (taken, given) = world.layouts();
     assert_eq!((objects(&taken), objects(&given)), (objects(&theirs), objects(&mine)));
     assert_eq!((taken.generation(), given.generation()), (request.next, request.next));
+    assert_eq!((taken.origin(), given.origin()), (theirs.origin(), mine.origin()));
     assert_eq!(world.swap(request).err(), Some(Errno::EAGAIN), "they have changed");
     world.close();
     let at_mdt = DestroyRecord { base: world.file, osts: vec![types::DOM_FIRST] };

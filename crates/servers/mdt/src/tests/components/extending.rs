@@ -114,6 +114,45 @@ fn a_pool_without_osts_is_passed_over() {
 }
 
 #[test]
+fn a_spill_of_any_component_is_kept_in_the_layout() {
+    let of = |pool| Template {
+        stripe_size: 1 << 20,
+        stripe_count: 1,
+        pool: layout::pool::padded(pool).expect("a name"),
+        ..Template::default()
+    };
+    let parts = |first, second| {
+        let parts = [(MIB, of(first)), (END_OF_FILE, of(second))];
+        let part = |(end, one)| TemplateComponent { end, wanted: Wanted::Striped(one) };
+        CompositeTemplate { components: parts.map(part).into() }
+    };
+    let is_spilled = |world: &mut World| world.layout().1.origin.has(layout::Origin::SPILLED);
+    let mut world = pooled(&parts("disk", "flash"));
+    {
+        let mut state = world.rig.engine.state.borrow_mut();
+        let flash = state.spaces.pools.get_mut("flash").expect("it is there");
+        flash.spill = crate::spaces::Spill { target: "disk".to_owned(), threshold_percent: 0 };
+    }
+    assert!(!is_spilled(&mut world), "its first component is where it should be");
+    world.rig.commit();
+    world.intend(2 * MIB).expect("room");
+    assert_eq!(shown(&mut world), "1@disk eof@disk");
+    assert!(is_spilled(&mut world), "a component that got its objects later");
+    let grown = world.file;
+    set_layout(&mut world.rig, world.dir, &parts("flash", "disk")).expect("a default");
+    remake(&mut world, "first");
+    assert_eq!(shown(&mut world), "1@disk eof");
+    assert!(is_spilled(&mut world), "although another component wants that pool");
+    world.rig.crash(); // the pools are forgotten, too
+    assert!(world.rig.replay(|_| true).iter().all(|(_, reply)| reply.is_ok()));
+    world.rig.recovered();
+    for file in [world.file, grown] {
+        world.file = file;
+        assert!(is_spilled(&mut world), "a replay brings it back");
+    }
+}
+
+#[test]
 fn components_that_name_no_pool_go_to_that_of_the_directory() {
     let mut world = pooled(&progressive());
     let pool = layout::pool::padded("disk").expect("a name");
