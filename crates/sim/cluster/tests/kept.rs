@@ -8,7 +8,7 @@ use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::Env;
 use env_sim::{Faults, NodeHandle};
-use types::{Errno, Fid, Span, Timespec};
+use types::{Errno, Fid, Span, TargetKind, Timespec};
 use wire::Opcode;
 
 /// A piece of an append that takes longer than a small one.
@@ -161,6 +161,32 @@ fn many_small_writes_to_one_block_take_the_room_of_one() {
     let after = world.clients[0].1.kept_stats();
     assert_eq!((after.writes - before.writes, after.no_room), (8_000, before.no_room));
     assert_eq!(asked(&world), questions, "it needs no more room");
+}
+
+#[test]
+fn an_unmount_sends_what_is_kept_or_names_it() {
+    for is_away in [false, true] {
+        let world = World::new();
+        let (node, writer) = &world.clients[0];
+        let file = world.make(b"file", 0);
+        let own = file.clone();
+        world.run(0, async move |_| own.write(0, Bytes::from_static(b"asks for room")).await);
+        world.cluster.sim.run_for(Span::secs(1));
+        let before = writer.kept_stats().writes;
+        if is_away {
+            world.cluster.cut_off(node, TargetKind::Ost);
+        }
+        let own = file.clone();
+        world.run(0, async move |_| own.write(100, Bytes::from_static(b"kept")).await);
+        assert_eq!(writer.kept_stats().writes, before + 1);
+        let env = node.env();
+        let told = world.run(0, async move |client| {
+            let _late = env.timeout(Span::secs(5), client.settle()).await;
+            Ok(client.give_up().await)
+        });
+        let is_named = told.iter().any(|line| line == "/file: 4 bytes, not sent");
+        assert_eq!((is_named, told.is_empty()), (is_away, !is_away), "{told:?}");
+    }
 }
 
 #[test]
