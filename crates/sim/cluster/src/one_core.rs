@@ -14,7 +14,8 @@ use types::{Errno, Extent, Fid, Instant, Span, TargetId};
 use wire::body::ClosesReq;
 use wire::{Opcode, Reply, Request};
 
-/// CPU time of a request and its answer, of both sides: "ping, 64 in flight" of bench/README.md.
+/// CPU time of a request and its answer, of both sides: "ping, 64 in flight" of bench/README.md, as
+/// measured at a8a611e0.
 const MESSAGE: Span = Span(2_240);
 
 /// CPU time of a create and its close at an MDT: docs/performance/metadata.md.
