@@ -304,6 +304,7 @@ impl Record {
     #[must_use]
     pub fn has_good_names(&self) -> bool {
         let is_good = |name: &[u8]| (1..=types::NAME_BYTES_MAX).contains(&name.len());
+        let can_be = |at: &Option<Place>| at.as_ref().is_none_or(|at| is_good(&at.name));
         let are_good = |xattrs: &[(Vec<u8>, Vec<u8>)]| xattrs.iter().all(|(name, _)| is_good(name));
         let mut updates = self.parts.iter().flat_map(|part| &part.updates);
         let is_key_short = self.reply.0.len() <= types::NAME_BYTES_MAX;
@@ -312,9 +313,11 @@ impl Record {
                 Update::Enter { at, .. }
                 | Update::Leave { at, .. }
                 | Update::Repoint { at, .. } => is_good(&at.name),
-                Update::Make(made) => are_good(&made.xattrs),
+                Update::Rehome { from, to, .. } => is_good(&from.name) && is_good(&to.name),
+                Update::Named(named) => can_be(&named.gets) && can_be(&named.loses),
+                Update::Make(made) => are_good(&made.xattrs) && can_be(&made.at),
                 Update::Own(own) => are_good(&own.xattrs),
-                _ => true,
+                Update::Touch { .. } | Update::Stripe { .. } | Update::Size { .. } => true,
             })
     }
 
@@ -483,23 +486,51 @@ mod tests {
         assert!((0..bytes.len()).all(|len| decode::<Record>(&bytes[..len]).is_none()));
         assert_eq!(decode::<Record>(&[&bytes[..], &[0]].concat()), None, "a longer one");
         assert_eq!(record.others(0).collect::<Vec<_>>(), [3]);
-        assert!(record.has_good_names());
-        for len in [0, types::NAME_BYTES_MAX + 1] {
-            let at = Place { dir, name: vec![b'n'; len] };
-            let updates = vec![Update::Enter { at, child: Fid::new(9, 1), file_type: 0o40_000 }];
-            let record = Record { parts: vec![Part { mdt: 0, updates }], ..record.clone() };
-            assert!(!record.has_good_names(), "{len} bytes");
-            let made = Made {
-                fid: dir,
-                inode: Vec::new(),
-                layout: Vec::new(),
-                xattrs: vec![(vec![b'n'; len], vec![1])],
-                at: None,
-            };
-            let parts = vec![Part { mdt: 0, updates: vec![Update::Make(made)] }];
-            assert!(!Record { parts, ..record.clone() }.has_good_names(), "{len} bytes");
-        }
         assert_eq!(id.instance(), 5);
+    }
+
+    #[test]
+    fn each_name_of_a_record_can_be_one() {
+        let (dir, child) = (Fid::new(7, 8), Fid::new(9, 1));
+        let is_taken = |update: Update| {
+            let id = OpId { mdt: 1, number: 7 };
+            let parts = vec![Part { mdt: 0, updates: vec![update] }];
+            Record { id, time: (0, 0), parts, reply: Default::default() }.has_good_names()
+        };
+        let named =
+            |gets, loses| Update::Named(Named { fid: child, gets, loses, links: 0, moves: false });
+        let made = |xattrs, at| {
+            let (inode, layout) = (Vec::new(), Vec::new());
+            Update::Make(Made { fid: child, inode, layout, xattrs, at })
+        };
+        let own = |xattrs| {
+            let (mode, uid, gid, projid) = (0, 0, 0, 0);
+            let (atime, mtime, layout) = (None, None, Vec::new());
+            Update::Own(Own { fid: dir, mode, uid, gid, projid, atime, mtime, layout, xattrs })
+        };
+        let max = types::NAME_BYTES_MAX;
+        for (len, can_be) in [(0, false), (1, true), (max, true), (max + 1, false)] {
+            let name = vec![b'n'; len];
+            let at = Place { dir, name: name.clone() };
+            let good = Place { dir, name: b"name".to_vec() };
+            let (old, file_type) = (dir, 0o40_000);
+            let updates = [
+                Update::Enter { at: at.clone(), child, file_type },
+                Update::Leave { at: at.clone(), child },
+                Update::Repoint { at: at.clone(), old, child, file_type },
+                Update::Rehome { fid: child, from: at.clone(), to: good.clone() },
+                Update::Rehome { fid: child, from: good, to: at.clone() },
+                named(Some(at.clone()), None),
+                named(None, Some(at.clone())),
+                made(Vec::new(), Some(at)),
+                made(vec![(name.clone(), vec![1])], None),
+                own(vec![(name, vec![1])]),
+            ];
+            for update in updates {
+                assert_eq!(is_taken(update.clone()), can_be, "{len} bytes: {update:?}");
+            }
+        }
+        assert!(is_taken(named(None, None)) && is_taken(made(Vec::new(), None)));
     }
 
     #[test]
