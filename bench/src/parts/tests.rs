@@ -16,7 +16,11 @@ const SWAPS: &[&str] = &[
     "hot_swaps_through_all_policies_lose_nothing_and_stall_nobody",
     "a_class_gets_its_rate_over_four_partitions",
 ];
-const KILLS: &[&str] = &["kills_lose_nothing", "kills_of_all_kinds_in_turn_lose_nothing"];
+const KILLS: &[&str] = &[
+    "kills_lose_nothing",
+    "kills_of_all_kinds_in_turn_lose_nothing",
+    "kills_of_four_mdts_lose_nothing",
+];
 
 pub(crate) fn fairness(_bed: &Bed, _scale: Scale) -> Result<Vec<Row>> {
     of_tests(FAIRNESS)
