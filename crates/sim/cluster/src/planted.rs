@@ -165,7 +165,7 @@ mod tests {
 
     /// The fence of an evicted client refuses the same writes first, so no run of a cluster shows
     /// the first: `ost/tests/world/destroys.rs` does. The second takes a cut within one operation:
-    /// `mdt/tests/crossed.rs`.
+    /// `mdt/tests/crossed/main.rs`.
     const SHOWN_BY_ITS_PART_ALONE: &[&str] = &["ost.skip_tombstones", "mdt.show_halves"];
 
     #[test]
