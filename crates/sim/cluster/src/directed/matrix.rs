@@ -137,16 +137,18 @@ impl Stage<'_> {
         }
     }
 
-    /// In both orders of the calls.
+    /// In both orders of the calls. MDTs that are only asked come last: draws before them stay.
     fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
-        for is_rival_first in [false, true] {
-            for mdt in case.mdts {
-                for point in KINDS {
-                    let death = |count| {
-                        let (mdt, point) = (*mdt, point(count));
-                        Death { mdt, point, again: None, is_rival_first }
-                    };
-                    self.points_in_a_row(cast, (case, dies), death)?;
+        for mdts in [case.mdts, case.asked()] {
+            for is_rival_first in [false, true] {
+                for mdt in mdts {
+                    for point in KINDS {
+                        let death = |count| {
+                            let (mdt, point) = (*mdt, point(count));
+                            Death { mdt, point, again: None, is_rival_first }
+                        };
+                        self.points_in_a_row(cast, (case, dies), death)?;
+                    }
                 }
             }
         }

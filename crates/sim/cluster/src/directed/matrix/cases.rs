@@ -209,6 +209,13 @@ impl Case {
     pub(super) fn calls(&self) -> [Call; 2] {
         [call(self.op), call(self.rival)]
     }
+
+    /// MDTs that have no part and are only asked. A directory that moves has the directories above
+    /// its new parent reserved, and the tree of each case lies in a directory of MDT 0.
+    pub(super) fn asked(&self) -> &'static [u32] {
+        let is_directory_moved = self.op.starts_with("rename x1/d1 ");
+        if is_directory_moved && !self.mdts.contains(&0) { &[0] } else { &[] }
+    }
 }
 
 fn step(word: &str) -> Vec<Op> {
