@@ -465,6 +465,83 @@ fn an_operation_that_all_mdts_have_executed_explains_nothing() {
     assert_eq!(world.mended(), "wrong-parent wrong-type");
 }
 
+#[test]
+fn a_name_that_a_directory_has_twice_stays_once() {
+    let mut world = World::sound();
+    let record = DirentRecord { fid: fid(0, 1), file_type: S_IFDIR, name: b"a".to_vec() };
+    let key = keys::dirent(Fid::ROOT, cookie(Fid::ROOT, b"a", Fid::ROOT) + 1);
+    world.stores.0[0].put(Table::Dirents, key, record.encode());
+    let rules = world.mended();
+    assert!(rules.contains("name-twice"), "{rules}");
+    assert_eq!(world.path(fid(0, 1)), "a");
+}
+
+#[test]
+fn a_shard_loses_its_name() {
+    let mut world = World::sound();
+    let shards = vec![fid(2, 1)];
+    let stripes = Stripes { hash: 2, version: 1, master: 0, shards, leaving: None };
+    world.stores.0[0].put(Table::Xattrs, keys::xattr(fid(0, 1), LMV), stripes.encode());
+    let flags = (S_IFDIR, AttrFlags::STRIPED, INODE_HAS_XATTR);
+    world.stores.inode_with(fid(0, 1), flags, (2, 0), Fid::ROOT);
+    world.stores.inode_with(fid(2, 1), (S_IFDIR, AttrFlags::SHARD, 0), (2, 3), fid(0, 1));
+    let rules = world.mended();
+    assert!(rules.contains("named-shard"), "{rules}");
+    let root = world.stores.read(Fid::ROOT).expect("there");
+    assert_eq!((root.attr.nlink, root.attr.size), (2 + 2, 2), "`a` and `b` are left");
+}
+
+#[test]
+fn a_directory_says_that_it_is_striped_exactly_if_it_lists_shards() {
+    let mut world = World::rich();
+    world.stores.inode_with(fid(0, 1), (S_IFDIR, AttrFlags::empty(), 0), (2, 0), Fid::ROOT);
+    let rules = world.mended();
+    assert!(rules.contains("striped-flag"), "{rules}");
+    let flags = |world: &World, dir| world.stores.read(dir).expect("there").attr.flags;
+    assert!(flags(&world, fid(0, 1)).contains(AttrFlags::STRIPED));
+
+    let mut world = World::sound();
+    let striped = (S_IFDIR, AttrFlags::STRIPED, 0);
+    world.stores.inode_with(fid(0, 1), striped, (2, 0), Fid::ROOT);
+    assert_eq!(world.mended(), "striped-flag");
+    assert!(!flags(&world, fid(0, 1)).contains(AttrFlags::STRIPED));
+}
+
+#[test]
+fn a_record_of_an_operation_that_is_done_goes() {
+    let mut world = World::sound();
+    world.stores.record(1, fid(2, 5));
+    let mark = keys::of_mdt(keys::META_DONE, 1);
+    world.stores.0[1].put(Table::Meta, mark, 8_u64.to_le_bytes());
+    assert_eq!(world.mended(), "done-operation");
+    assert_eq!(left(&world.images()), Vec::<String>::new());
+}
+
+#[test]
+fn an_object_of_two_files_is_found_and_left() {
+    let mut world = World::sound();
+    world.stores.name(fid(2, 1), b"rival", fid(2, 6), S_IFREG);
+    world.stores.inode(fid(2, 1), S_IFDIR, (2, 3 + 5), Fid::ROOT);
+    let layout = Layout::plain(base(2, 5), 1 << 20, 2);
+    world.stores.of(fid(2, 6)).put(Table::Layouts, fid(2, 6).to_key(), layout.encode());
+    let flags = (S_IFREG, AttrFlags::empty(), INODE_HAS_LAYOUT);
+    world.stores.inode_with(fid(2, 6), flags, (1, 0), fid(2, 1));
+    assert_eq!(world.rules(), ["shared-object"]);
+    let text = format!("object {} belongs to several files", base(2, 5));
+    assert!(world.mend(false).starts_with(&text));
+}
+
+#[test]
+fn an_mdt_of_an_operation_that_is_not_there_is_found() {
+    let mut world = World::sound();
+    world.stores.record(1, fid(2, 5));
+    let images = world.images();
+    let found = check(&System::new(&images[..2], &[]));
+    let is_it = |finding: &&Finding| finding.rule == Rule::AbsentPartner;
+    let texts: Vec<&str> = found.iter().filter(is_it).map(|it| &it.text[..]).collect();
+    assert_eq!(texts, ["operation 0x7 of MDT 1 has a part at MDT 2, which is not there"]);
+}
+
 /// Keys of all records that are there, but of `Meta`.
 fn records(stores: &Stores) -> Vec<(usize, Table, Vec<u8>)> {
     let mut all = std::collections::BTreeSet::new();
