@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 use mounted::{Scratch, Up, nacre_bin, shell};
@@ -84,6 +84,13 @@ fn the_lines_of_the_talk_spread_directories() {
     assert_eq!(on.iter().sum::<usize>(), 100);
     assert!(on.iter().all(|files| *files > 5), "names are spread: {on:?}");
     assert_eq!(good(&up, "lfs find . -mdt-count 4"), "./unique\n./unique/rank0\n");
+    let space = good(&up, "lfs df -i .");
+    for mdt in 0..4 {
+        let name = format!("testfs-MDT{mdt:04x}_UUID");
+        let line = space.lines().find(|line| line.starts_with(&name)).expect("a line of each MDT");
+        let used = line.split_whitespace().nth(2).and_then(|used| used.parse::<u64>().ok());
+        assert!(used.is_some_and(|used| used > 0), "{space}");
+    }
     assert_eq!(good(&up, "lfs find . -type d ! -mdt-hash crush2"), ".\n./two\n");
     good(&up, "lfs setdirstripe -d unique");
     fs::create_dir(up.at("unique/rank1")).expect("made");
@@ -303,11 +310,16 @@ fn an_mdt_comes_to_a_running_file_system() {
     let dir = up.data().join("more");
     let shown = dir.display();
     good(&up, &format!("format --fsname testfs --mdt --index 5 --mgsnode {mgs} {shown}"));
-    let mut server = Command::new(nacre_bin())
-        .args(["serve", "--listen", "127.0.249.5@tcp"])
-        .arg(&dir)
-        .spawn()
-        .expect("nacre starts");
+    let serve = || {
+        let mut server = Command::new(nacre_bin());
+        server.args(["serve", "--listen", "127.0.249.5@tcp"]).arg(&dir);
+        server.spawn().expect("nacre starts")
+    };
+    let end = |mut server: Child| {
+        mounted::kill(server.id(), libc::SIGTERM);
+        assert!(server.wait().expect("our child").success());
+    };
+    let server = serve();
     mounted::until("both mounts know the MDT", || {
         [up.mount(), &other].iter().all(|mount| {
             let shown = nacre(mount, "lfs mdts .");
@@ -322,7 +334,19 @@ fn an_mdt_comes_to_a_running_file_system() {
     fs::remove_dir(up.at("new")).expect("removed");
     assert_eq!(fs::read(other.join("f")).expect("reads"), b"x");
     fs::remove_file(other.join("f")).expect("removed");
+
+    // a directory that names an MDT which is away is refused without a wait for it
+    end(server);
+    let line = "lfs mkdir -i 5 away";
+    mounted::until("the mount knows that the MDT is away", || {
+        nacre(up.mount(), line).status.code() == Some(libc::ENOTCONN)
+    });
+    let start = Instant::now();
+    refused(&up, line, libc::ENOTCONN, "testfs-MDT0005 is away");
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    let server = serve();
+    mounted::until("it is back", || nacre(up.mount(), line).status.success());
+    assert_eq!(mdt_of(&up, "away"), 5);
     up.stop();
-    mounted::kill(server.id(), libc::SIGTERM);
-    assert!(server.wait().expect("our child").success());
+    end(server);
 }
