@@ -37,8 +37,8 @@
 //! The reply to a change that several MDTs make has one more buffer at its end: the whole change,
 //! sealed ([`crate::updates::RECORD_MAGIC`]). A replay repeats it.
 //!
-//! `listxattr` lists `lustre.lov` if there is a layout or a default. `getxattr` and `setxattr` accept
-//! it, and `trusted.lov` of root, with the binary value of `lustre.lov`.
+//! `listxattr` lists `lustre.lov` if there is a layout or a default. `getxattr` and `setxattr`
+//! accept it, and `trusted.lov` of root, with the binary value of `lustre.lov`.
 
 mod fid;
 #[macro_use]

@@ -3,8 +3,8 @@
 //! directory's striping and of its default for new subdirectories ([`layout::dir`]). `lustre.som`
 //! is the MDT's knowledge of a file's size.
 //!
-//! Tools that copy files list the attributes of each and set them at the copy (`cp -a`). Three calls
-//! of theirs need no request where the file is open here:
+//! Tools that copy files list the attributes of each and set them at the copy (`cp -a`). Three
+//! calls of theirs need no request where the file is open here:
 //! - A list, if the file is known to have no attribute but the layout.
 //! - A layout for a file that has one. It changes nothing.
 //! - An access list that says no more than a mode, for a new file whose attributes are kept back.

@@ -1,8 +1,8 @@
 //! The request scheduler (`docs/design/nrs.md`). Policies order the requests of one head. A rule
 //! chooses between a partition's high-priority and regular head.
 //!
-//! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`]. The
-//! only state of a thread is a count of guarded calls, because a policy that panics ends itself
+//! Pure: no clock, no lock, no I/O. A service partition owns up to two [`Head`]s and a [`Pick`].
+//! The only state of a thread is a count of guarded calls, because a policy that panics ends itself
 //! alone ([`in_guarded_call`]).
 
 mod batches;

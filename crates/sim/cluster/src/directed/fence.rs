@@ -1,7 +1,7 @@
 //! **fence**: a client loses all servers in the middle of an append and is evicted. Another client
 //! appends. Then the OSTs can be reached again, and the first client's messages arrive late. No
 //! record that was acknowledged to any client is overwritten. Once the first client reaches the MDT
-//! too, it opens the file anew and appends.
+//! too, it opens the file again and appends.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
