@@ -343,9 +343,11 @@ fn an_mdt_comes_to_a_running_file_system() {
     });
     let start = Instant::now();
     refused(&up, line, libc::ENOTCONN, "testfs-MDT0005 is away");
-    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     let server = serve();
-    mounted::until("it is back", || nacre(up.mount(), line).status.success());
+    mounted::until("it is back", || {
+        nacre(up.mount(), line).status.success() || up.at("away").exists()
+    });
     assert_eq!(mdt_of(&up, "away"), 5);
     up.stop();
     end(server);

@@ -66,7 +66,7 @@ fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
         (&["lfs", "osts"][..], "3: testfs-OST0003_UUID ACTIVE"),
         (&["lfs", "check", "osts"][..], "testfs-OST0003 active."),
     ] {
-        let shown = tool(words);
+        let shown = command(words).env("NACRE_ANSWER_WAIT", "10").output().expect("timeout starts");
         let (out, err) = (text(&shown.stdout), text(&shown.stderr));
         assert!(out.lines().filter(|there| *there == line).count() >= 2, "{words:?}: {out}{err}");
         assert!(err.contains(path(&dead)) && !shown.status.success(), "{words:?}: {err}");
@@ -88,7 +88,7 @@ fn the_space_of_other_mounts_is_shown_beside_stopped_ones() {
         (&["lfs", "check", "all"][..], "testfs-OST0003 active.".to_owned(), 15),
     ] {
         let start = Instant::now();
-        let shown = command(words).env("NACRE_ANSWER_WAIT", "2").output().expect("timeout starts");
+        let shown = command(words).env("NACRE_ANSWER_WAIT", "4").output().expect("timeout starts");
         assert!(start.elapsed() < Duration::from_secs(seconds), "{words:?}: {:?}", start.elapsed());
         let (out, err) = (text(&shown.stdout), text(&shown.stderr));
         assert!(out.contains(&own), "{words:?}: {out}{err}");

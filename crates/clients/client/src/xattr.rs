@@ -237,7 +237,8 @@ impl Inner {
         self.change_attribute(scope, fid, call).await
     }
 
-    /// What may be kept of a file that is open here depends on its attributes.
+    /// What may be kept of a file that is open here depends on its attributes. The answer for an
+    /// inode that has moved, or was to move, does not describe the whole file.
     async fn change_attribute(
         self: &Rc<Self>,
         scope: Scope,
@@ -246,7 +247,8 @@ impl Inner {
     ) -> Result<Stat> {
         let done = self.change(scope, mdt_of(fid), call).await;
         let (stat, _) = done.map_err(|error| error.about(fid))?;
-        if let Some(inode) = self.inodes.get(stat.attr.fid()) {
+        let is_whole = stat.attr.fid() == fid && stat.layout.is_some();
+        if let Some(inode) = self.inodes.get(fid).filter(|_| is_whole) {
             inode.learn(&stat);
         }
         Ok(stat)

@@ -78,6 +78,11 @@ pub(crate) fn ask(mount: &Mount, question: &ctl::Ask, command: &str) -> Result<c
     through(mount, command, |socket| ctl::ask::ask(socket, question))
 }
 
+/// How long to wait for these daemons: a single one may think, because it keeps nothing back.
+pub(crate) fn patience_for(mounts: &[Mount], several: Duration) -> Duration {
+    if mounts.len() == 1 { several.max(ctl::ask::PATIENCE) } else { several }
+}
+
 /// How long to wait for daemons that ask their servers.
 pub(crate) fn servers_patience() -> Duration {
     everywhere::patience().max(SERVERS_PATIENCE)

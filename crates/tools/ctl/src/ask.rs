@@ -11,7 +11,7 @@ use crate::proto::{self, REPLY_BYTES_MAX};
 use crate::{Ask, Failure, Reply, rundir};
 
 /// How long a daemon may think. Its own calls give up earlier: this catches one that hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long a self-test's console may think: a stop waits for requests that are not answered.
 const CONSOLE_PATIENCE: Duration = Duration::from_secs(120);

@@ -140,6 +140,7 @@ impl Stage<'_> {
     /// In both orders of the calls. MDTs that are only asked come last: draws before them stay.
     fn every_point(&mut self, cast: &mut Cast, case: &Case, dies: bool) -> Result<(), String> {
         for mdts in [case.mdts, case.asked()] {
+            let mut deaths = 0;
             for is_rival_first in [false, true] {
                 for mdt in mdts {
                     for point in KINDS {
@@ -147,24 +148,27 @@ impl Stage<'_> {
                             let (mdt, point) = (*mdt, point(count));
                             Death { mdt, point, again: None, is_rival_first }
                         };
-                        self.points_in_a_row(cast, (case, dies), death)?;
+                        deaths += self.points_in_a_row(cast, (case, dies), death)?;
                     }
                 }
+            }
+            if deaths == 0 && !mdts.is_empty() {
+                return Err(format!("{}: none of the MDTs {mdts:?} ever died", case.name));
             }
         }
         Ok(())
     }
 
-    /// Until the operation is over before the point.
+    /// Until the operation is over before the point. Returns how many points were reached.
     fn points_in_a_row(
         &mut self,
         cast: &mut Cast,
         (case, dies): (&Case, bool),
         death: impl Fn(u64) -> Death,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         for count in 1..=POINTS_MAX {
             if self.cell(cast, (case, dies), death(count))? == 0 {
-                return Ok(());
+                return Ok(count - 1);
             }
         }
         Err(format!("{}: {:?} and no end", case.name, death(POINTS_MAX)))

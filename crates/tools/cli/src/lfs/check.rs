@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failed> {
     let mut first = First::default();
     let mut all = Vec::new();
     for question in args.which.questions() {
-        let patience = mountpoint::servers_patience();
+        let patience = mountpoint::patience_for(&mounts, mountpoint::servers_patience());
         let answers = mountpoint::ask_each(&mounts, &question, patience, COMMAND);
         let answers = mounts.into_iter().zip(answers);
         mounts = heard(answers, &mut all, &mut first);

@@ -31,7 +31,8 @@ pub(super) fn run(kind: Kind, args: &Args) -> Result<(), Failed> {
         Kind::Osts => ("lfs osts", Ask::Osts),
     };
     let mounts = mountpoint::near_or_every(args.path.as_deref(), command)?;
-    let answers = mountpoint::ask_each(&mounts, &question, everywhere::patience(), command);
+    let patience = mountpoint::patience_for(&mounts, everywhere::patience());
+    let answers = mountpoint::ask_each(&mounts, &question, patience, command);
     let mut first = First::default();
     let known = known(answers, &mut first);
     let text: String = known.iter().map(|targets| render(kind, targets)).collect();
