@@ -95,6 +95,10 @@ pub const LEASE_LOOK: Span = Span::millis(100);
 /// keeps its place for 10 s. As often as requests that wait at the MDT.
 pub const LOCK_ASK_AGAIN: Span = Span::secs(4);
 
+/// How long a wait for a lock that is given up goes on until the MDT has forgotten it: many times a
+/// round trip, and short for the user who presses Ctrl-C while the MDT is away.
+pub const LOCK_GIVE_UP: Span = Span::secs(1);
+
 /// First pause of a lock request that found no place to wait, at an MDT that does not call its
 /// client. It doubles.
 pub const LOCK_POLL: Span = Span::millis(20);

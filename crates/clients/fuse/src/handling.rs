@@ -138,7 +138,7 @@ impl Fs {
             Op::Releasedir(args) => self.releasedir(args.fh),
             Op::Fsyncdir { fh, .. } => self.fsyncdir(header, fh).await,
             Op::Getlk(args) => self.getlk(header, args).await,
-            Op::Setlk { args, .. } => Box::pin(self.setlk(header, args, false)).await,
+            Op::Setlk { args, .. } => Box::pin(self.setlk(header, args)).await,
             Op::Ioctl { .. } => Err(Errno::ENOTTY),
             Op::Fallocate(args) => Box::pin(self.fallocate(header, args)).await,
             Op::Lseek(args) => Box::pin(self.lseek(args)).await,

@@ -222,6 +222,51 @@ fn a_client_that_does_not_come_when_it_is_called_keeps_a_lock_free_for_10_s_at_m
 }
 
 #[test]
+fn who_is_told_of_the_interruption_stands_in_line_no_more() {
+    let (world, exclusive) = (World::new(), LockMode::Exclusive);
+    let fid = world.files[0];
+    for late in 0..20 {
+        assert_eq!(world.lock(1, fid, posix(exclusive, 1, false)), Ok(()), "{late}");
+        let (told, took) = world.run(0, async move |client| {
+            let (ctx, env) = (Ctx::root(), client.env());
+            let given_up = env.sleep(Span::micros(500_000 + 100 * late));
+            let begun = env.now();
+            let told = client.lock_until(&ctx, fid, posix(exclusive, 7, true), given_up).await;
+            Ok((told.map_err(|error| error.errno()), env.now() - begun))
+        });
+        assert_eq!(told, Err(Errno::EINTR));
+        assert!(took < Span::millis(600), "{took:?}");
+        for (at, mode) in [(1, LockMode::Unlock), (2, exclusive), (2, LockMode::Unlock)] {
+            assert_eq!(world.lock(at, fid, posix(mode, 1, false)), Ok(()), "{late}");
+        }
+    }
+}
+
+#[test]
+fn a_wait_is_given_up_within_a_second_while_the_mdt_is_away() {
+    let world = World::new();
+    let fid = world.files[0];
+    assert_eq!(world.lock(1, fid, posix(LockMode::Exclusive, 1, false)), Ok(()));
+    let (node, client) = &world.clients[0];
+    let (own, took) = (client.clone(), Rc::new(Cell::new(None)));
+    let answer = took.clone();
+    node.env().spawn("is interrupted", async move {
+        let env = own.env();
+        let spec = posix(LockMode::Exclusive, 7, true);
+        let given_up = env.sleep(Span::secs(1));
+        let begun = env.now();
+        let told = own.lock_until(&Ctx::root(), fid, spec, given_up).await;
+        answer.set(Some((told.map_err(|error| error.errno()), env.now() - begun)));
+    });
+    world.cluster.sim.run_for(Span::millis(500));
+    world.cluster.cut_off(node, TargetKind::Mdt);
+    world.cluster.sim.run_for(Span::secs(2));
+    let (told, took) = took.take().expect("it is answered");
+    assert_eq!(told, Err(Errno::EINTR));
+    assert!(took >= Span::secs(2) && took < Span::millis(2_100), "{took:?}");
+}
+
+#[test]
 fn a_call_that_crosses_the_end_of_its_wait_leaves_no_lock() {
     let (world, exclusive) = (World::new(), LockMode::Exclusive);
     let fid = world.files[1];

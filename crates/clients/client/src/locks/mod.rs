@@ -16,6 +16,8 @@ mod turns;
 use std::cell::Cell;
 use std::rc::Rc;
 
+use futures_lite::future::or;
+use tokio::sync::mpsc;
 use types::{Errno, Fid, Span};
 use wire::Opcode;
 use wire::body::{Claim, LockFlags, LockRep, LockReq, lock};
@@ -33,6 +35,42 @@ impl Client {
     /// # Errors
     /// EAGAIN if it is not free and `spec.wait` is not set; EDEADLK (fcntl); ENOLCK.
     pub async fn lock(&self, ctx: &Ctx, fid: Fid, spec: LockSpec) -> Result<()> {
+        self.take_lock(ctx, fid, spec, mpsc::channel(1).0).await
+    }
+
+    /// [`Client::lock`], given up when `given_up` completes. The answer then comes after the MDT
+    /// has forgotten the wait, if that answers within [`limits::LOCK_GIVE_UP`]: nothing stands in
+    /// line for this caller any more, and its owner holds what it held before.
+    ///
+    /// # Errors
+    /// EINTR if it was given up; those of [`Client::lock`].
+    pub async fn lock_until(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        spec: LockSpec,
+        given_up: impl Future<Output = ()>,
+    ) -> Result<()> {
+        let (under_way, mut all_ended) = mpsc::channel(1);
+        let taking = async { Some(self.take_lock(ctx, fid, spec, under_way).await) };
+        let interrupted = async {
+            given_up.await;
+            None
+        };
+        if let Some(answer) = or(taking, interrupted).await {
+            return answer;
+        }
+        self.0.env.timeout(limits::LOCK_GIVE_UP, all_ended.recv()).await;
+        Err(Error::local(Errno::EINTR, "lock").about(fid))
+    }
+
+    async fn take_lock(
+        &self,
+        ctx: &Ctx,
+        fid: Fid,
+        spec: LockSpec,
+        under_way: UnderWay,
+    ) -> Result<()> {
         let mut request = request(ctx, fid, &spec)?;
         if spec.mode == LockMode::Unlock {
             // runs to its end: what is given back must not be stated again after a restart
@@ -40,7 +78,7 @@ impl Client {
             return self.0.run("unlock", async move { inner.unlock(&ctx, request).await }).await;
         }
         request.cookie = self.0.next_number();
-        self.0.acquire(ctx, request, spec.wait).await
+        self.0.acquire(ctx, request, spec.wait, under_way).await
     }
 
     /// Who stands in the way of a lock (F_GETLK); nobody if it could be had.
@@ -111,6 +149,9 @@ enum Asked {
     GivenUp,
 }
 
+/// Held by everything that may still change what an owner holds; nothing is ever sent on it.
+type UnderWay = mpsc::Sender<()>;
+
 /// Ends the wait, or restores what was held, when the waiter goes before it has its answer.
 struct Waiter {
     inner: Rc<Inner>,
@@ -119,6 +160,7 @@ struct Waiter {
     before: Vec<LockReq>,
     stage: Rc<Cell<Stage>>,
     answered: bool,
+    under_way: UnderWay,
 }
 
 impl Drop for Waiter {
@@ -130,6 +172,7 @@ impl Drop for Waiter {
         let before = std::mem::take(&mut self.before);
         let granted = self.stage.replace(Stage::GivenUp) == Stage::Granted;
         self.inner.turns.call(Fid::from(request.fid).mdt_index(), request.cookie);
+        let under_way = self.under_way.clone();
         self.inner.env.spawn("lock given up", async move {
             let ended = match granted {
                 true => inner.restore(&ctx, request, &before).await,
@@ -138,6 +181,7 @@ impl Drop for Waiter {
             if let Err(error) = ended {
                 tracing::debug!("a lock wait could not be ended: {error}");
             }
+            drop(under_way);
         });
     }
 }
@@ -145,7 +189,13 @@ impl Drop for Waiter {
 impl Inner {
     /// Takes a lock. The asking runs in a task of its own, so that no grant is ever lost on the
     /// way.
-    async fn acquire(self: &Rc<Self>, ctx: &Ctx, request: LockReq, wait: bool) -> Result<()> {
+    async fn acquire(
+        self: &Rc<Self>,
+        ctx: &Ctx,
+        request: LockReq,
+        wait: bool,
+        under_way: UnderWay,
+    ) -> Result<()> {
         let stage = Rc::new(Cell::new(Stage::Asking));
         // taking an flock in another mode gives the old one up first
         let is_flock = request.kind == lock::FLOCK;
@@ -157,9 +207,11 @@ impl Inner {
             before: before.clone(),
             stage: stage.clone(),
             answered: false,
+            under_way: under_way.clone(),
         };
         let (inner, ctx) = (self.clone(), ctx.clone());
         let asking = async move {
+            let _under_way = under_way;
             let outcome = inner.ask_until_granted(&ctx, request, wait, &stage).await?;
             match outcome {
                 Asked::Granted => Ok(()),
@@ -303,7 +355,7 @@ impl Inner {
             ..LockReq::default()
         };
         let claim = self.claim(fid);
-        self.acquire(ctx, request, true).await?;
+        self.acquire(ctx, request, true, mpsc::channel(1).0).await?;
         let mut lock = FileLock {
             inner: self.clone(),
             ctx: ctx.clone(),

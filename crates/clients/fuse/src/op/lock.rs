@@ -3,7 +3,7 @@
 use client::{LockKind, LockMode};
 use fusedev::abi;
 use fusedev::{Body, Header, Replier, Reply};
-use futures_lite::future::or;
+use futures_lite::future::pending;
 use types::Errno;
 
 use crate::convert;
@@ -23,7 +23,22 @@ impl Fs {
         Ok(Body::Lock(convert::lock_out(conflict)))
     }
 
-    pub(crate) async fn setlk(&self, header: &Header, args: abi::LkIn, wait: bool) -> Reply {
+    pub(crate) async fn setlk(&self, header: &Header, args: abi::LkIn) -> Reply {
+        self.set_lock(header, args, false, pending()).await
+    }
+
+    /// Any signal ends the wait, as `fcntl` promises.
+    pub(crate) async fn wait_for_lock(&self, header: &Header, args: abi::LkIn, replier: &Replier) {
+        replier.reply(&self.set_lock(header, args, true, replier.interrupted()).await);
+    }
+
+    async fn set_lock(
+        &self,
+        header: &Header,
+        args: abi::LkIn,
+        wait: bool,
+        given_up: impl Future<Output = ()>,
+    ) -> Reply {
         let (fid, spec) = (self.fid(header.nodeid)?, convert::lock_spec(&args, wait)?);
         let mut ctx = self.ctx(header, 0);
         // The process, not the thread: what F_GETLK tells others.
@@ -34,17 +49,8 @@ impl Fs {
             }
         };
         note(); // before the answer: a lock may be held although the wait for it was given up
-        self.client.lock(&ctx, fid, spec).await.map_err(errno)?;
+        self.client.lock_until(&ctx, fid, spec, given_up).await.map_err(errno)?;
         note(); // a close of another descriptor may have given back what was held meanwhile
         Ok(Body::Empty)
-    }
-
-    /// Any signal ends the wait, as `fcntl` promises; dropping the call takes the request back.
-    pub(crate) async fn wait_for_lock(&self, header: &Header, args: abi::LkIn, replier: &Replier) {
-        let interrupted = async {
-            replier.interrupted().await;
-            Err(Errno::EINTR)
-        };
-        replier.reply(&or(self.setlk(header, args, true), interrupted).await);
     }
 }
