@@ -78,7 +78,10 @@ impl Setting {
         else {
             return Ok(());
         };
-        let socket = rundir::of_device(mount.device).context("no daemon answers for the mount")?;
+        let Some(socket) = rundir::of_device(mount.device) else {
+            self.lines.push("client: FUSE, of another NACRE_RUN".to_owned());
+            return Ok(());
+        };
         let client = who(&socket);
         for value in get(&socket, "llite.*.transport") {
             self.lines.push(format!("client: FUSE, transport {value}"));
