@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 fn c_path(path: &Path) -> CString {
@@ -263,7 +264,8 @@ impl Drop for Mapping {
     }
 }
 
-/// Does `call`, and `after` a while interrupts this thread with a signal that has a handler.
+/// Does `call`, and `after` a while interrupts this thread with a signal that has a handler. The
+/// signal comes again until the call has ended, because a busy machine may begin the call later.
 pub fn interrupted<T>(after: Duration, call: impl FnOnce() -> T) -> T {
     extern "C" fn ignore(_signal: i32) {}
     let handler: extern "C" fn(i32) = ignore;
@@ -276,15 +278,19 @@ pub fn interrupted<T>(after: Duration, call: impl FnOnce() -> T) -> T {
         libc::pthread_self()
     };
     std::thread::scope(|scope| {
+        let (ended, hears) = mpsc::channel::<()>();
         scope.spawn(move || {
-            std::thread::sleep(after);
-            #[expect(unsafe_code, reason = "a system call")]
-            // SAFETY: the caller's thread lives until this scope ends
-            unsafe {
-                libc::pthread_kill(caller, libc::SIGUSR1)
+            while hears.recv_timeout(after) == Err(RecvTimeoutError::Timeout) {
+                #[expect(unsafe_code, reason = "a system call")]
+                // SAFETY: the caller's thread lives until this scope ends
+                unsafe {
+                    libc::pthread_kill(caller, libc::SIGUSR1);
+                }
             }
         });
-        call()
+        let done = call();
+        drop(ended);
+        done
     })
 }
 

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use fusedev::Channel;
 use mounted::posix::{self, Mapping};
 use mounted::range::{self, Kind};
-use mounted::{Scratch, Up};
+use mounted::{PATIENCE, Scratch, Up};
 use rustix::fs::StatxFlags;
 
 /// Capabilities that kernels after 6.1 brought (FUSE 7.38 and up): masked, the mount behaves as
@@ -590,7 +590,7 @@ fn locks_of_open_files(dir: &Path, seen: &mut Seen) {
     seen.outcome("after a close of something else", lock(&second, 5));
     drop(again);
     let start = std::time::Instant::now();
-    while lock(&second, 5).is_err() && start.elapsed() < Duration::from_secs(5) {
+    while lock(&second, 5).is_err() && start.elapsed() < PATIENCE {
         // the kernel tells of a last close when it comes to it
         std::thread::sleep(Duration::from_millis(5));
     }
