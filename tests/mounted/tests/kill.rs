@@ -11,16 +11,19 @@ use std::time::{Duration, Instant};
 
 use fusedev::Channel;
 use mounted::work::{Seen, Worker};
-use mounted::{Scratch, Up, count, figure, nacre_bin, posix, range, until};
+use mounted::{Scratch, Up, count, figure, full, nacre_bin, posix, range, until};
 
-/// Longest pause that an application may see when a server is killed.
+/// Longest pause that an application may see when a server is killed, in the check of a release.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// The same on a busy machine: a call ends at most 16 s after its servers are back
+/// (docs/semantics.md).
+const PAUSE_MAX_BUSY: Duration = Duration::from_secs(16);
 
 /// A dead client is evicted after its lease (10 s) and a tenth, at a look each second; then its
-/// locks are free.
+/// locks are free. A client that is in no other client's way is evicted after 150 s.
 const LEASE_MAX: Duration = Duration::from_secs(13);
-/// Its open unlinked files go with the MDT's next commit and the destroys that follow it.
-const DESTROYED_MAX: Duration = Duration::from_secs(30);
+/// The same on a busy machine.
+const LEASE_MAX_BUSY: Duration = Duration::from_secs(30);
 
 /// Kills `victims` in turn, `kills` times, under three workloads; checks everything through a mount
 /// that comes later.
@@ -56,7 +59,8 @@ fn survive_kills_of(mut up: Up, name: &str, victims: &[&str], kills: usize) {
     println!("{name}: {kills} kills, {operations} operations acknowledged");
     let title = format!("{name}: longest pause of an application over {kills} kills");
     figure(&format!("{name}/pause"), &title, "s", pause.as_secs_f64());
-    assert!(pause <= PAUSE_MAX, "an application waited {pause:?}");
+    let most = if full() { PAUSE_MAX } else { PAUSE_MAX_BUSY };
+    assert!(pause <= most, "an application waited {pause:?}");
     drop((lock, rival));
     up.stop();
 }
@@ -120,11 +124,7 @@ fn killed_clients_over(transport: Channel) {
         fs::remove_file(dir.join("held")).expect("unlink");
         let daemon = mounted::daemon_of(&dir);
         mounted::kill(daemon, libc::SIGKILL);
-        let start = Instant::now();
-        while !mounted::is_dead(&dir) {
-            assert!(start.elapsed() < PAUSE_MAX, "a dead client's mount does not say so");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        until("a dead client's mount says so", || mounted::is_dead(&dir));
         drop((locked, held));
         assert_eq!(
             fs::read(up.at(&name)).expect("what was acknowledged"),
@@ -133,13 +133,13 @@ fn killed_clients_over(transport: Channel) {
         let rival = File::open(up.at(&name)).expect("open");
         let start = Instant::now();
         while posix::flock(&rival, libc::LOCK_EX | libc::LOCK_NB).is_err() {
-            assert!(start.elapsed() < LEASE_MAX, "a dead client's lock stayed");
+            assert!(start.elapsed() < LEASE_MAX_BUSY, "a dead client's lock stayed");
             std::thread::sleep(Duration::from_millis(50));
         }
-        while of_held.iter().any(|object| object.exists()) {
-            assert!(start.elapsed() < DESTROYED_MAX, "a dead client's unlinked file stayed");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        // with the MDT's next commit and the destroys that follow it
+        until("a dead client's unlinked file goes", || {
+            !of_held.iter().any(|object| object.exists())
+        });
     }
     up.stop();
     up.fsck();
@@ -162,7 +162,7 @@ fn a_stopped_client_keeps_its_lock_for_its_lease() {
     posix::flock(&rival, libc::LOCK_EX).expect("lock");
     let waited = start.elapsed();
     mounted::kill(daemon, libc::SIGCONT);
-    assert!(waited < LEASE_MAX, "waited for {waited:?}");
+    assert!(waited < LEASE_MAX_BUSY, "waited for {waited:?}");
     drop(locked);
     assert_eq!(fs::read(dir.join("file")).expect("it is back"), b"content");
     up.stop();

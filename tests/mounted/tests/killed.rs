@@ -11,11 +11,11 @@ use mounted::Up;
 /// Last byte of the slow mount's address.
 const SLOW: u8 = 32;
 const BYTES: usize = 16 << 20;
-/// A killed process is gone well within this, however long its write waits.
-const DEATH_MAX: Duration = Duration::from_secs(5);
-/// A request of the slow mount waits for ten seconds behind the one before: what it had under way
-/// when its writer was killed would have been made by then.
-const LATER: Duration = Duration::from_secs(25);
+/// A killed process is gone well within this, also on a busy machine. Its write waits longer.
+const DEATH_MAX: Duration = Duration::from_secs(12);
+/// A request of the slow mount waits for twenty seconds behind the one before: what it had under
+/// way when its writer was killed would have been made by then.
+const LATER: Duration = Duration::from_secs(45);
 
 #[test]
 fn a_killed_writers_last_write_does_not_come_over_newer_bytes() {
@@ -25,7 +25,7 @@ fn a_killed_writers_last_write_does_not_come_over_newer_bytes() {
     assert_eq!(up.tool(&["lfs", "setstripe", "-c", "1", "-i", "1", &path.to_string_lossy()]), "");
     fs::write(&path, vec![b'a'; BYTES]).expect("room");
     up.set("ost.OSS.ost_io.nrs_policies", "tbf nid");
-    let rule = format!("start slow nid={{127.0.0.{SLOW}@tcp}} rate=0.1");
+    let rule = format!("start slow nid={{127.0.0.{SLOW}@tcp}} rate=0.05");
     up.set("ost.OSS.ost_io.nrs_tbf_rule", &rule);
 
     let mut writer = Command::new("dd")

@@ -46,7 +46,7 @@ node() {{
 set +e
 bash {}
 status=$?
-for _ in $(seq 50); do pgrep -f 'lst-consol[e]' > /dev/null || break; sleep 0.1; done
+for _ in $(seq 600); do pgrep -f 'lst-consol[e]' > /dev/null || break; sleep 0.1; done
 if pgrep -f 'lst-consol[e]' > /dev/null || ls "$NACRE_RUN"/lst/*.sock 2> /dev/null; then echo 'a console is left' >&2; exit 8; fi
 exit $status
 "#,
@@ -88,7 +88,8 @@ fn the_canonical_script_runs_over_processes() {
     assert_eq!(lines.last(), Some(&"session is ended"));
     assert!(err.lines().all(|line| line.contains("Terminated")), "{err}");
     let blocks = out.matches("[LNet Rates of servers]").count();
-    assert!(blocks >= 4, "{blocks} blocks in 30 s");
+    // each comes after 5 s, and after the answers of all servers, which are busy
+    assert!(blocks >= 2, "{blocks} blocks in 30 s");
     for (start, least) in [("[R] ", 1.0), ("[W] ", 1.0)] {
         for value in numbers(&out, start, "Min: ") {
             assert!(value >= 0.01 * least, "every server carries load: {out}");
@@ -110,12 +111,12 @@ lst add_test --from clients --to servers --loop 100 brw read check=simple size=1
 lst add_test --from clients --to servers --loop 100 brw write check=full size=4K
 lst add_test --from clients --to servers --loop 100 brw read check=crc size=64K
 lst run batch
-for _ in $(seq 300); do lst query batch | grep -q stopped && break; sleep 0.1; done
+for _ in $(seq 600); do lst query batch | grep -q stopped && break; sleep 0.1; done
 lst query batch
 lst show_error clients servers
 lctl set_param lst.corrupt_every=10
 lst run batch
-for _ in $(seq 300); do lst query batch | grep -q stopped && break; sleep 0.1; done
+for _ in $(seq 600); do lst query batch | grep -q stopped && break; sleep 0.1; done
 lst show_error --session clients servers
 lst end_session
 ";

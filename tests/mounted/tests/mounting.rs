@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use mounted::{Scratch, Up, nacre_bin, posix};
+use mounted::{Scratch, Up, nacre_bin, posix, until};
 use types::NidAddr;
 
 /// What `script` prints as root in a mount namespace of its own. `$S` is the file system, `$B` the
@@ -264,6 +264,8 @@ fn an_ordinary_user_writes_in_a_file_system_of_his_own() {
 }
 
 const NOBODY: u32 = 65_534;
+/// `lctl ping` waits this long for an answer.
+const PING_WAIT: Duration = Duration::from_secs(10);
 
 /// What a node says first on a connection, as a real one says it.
 fn a_hello() -> Vec<u8> {
@@ -301,14 +303,15 @@ fn other_users_of_the_machine_are_refused_at_once() {
         .expect("setpriv starts");
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("--trust-local-users"), "{text}");
-    assert!(start.elapsed() < Duration::from_secs(3), "at once");
+    assert!(start.elapsed() < PING_WAIT, "at once");
     // a program of the native library says the same, with the wait that it has by default
+    let start = Instant::now();
     let bench = ["bench", "mdtest", "--native", &address, "-F", "-C", "-n", "1"];
     let refused = Command::new("setpriv").args(ping).arg(nacre_bin()).args(bench).output();
     let refused = refused.expect("setpriv starts");
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && text.contains("--trust-local-users"), "{text}");
-    assert!(start.elapsed() < Duration::from_secs(10), "long before a mount gives up");
+    assert!(start.elapsed() < Duration::from_secs(30), "long before a mount gives up");
 
     posix::as_user(NOBODY, NOBODY, || {
         for _ in 0..20 {
@@ -329,11 +332,12 @@ fn other_users_of_the_machine_are_refused_at_once() {
     let start = Instant::now();
     let root = Command::new(nacre_bin()).args(["lctl", "ping", nid]).status();
     assert!(root.expect("nacre starts").success(), "root is let in");
-    assert!(start.elapsed() < Duration::from_secs(3), "strangers take none of its places");
+    assert!(start.elapsed() < PING_WAIT, "strangers take none of its places");
     drop(silent);
-    let log = std::fs::read_to_string(up.data().join("log/MGS.log")).expect("a log");
-    let refusals = log.matches("only root and user 0 may connect").count();
-    assert!(refusals >= 22, "{refusals} of 22 were told: {log}");
+    until("each of 22 refusals is told", || {
+        let log = std::fs::read_to_string(up.data().join("log/MGS.log")).expect("a log");
+        log.matches("only root and user 0 may connect").count() >= 22
+    });
     up.stop();
 }
 

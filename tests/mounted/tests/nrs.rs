@@ -227,9 +227,10 @@ fn a_policy_and_its_tunables_start_in_one_command() {
     );
     assert!(up.try_set(&[(&least, "9")]).is_err(), "the least delay is not above the greatest");
     set(&up, "nrs_delay_pct", "0");
+    up.try_set(&[(&most, "60"), (&least, "60")]).expect("both");
     let start = Instant::now();
     fs::write(up.at("prompt"), "x").expect("written");
-    assert!(start.elapsed() < Duration::from_secs(1), "nothing is delayed at 0 percent");
+    assert!(start.elapsed() < Duration::from_secs(30), "nothing is delayed at 0 percent");
     set(&up, "nrs_policies", "fifo");
     up.stop();
 }
@@ -399,7 +400,8 @@ fn rules_of_every_kind_limit_whom_they_name() {
 fn statistics_tell_what_was_queued_throttled_and_logged() {
     let mut up = up("statistics");
     set(&up, "nrs_policies", "tbf uid");
-    set(&up, "nrs_tbf_rule", "start slow uid={0} rate=50 depth=1");
+    // slower than a busy machine writes
+    set(&up, "nrs_tbf_rule", "start slow uid={0} rate=10 depth=1");
     set(&up, "req_buffer_history_max", "100");
     set(&up, "nrs_log", "on");
     fs::write(up.at("f"), vec![1; 1 << 20]).expect("written");
