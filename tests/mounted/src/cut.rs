@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Scratch;
+use crate::{Scratch, until};
 
 /// `EXT4_IOC_SHUTDOWN`, `_IOR('X', 125, __u32)`.
 const SHUTDOWN: libc::c_ulong = 0x8004_587d;
@@ -92,27 +92,18 @@ impl Disk {
 
     /// Unmounts it as soon as the server on it has noticed.
     pub fn unmount_when_free(&mut self) {
-        self.unmount_within(600);
+        self.unmount();
     }
 
+    /// Unmounts it when the last process on it has let go: threads of one that was killed may still
+    /// end.
     pub fn unmount(&mut self) {
-        self.unmount_within(100);
-    }
-
-    fn unmount_within(&mut self, tries: u32) {
-        for _ in 0..tries {
-            if Command::new("umount")
-                .arg(&self.dir)
-                .stderr(std::process::Stdio::null())
-                .status()
-                .is_ok_and(|status| status.success())
-            {
-                self.mounted = false;
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
-        panic!("{} is still busy", self.dir.display());
+        until(&format!("{} is not busy", self.dir.display()), || {
+            let mut umount = Command::new("umount");
+            umount.arg(&self.dir).stderr(std::process::Stdio::null());
+            umount.status().is_ok_and(|status| status.success())
+        });
+        self.mounted = false;
     }
 }
 

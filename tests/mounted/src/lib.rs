@@ -292,10 +292,12 @@ impl Up {
             .map(|(pid, _)| pid)
     }
 
-    /// kill -9 of the server of `name`.
+    /// kill -9 of the server of `name`. It is dead then: the next kill meets another process.
     pub fn kill_server(&self, name: &str) {
         self.killed.fetch_max(SERVERS, Ordering::SeqCst);
-        kill(self.server(name), libc::SIGKILL);
+        let pid = self.server(name);
+        kill(pid, libc::SIGKILL);
+        until("a killed server is dead", || !is_alive(pid));
     }
 
     /// kill -9 of everything at once: up, servers, client daemons. Their mounts stay and are dead.

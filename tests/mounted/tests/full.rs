@@ -2,14 +2,14 @@
 //! work.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mounted::cut::Disk;
-use mounted::{Scratch, Up, nacre_bin, range};
+use mounted::{PATIENCE, Scratch, Up, nacre_bin, range, until};
 
 fn is_full(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOSPC)
@@ -55,12 +55,29 @@ fn a_full_ost_refuses_and_recovers() {
     let mut rest = File::create(up.at("rest")).expect("create");
     names_are_made_when_full(&up, &mut rest);
     fs::remove_file(up.at("again")).expect("deletes work when full");
-    rest.write_all(&[8; 2 << 20]).expect("room that was made is there for the next write");
+    finds_room("the next write", || rest.write_all(&[8; 2 << 20]));
     fs::remove_file(&kept.pop().expect("half of them").0).expect("deletes work when full");
-    range::fallocate(&rest, 0, rest.metadata().expect("stat").len(), 2 << 20)
-        .expect("and for an allocation");
+    let end = rest.metadata().expect("stat").len();
+    finds_room("an allocation", || range::fallocate(&rest, 0, end, 2 << 20));
     up.stop();
     disk.unmount();
+}
+
+/// A call that finds no room waits at most this long for objects of removed files (the MDT's
+/// `ROOM_WAIT`).
+const ROOM_WAIT: Duration = Duration::from_secs(3);
+
+/// Room that was made is there for the next call. If a busy OST removes objects later than that
+/// call waits, the room is there for a call behind it.
+fn finds_room(what: &str, mut call: impl FnMut() -> io::Result<()>) {
+    let begun = Instant::now();
+    loop {
+        let start = Instant::now();
+        let Err(refused) = call() else { return };
+        assert!(is_full(&refused), "{what}: {refused}");
+        assert!(start.elapsed() >= ROOM_WAIT, "{what} did not wait: {:?}", start.elapsed());
+        assert!(begun.elapsed() < PATIENCE, "{what} finds no room");
+    }
 }
 
 /// A name needs no room on an OST: it is the write that is refused, however long the MDT has known
@@ -82,14 +99,8 @@ fn names_are_made_when_full(up: &Up, rest: &mut File) {
 
 /// Destroys reach the OST after the MDT's commit: room comes back within seconds.
 fn wait_for_room(path: &Path, data: &[u8]) {
-    for _ in 0..100 {
-        if fs::write(path, data).is_ok() {
-            assert_eq!(fs::read(path).expect("written").len(), data.len());
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(200));
-    }
-    panic!("deleting half of a full OST gave no room in 20 s");
+    until("there is room where half of a full OST was deleted", || fs::write(path, data).is_ok());
+    assert_eq!(fs::read(path).expect("written").len(), data.len());
 }
 
 #[test]
@@ -212,14 +223,10 @@ fn a_missing_or_read_only_target_directory_is_named() {
 }
 
 fn wait_for_line(log: &Path, wanted: &str) {
-    for _ in 0..100 {
+    until(&format!("a log says '{wanted}'"), || {
         let texts = fs::read_dir(log)
             .expect("logs")
             .map(|entry| fs::read_to_string(entry.expect("a log").path()));
-        if texts.flatten().any(|text| text.contains(wanted)) {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-    }
-    panic!("no log says '{wanted}' within 10 s");
+        texts.flatten().any(|text| text.contains(wanted))
+    });
 }

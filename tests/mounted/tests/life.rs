@@ -314,7 +314,10 @@ fn up_and_its_servers_go_on_when_nobody_reads_what_they_say() {
         .spawn()
         .expect("nacre starts");
     drop(serve.stderr.take());
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    mounted::until("it serves", || {
+        let ping = Command::new(nacre_bin()).args(["lctl", "ping", "127.0.0.78@tcp"]).output();
+        ping.expect("nacre starts").status.success()
+    });
     mounted::kill(serve.id(), libc::SIGTERM);
     let status = mounted::wait_bounded(&mut serve).expect("serve ends");
     assert!(status.success(), "{status}");
