@@ -17,6 +17,9 @@ use transcript::{Ended, Part, Rule, Session, Shell, parse, same_numbers, same_sh
 /// Run before the commands of a document that does not begin with a file system of its own.
 const PRESET: &str = "nacre up --separate --mount /mnt/nacre &";
 
+/// How often `lfs df` is asked again while it leaves out a target.
+const DF_TRIES_MAX: usize = 20;
+
 /// Directories of the machine that documents use; empty ones of our own are mounted over them.
 struct Covered(Vec<&'static str>);
 
@@ -85,6 +88,12 @@ fn run_shown(
     for part in parse(text) {
         let Part::Step { command, ended: kept } = part else { continue };
         let mut now = session.run(&command);
+        // `lfs df` waits for half a second for a target that the mount has not connected to so far
+        for _ in 0..DF_TRIES_MAX {
+            if now.output.contains("inactive device") {
+                now = session.run(&command);
+            }
+        }
         now.output = without_waits(&now.output);
         let is_same = same_shape(&kept.output, &now.output)
             && same_numbers(&kept.output, &now.output)

@@ -114,6 +114,9 @@ fn killed_clients_over(transport: Channel) {
         fs::write(dir.join(&name), vec![round as u8; 200_000]).expect("write");
         let locked = File::open(dir.join(&name)).expect("open");
         posix::flock(&locked, libc::LOCK_EX).expect("lock");
+        // Another mount's question for the size waits until the OSTs have what is kept. So the
+        // file has its objects, and its bytes are none that a killed daemon may lose.
+        assert_eq!(fs::metadata(up.at(&name)).expect("stat").len(), 200_000);
         let known = objects(&up);
         let held =
             OpenOptions::new().write(true).create_new(true).open(dir.join("held")).expect("create");

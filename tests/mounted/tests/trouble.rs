@@ -56,11 +56,14 @@ fn the_space_of_other_mounts_is_shown_beside_a_dead_one() {
     kill(daemon_of(&dead), libc::SIGKILL);
     until("the mount is dead", || is_dead(&dead));
     let behind = up.second_mount(24);
+    let lines = [up.mount(), &behind].map(|mount| format!("{}[OST:3]", path(mount)));
+    // an OST that a mount has not connected to so far is waited for only half a second
+    until("both mounts that live show the space", || {
+        let shown = text(&tool(&["lfs", "df"]).stdout);
+        lines.iter().all(|line| shown.contains(line))
+    });
     let shown = tool(&["lfs", "df"]);
-    let (out, err) = (text(&shown.stdout), text(&shown.stderr));
-    for mount in [up.mount(), &behind] {
-        assert!(out.contains(&format!("{}[OST:3]", path(mount))), "{out}{err}");
-    }
+    let err = text(&shown.stderr);
     assert!(err.contains(path(&dead)) && !shown.status.success(), "{err}");
     for (words, line) in [
         (&["lfs", "osts"][..], "3: testfs-OST0003_UUID ACTIVE"),

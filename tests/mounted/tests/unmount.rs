@@ -166,6 +166,13 @@ fn an_up_whose_own_disk_hangs_says_for_what_it_waits_and_what_it_gives_up() {
         .expect("nacre starts");
     wait_until_said(&log, "Ctrl-C");
     fs::write(mount.join("f"), content()).expect("write");
+    // the last bytes may be on their way after the close
+    until("the OST has all bytes", || {
+        let mut lctl = Command::new(nacre_bin());
+        let told = lctl.args(["lctl", "get_param", "-n", "llite.*.unconfirmed"]).output();
+        let told = told.expect("nacre starts").stdout;
+        String::from_utf8_lossy(&told).contains("testfs-OST0000: 1 files, 3145728 bytes, ")
+    });
     let frozen = disk.freeze();
     kill(up.id(), libc::SIGTERM);
     wait_until_said(&log, "nacre up: waiting for testfs-OST0000: 1 file, 3 MiB");
