@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use mounted::posix::{getxattr, setxattr};
-use mounted::{Stopped, Up, count, daemon_of};
+use mounted::{Stopped, Up, count, daemon_of, until};
 
 /// A directory each, since what two clients were after is not believed for a while.
 const ROUNDS: (usize, usize) = (25, 400);
@@ -115,13 +115,29 @@ fn number(up: &Up, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("{line} is not a number"))
 }
 
+/// A thread that takes up an answer later than this makes names and attributes that cannot be
+/// invalidated stale (docs/semantics.md).
+const LATE: Duration = Duration::from_millis(10);
+/// The kernel keeps them for this long from then on.
+const KEPT: Duration = Duration::from_millis(20);
+
 /// Everything is believed that can be.
 fn look(dir: &Path) {
-    fs::metadata(dir.join("f")).expect("it is there");
-    fs::metadata(dir.join("f")).expect("it is there");
-    fs::metadata(dir).expect("it is there");
-    for entry in fs::read_dir(dir).expect("it can be listed") {
-        entry.and_then(|entry| entry.metadata()).expect("it is there");
+    let stat = |path: &Path| assert!(fs::metadata(path).is_ok(), "it is there");
+    let list = || {
+        for entry in fs::read_dir(dir).expect("it can be listed") {
+            entry.and_then(|entry| entry.metadata()).expect("it is there");
+        }
+    };
+    let file = dir.join("f");
+    let calls: [&dyn Fn(); 4] = [&|| stat(&file), &|| stat(&file), &|| stat(dir), &list];
+    let took = calls.map(|call| {
+        let begun = Instant::now();
+        call();
+        begun.elapsed()
+    });
+    if took.iter().any(|took| *took > LATE) {
+        std::thread::sleep(KEPT); // a busy machine
     }
 }
 
@@ -253,9 +269,14 @@ fn the_target_of_a_symbolic_link_is_asked_for_once() {
     let target = || fs::read_link(&link).expect("it is there");
     assert_eq!(target(), Path::new("elsewhere"));
     let asked = || counted(&up.param("llite.*.stats"), "readlink");
-    let before = asked();
-    assert!((0..5).all(|_| target() == Path::new("elsewhere")));
-    assert_eq!((before, asked()), (1, before));
+    assert_eq!(asked(), 1);
+    // Tests beside this one may make the kernel drop what it keeps.
+    let is_kept = |_: u32| {
+        let before = asked();
+        assert!((0..5).all(|_| target() == Path::new("elsewhere")));
+        asked() == before
+    };
+    assert!((0..5).any(is_kept), "it is asked for again and again");
     up.stop();
 }
 
@@ -265,20 +286,14 @@ fn grants_are_counted_and_bounded_under_the_names_of_lustre() {
     let of_mdt = |name: &str| format!("ldlm.namespaces.*-mdc-*.{name}");
     let shown = |name: &str| up.param(&of_mdt(name)).trim().to_owned();
     let held = || shown("lock_count").parse::<u64>().expect("a number");
-    let until = |is_so: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < FROZEN_MAX, "longer than the kernel keeps anything");
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    };
     fs::create_dir(up.at("d")).expect("a directory");
-    until(&|| {
+    // the kernel keeps what it knows of a new directory for a while
+    until("two grants are held", || {
         assert!(up.mount().is_dir() && up.at("d").is_dir());
         held() >= 2
     });
     assert_eq!([shown("lru_size"), shown("lru_max_age")], ["131072", "600000"]);
-    until(&|| {
+    until("they are dropped", || {
         up.set(&of_mdt("lru_size"), "clear");
         held() <= 1 // the root may be looked at meanwhile
     });

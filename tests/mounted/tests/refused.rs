@@ -113,7 +113,11 @@ fn a_killed_truncate_fallocate_or_open_goes_on_to_its_end() {
     for caller in &callers {
         until("the caller waits for the mount", || waits_for_mount(caller.id()));
     }
-    std::thread::sleep(Duration::from_secs(1)); // past its open
+    // past its open: what it asks for has begun, under the file's lock
+    let locks = ["lctl", "get_param", "-n", "--of", "testfs-MDT0000", "mdt.*.locks_held"];
+    until("each call holds its file's lock", || {
+        up.tool(&locks).trim().parse::<u32>().is_ok_and(|held| held >= 3)
+    });
     let signals = callers.each_mut().map(|caller| {
         caller.kill().expect("our child");
         mounted::wait_bounded(caller).expect("the kill is answered").signal()
