@@ -200,6 +200,42 @@ fn a_part_that_comes_late_sets_no_time_back() {
     assert_eq!(seen.collect::<Vec<_>>(), Vec::<String>::new());
 }
 
+/// A name moves to MDT 1, which is cut off from the coordinator so many microseconds after the
+/// call. If the old name is gone then, a client looks for the new one. Returns its answer as it is
+/// known 0.2 s, 118 s and 124 s later. `None`: the old name is still there.
+fn looked_for_without_the_coordinator(after: u64) -> Option<[Option<Result<(), Errno>>; 3]> {
+    let world = World::new(1);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.create(Fid::ROOT, "a");
+    world.settle();
+    world.begin(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::micros(after));
+    world.sim.partition(&world.servers[0].node, &world.servers[1].node, Cut::BothWays);
+    if world.lookup(1, Fid::ROOT, "a").is_ok() {
+        return None;
+    }
+    let found = world.ask(1, 1, lookup(dir, "b"));
+    let spans = [Span::millis(200), Span::millis(117_800), Span::secs(6)];
+    let seen = spans.map(|span| {
+        world.sim.run_for(span);
+        *found.borrow()
+    });
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(30));
+    assert_eq!(world.lookup(1, dir, "b").map(|found| found.attr.fid()), Ok(file));
+    world.check();
+    Some(seen)
+}
+
+#[test]
+fn a_read_waits_two_minutes_for_a_coordinator_that_is_away() {
+    let seen = (0..40).filter_map(|step| looked_for_without_the_coordinator(50 * step));
+    let waited: Vec<_> = seen.filter(|seen| seen[0] != Some(Ok(()))).collect();
+    assert!(!waited.is_empty(), "a reader between the two parts is met");
+    let of_before = Some(Err(Errno::ENOENT));
+    assert!(waited.iter().all(|seen| *seen == [None, None, of_before]), "{waited:?}");
+}
+
 /// A file without a name gets one on another MDT, which is cut off so many microseconds after the
 /// call. Meanwhile the session ends that has the file open; returns what does not fit.
 fn named_while_its_session_ends(after: u64) -> Vec<String> {
