@@ -41,7 +41,12 @@ const TERMS: &[(&str, &str)] = &[
     ("filesystems", "file systems"),
     ("hardlink", "hard link"),
     ("hardlinks", "hard links"),
+    ("look-up", "lookup"),
+    ("look-ups", "lookups"),
     ("meta-data", "metadata"),
+    ("re-state", "restate"),
+    ("re-stated", "restated"),
+    ("re-states", "restates"),
     ("read-ahead", "readahead"),
     ("stat-ahead", "statahead"),
     ("symlink", "symbolic link"),
@@ -51,6 +56,9 @@ const TERMS: &[(&str, &str)] = &[
     ("time-out", "timeout"),
     ("time-outs", "timeouts"),
     ("userspace", "user space"),
+    ("wake-up", "wakeup"),
+    ("wake-ups", "wakeups"),
+    ("write-back", "writeback"),
 ];
 
 /// Texts that name a thing which is absent (`there is no quota`), or a person.
@@ -205,6 +213,7 @@ mod tests {
         assert_eq!(count("The MDT knows who waits, and a user who may read; it can tell."), 2);
         assert_eq!(count("A server stood still, and clients believe it."), 2);
         assert_eq!(count("Filesystems have a time-out; a file system has timeouts."), 2);
+        assert_eq!(count("Look-ups look up what a wake-up re-states; it restates a lookup."), 3);
     }
 
     #[test]

@@ -238,7 +238,7 @@ flags! {
         TEST = 1,
         /// Wait until it is granted.
         WAIT = 2,
-        /// Re-stated during recovery: granted without a question.
+        /// Restated during recovery: granted without a question.
         RESTATE = 4,
         /// With WAIT: answer at once, and call the client when its turn comes.
         CALL = 8,

@@ -125,7 +125,7 @@ pub const GETATTRS_IN_FLIGHT: usize = 8;
 /// Names of a series that are asked ahead at most, unless set otherwise. Lustre: 128.
 pub const STATAHEAD_DEFAULT: u32 = 128;
 
-/// So long a look-up waits for an answer that was asked ahead. Others of the same request may need
+/// So long a lookup waits for an answer that was asked ahead. Others of the same request may need
 /// a server that is away, and the MDT does not wait long for a kernel that holds a directory.
 pub const AHEAD_WAIT: Span = Span::millis(20);
 

@@ -237,13 +237,13 @@ impl Ring {
         }
     }
 
-    /// No wake-ups until [`Ring::rest`]: turns will be taken.
+    /// No wakeups until [`Ring::rest`]: turns will be taken.
     pub(crate) fn attend(&self) {
         self.io.borrow_mut().completion().disable_eventfd();
         self.in_turn.set(true);
     }
 
-    /// Wake-ups again. `false`: something has come meanwhile, and a turn is due.
+    /// Wakeups again. `false`: something has come meanwhile, and a turn is due.
     pub(crate) fn rest(&self) -> io::Result<bool> {
         self.io.borrow_mut().completion().enable_eventfd();
         // The kernel marks its work before it looks at the switch; this is the other order.

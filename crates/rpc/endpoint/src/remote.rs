@@ -210,7 +210,7 @@ impl Remote {
         *self.on_undone.borrow_mut() = Some(hook);
     }
 
-    /// Asked after replay, before ReplayDone: calls that re-state locks.
+    /// Asked after replay, before ReplayDone: calls that restate locks.
     pub fn on_recovery(&self, hook: Rc<dyn Fn() -> Vec<Call>>) {
         *self.on_recovery.borrow_mut() = Some(hook);
     }

@@ -60,7 +60,7 @@ impl Node {
     }
 
     /// Starts what recovery lets go: it passes no head and waits for no slot. Replays come one at a
-    /// time, and a re-stated lock is taken at once.
+    /// time, and a restated lock is taken at once.
     pub(crate) fn dispatch_now(self: &Rc<Self>, mut work: Work) {
         let service = self.service(work.flight.class.service);
         work.cpt = self.choose_cpt(&service, &work.flight.peer());

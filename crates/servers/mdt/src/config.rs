@@ -218,7 +218,7 @@ planted::bugs! {
         ack_before_apply,
         /// A close makes the size clean although others are writing.
         clean_size_despite_writers,
-        /// Locks that clients re-state after a restart are answered and forgotten.
+        /// Locks that clients restate after a restart are answered and forgotten.
         lose_lock_restate,
         /// A sync is answered before the commit.
         ack_sync_before_commit,

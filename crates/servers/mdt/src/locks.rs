@@ -3,7 +3,7 @@
 //! A lock belongs to a session. A session that ends loses its own locks, but not those of the
 //! client's next session.
 //!
-//! Locks are in memory only; clients re-state them after a restart. A waiting request gives its
+//! Locks are in memory only; clients restate them after a restart. A waiting request gives its
 //! worker slot back. It is answered "still waiting" after the time that the client asked for. It
 //! keeps its place for a while, so that the client can ask again with the same cookie. A client
 //! that can be called ([`LockFlags::CALL`]) is answered at once, and [`calls`] lets it know when to

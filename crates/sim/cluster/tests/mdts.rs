@@ -487,7 +487,7 @@ fn of_a_striped_directory_only_the_shard_that_has_changed_is_asked() {
     assert!(!world.look(0, dir).1, "it is granted again");
 }
 
-/// Whether a kernel's look-up of a name that is not there is a request.
+/// Whether a kernel's lookup of a name that is not there is a request.
 fn is_asked_for_absent(world: &World, dir: Fid, name: &'static str) -> bool {
     let (found, is_asked) = world.ask(0, async move |client| {
         let found = client.lookup_glance(&me(), dir, name.as_bytes()).await;

@@ -11,7 +11,7 @@ const STRIPED_LEAST: f64 = 3.2;
 const CPU_MOST: f64 = 1.05;
 /// A stream into a file of several components, of one into a plain file.
 const STREAM_LEAST: f64 = 0.98;
-/// Look-ups a second, above the reads that the MDT's device does in a second.
+/// Lookups a second, above the reads that the MDT's device does in a second.
 const LOOK_UPS_LEAST: f64 = 20_000.0;
 
 /// CPU time of requests, microseconds: of a create with its close, and of a message.

@@ -47,10 +47,10 @@ pub fn with_addresses(list: &str) -> Result<String, String> {
     items.collect::<Result<Vec<String>, String>>().map(|items| items.join(" "))
 }
 
-/// The same as `nid_addr`, with the look-up given.
+/// The same as `nid_addr`, with the lookup given.
 ///
 /// # Errors
-/// It is no NID, or the look-up fails.
+/// It is no NID, or the lookup fails.
 pub fn with(
     text: &str,
     look_up: impl Fn(&str) -> Result<Ipv4Addr, String>,

@@ -74,7 +74,7 @@ impl Client {
 }
 
 impl Client {
-    /// Asks for names of a directory together, and keeps what is granted of them: a later look-up
+    /// Asks for names of a directory together, and keeps what is granted of them: a later lookup
     /// for a kernel is then no request. Returns how many of the names there are.
     ///
     /// # Errors

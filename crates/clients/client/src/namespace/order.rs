@@ -136,7 +136,7 @@ impl UnderWay {
         }
     }
 
-    /// A look-up of `name` found `file`.
+    /// A lookup of `name` found `file`.
     fn found(&mut self, name: &Key, file: Fid) {
         let Some(number) = self.by_key.get(name).copied() else { return };
         let file = Key::File(file);
@@ -192,7 +192,7 @@ impl Order {
         }
     }
 
-    /// A look-up of `name` in `dir` found `file`.
+    /// A lookup of `name` in `dir` found `file`.
     pub(crate) fn found(&self, dir: Fid, name: &[u8], file: Fid) {
         let mut under_way = self.0.under_way.borrow_mut();
         if !under_way.by_key.is_empty() {

@@ -1,7 +1,7 @@
 //! Keeps the serving thread on the processor of the only caller.
 //!
 //! A queue belongs to a processor, so a request shows where its caller runs. A caller that waits
-//! for each answer never runs at the same time as the answering thread. A wake-up on the same
+//! for each answer never runs at the same time as the answering thread. A wakeup on the same
 //! processor costs a tenth of one that has to wake another processor. With two callers, or requests
 //! that overlap, the thread may run anywhere.
 

@@ -31,7 +31,7 @@ use types::{Instant, Span};
 
 use super::grammar::Rate;
 
-/// How far a bucket with waiting requests may lag: ten wake-ups that may be a millisecond late
+/// How far a bucket with waiting requests may lag: ten wakeups that may be a millisecond late
 /// each.
 pub(crate) const LATE_SLACK: Span = Span::millis(10);
 

@@ -4,7 +4,7 @@
 //! ```text
 //! NEW/DISCONN --poll_connect--> CONNECTING --NEW, RESUMED--> FULL
 //!                                   |  \---EVICTED--> (everything of the old session is dropped) --> FULL
-//!                                   \--RECOVER--> REPLAY --all answered--> REPLAY_LOCKS --re-stated--> REPLAY_WAIT
+//!                                   \--RECOVER--> REPLAY --all answered--> REPLAY_LOCKS --restated--> REPLAY_WAIT
 //!                                                              --ReplayDone answered--> FULL
 //! any --handle_disconnect, attempt timed out, NO_SESSION--> DISCONN
 //! ```
@@ -183,9 +183,9 @@ pub struct Import<B, W> {
     replay: VecDeque<Place>,
     replay_sent: BTreeMap<Xid, (Place, Instant)>,
     replay_index: u32,
-    /// Locks to be re-stated; they are not in `out` yet.
+    /// Locks to be restated; they are not in `out` yet.
     restates: VecDeque<Submit<B, W>>,
-    /// Re-stated locks in `out`.
+    /// Restated locks in `out`.
     restates_out: u32,
     restated: bool,
     /// In a recovery: what was durable before it.

@@ -12,7 +12,7 @@ use super::{Event, Import, Kind, Out, Phase, State, Submit, Transmit, millis};
 use crate::Keep;
 
 impl<B: Default, W> Import<B, W> {
-    /// Re-states one lock during REPLAY_LOCKS. It has its xid once its turn to be sent has come.
+    /// Restates one lock during REPLAY_LOCKS. It has its xid once its turn to be sent has come.
     pub fn restate(&mut self, submit: Submit<B, W>) {
         self.restates.push_back(submit);
     }
@@ -36,7 +36,7 @@ impl<B: Default, W> Import<B, W> {
         }
     }
 
-    /// The next re-stated lock is among the requests under way, if there is room for it: what waits
+    /// The next restated lock is among the requests under way, if there is room for it: what waits
     /// costs nothing while others are answered.
     pub(super) fn enqueue_restate(&mut self) {
         if self.restates_out >= self.rpcs_max || !self.queue_control.is_empty() {
@@ -59,7 +59,7 @@ impl<B: Default, W> Import<B, W> {
         }));
     }
 
-    /// None are to be re-stated any more; those in `out` are gone or going.
+    /// None are to be restated any more; those in `out` are gone or going.
     pub(super) fn take_restates(&mut self) -> Vec<W> {
         self.restates_out = 0;
         self.restates.drain(..).map(|submit| submit.waiter).collect()
@@ -150,7 +150,7 @@ mod tests {
         sent
     }
 
-    /// An import that is to re-state `count` locks to the second instance of its target.
+    /// An import that is to restate `count` locks to the second instance of its target.
     fn restating(count: u32) -> Import<(), u32> {
         let mut import =
             Import::new(TargetId::mdt(0), ImportConfig::default(), XidSource::new(1), NOW);

@@ -11,7 +11,7 @@
 //! has its own window and its own order.
 //!
 //! **Writing.** `send` appends to a queue and wakes the queue's one writer task ([`outbox`]), which
-//! hands everything that is there to one vectored write. The wake-up puts the writer behind the
+//! hands everything that is there to one vectored write. The wakeup puts the writer behind the
 //! tasks that are ready now: when 64 requests arrive in one read, the 64 handlers answer first and
 //! their replies leave in one system call.
 //!
@@ -27,7 +27,7 @@
 //! | 64 | 420 to 487 k | 141 to 149 k | 2.1 to 2.8 M | 0.35 to 0.36 M |
 //!
 //! Direct is ahead only at 8 on two CPUs, where its many small writes keep both from going idle.
-//! The spread between the columns is the wake-up of an idle CPU, which costs more than everything
+//! The spread between the columns is the wakeup of an idle CPU, which costs more than everything
 //! else here.
 //!
 //! **Reading.** The task that polls the link reads the control socket itself, without a task

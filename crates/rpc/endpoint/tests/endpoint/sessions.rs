@@ -195,7 +195,7 @@ fn a_restarted_server_gets_what_was_not_durable_again() {
             Opcode::ReplayDone,
             Opcode::MdtGetattr,
         ];
-        assert_eq!(world.server.order(), order, "replay, what the hook re-states, then new calls");
+        assert_eq!(world.server.order(), order, "replay, what the hook restates, then new calls");
         let replay = world.server.seen(Opcode::MdtSetattr).remove(0);
         assert!(replay.has(RequestFlags::REPLAY));
         assert_eq!((replay.xid(), replay.header.transno), (lost.xid, lost.reply.header.transno));

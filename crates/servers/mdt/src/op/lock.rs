@@ -1,6 +1,6 @@
 //! lock and unlock: flock, fcntl and file locks, in memory only. A request that has to wait gives
 //! its worker slot back, or is answered at once if its client can be called. During recovery
-//! clients re-state the locks that they hold.
+//! clients restate the locks that they hold.
 
 use std::rc::Rc;
 

@@ -6,7 +6,7 @@
 //! - attributes, sizes and layouts of files that clients write: the client may have acknowledged
 //!   the change, or the bytes, before the MDT was read-only;
 //! - closes, acknowledgements and locks, which change no file for their caller;
-//! - names that already move between the shards of a directory. A look-up may wait for one;
+//! - names that already move between the shards of a directory. A lookup may wait for one;
 //! - the MDT's own work for removed files and for sizes, and mends of `nacre fsck`.
 
 use ldlm::grants::{Bits, HolderId};

@@ -61,7 +61,7 @@ fn names_that_have_begun_to_move_go_on_over_a_read_only_mdt() {
     let wanted = dir::Asked { count: 3, mdts: vec![0, 1, 2], ..dir::Asked::default() };
     world.send(0, 1, wanted_as("lustre.lmv", dir, &wanted)).expect("begun");
     (1..MDTS).for_each(|mdt| world.set_read_only(mdt, true));
-    assert_eq!(world.find(dir, "file.149"), Ok(all["file.149"]), "a look-up moves its name");
+    assert_eq!(world.find(dir, "file.149"), Ok(all["file.149"]), "a lookup moves its name");
     world.moved(dir);
     assert_eq!(world.all_names(dir), all);
     let plain = dir::Asked::default();

@@ -153,7 +153,7 @@ impl Files {
         self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An open object without any wait: from the cache, or by a look-up that the kernel answers
+    /// An open object without any wait: from the cache, or by a lookup that the kernel answers
     /// from its own. `EAGAIN` where that is not known.
     pub(crate) fn find_now(&self, fid: Fid) -> Result<Option<Arc<Object>>, Errno> {
         let destroys = match self.cache().look(fid) {

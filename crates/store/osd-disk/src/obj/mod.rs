@@ -2,7 +2,7 @@
 //!
 //! Where a call runs
 //! - A read that the page cache can answer is answered on the executor's thread, without a
-//!   hand-over (`RWF_NOWAIT`, and a look-up with `RESOLVE_CACHED`). The executor hands small misses
+//!   hand-over (`RWF_NOWAIT`, and a lookup with `RESOLVE_CACHED`). The executor hands small misses
 //!   to the kernel ([`ring`]), and others to the pool.
 //! - A small buffered write goes to the page cache on the executor's thread, if the kernel has the
 //!   object's name in memory. A hand-over would cost ten times the write. Such a write can block
@@ -62,7 +62,7 @@ const INLINE_WRITE_BYTES_MAX: usize = 64 << 10;
 const THREADS_MAX: usize = 128;
 /// Objects that one sync flushes at once.
 const SYNCS_AT_ONCE: usize = 16;
-/// Threads that look up where objects lie. A look-up reads metadata once per run of extents.
+/// Threads that look up where objects lie. A lookup reads metadata once per run of extents.
 const PLACE_THREADS: usize = 1;
 /// Share of the process's descriptors that one store may keep: several targets and their links live
 /// in one process.
@@ -107,7 +107,7 @@ pub struct DiskObjects {
     threads: usize,
     /// Requests that are served at once.
     depth: RefCell<Option<Rc<dyn Fn() -> usize>>>,
-    /// Look-ups of where objects lie: they order the transfers that `pool` makes, so they do not
+    /// Lookups of where objects lie: they order the transfers that `pool` makes, so they do not
     /// wait behind them.
     places: Pool,
     flights: Arc<Flights>,

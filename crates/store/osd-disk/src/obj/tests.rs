@@ -429,7 +429,7 @@ fn where_an_object_lies_is_asked_past_transfers_that_wait_for_the_disk() {
     for _ in 0..ObjOptions::default().threads {
         let (go, ended) = (go.clone(), ended.clone());
         objects.pool.post(move || {
-            // bounded, so that a look-up that waits behind these fails and does not hang
+            // bounded, so that a lookup that waits behind these fails and does not hang
             for _ in 0..1_000 {
                 if go.load(Ordering::SeqCst) {
                     break;

@@ -225,7 +225,7 @@ impl Objects {
 
     pub(super) fn power_cut(&mut self, seed: u64) {
         let mut chance = SplitMix64::new(seed); // the disk's own, not the run's
-        // some power cuts come right after a write-back and some long before one
+        // some power cuts come right after a writeback and some long before one
         let keep = chance.bits() % 101;
         for slot in self.slots.values_mut() {
             for change in std::mem::take(&mut slot.unsynced) {

@@ -49,7 +49,7 @@ pub struct LnetArgs {
     #[arg(long, value_delimiter = ',', default_values_t = ["bare".to_owned(), "link".to_owned(), "rpc".to_owned()])]
     pub sides: Vec<String>,
     /// CPUs of client and server. The default pins them apart; `0,0` puts both on one; `free` lets
-    /// the scheduler move them, and then a wake-up costs 3 or 30 microseconds as it pleases.
+    /// the scheduler move them, and then a wakeup costs 3 or 30 microseconds as it pleases.
     #[arg(long, default_value = "0,1")]
     pub cpus: String,
     /// Threads that do the socket work on each side; 0: the executor does it itself. With --cpus

@@ -13,7 +13,7 @@
 //! - Kept changes of an MDT's files are executed before this client asks that MDT for anything that
 //!   shows or uses names and attributes ([`Inner::settle_attrs`]). So its calls take effect in
 //!   their order. Two kinds of requests go ahead. A create that opens no file that is there uses no
-//!   attributes of files. A look-up that turns out to be of such a file is repeated.
+//!   attributes of files. A lookup that turns out to be of such a file is repeated.
 //! - A change is kept only if no MDT refuses it and it means the same later. This holds for
 //!   explicit times, and for a mode without set-user-id, set-group-id and sticky bits, set by the
 //!   owner or the superuser.
