@@ -1,10 +1,12 @@
-//! The types that every part of Nacre shares: ids, addresses, times and errors, one newtype each.
+//! The types that every part of Nacre shares: ids, addresses, times, access lists and errors, one
+//! newtype each.
 //!
 //! Nothing here decides or performs anything. A value that exists is valid, because parsing rejects
 //! bad input.
 
 #![warn(missing_docs)]
 
+mod acl;
 mod byte_size;
 mod counter;
 mod errno;
@@ -18,6 +20,7 @@ mod split_mix;
 mod target;
 mod time;
 
+pub use acl::Acl;
 pub use byte_size::{ByteSize, ByteSizeError};
 pub use counter::{Counter, CounterTable, Detail, Row};
 pub use errno::Errno;

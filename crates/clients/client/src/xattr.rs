@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use layout::lov::{self, LovError};
-use types::{Errno, Fid};
+use types::{Acl, Errno, Fid};
 use wire::body::{FidReq, LayoutReq, SetxattrReq};
 use wire::{Attr, Opcode};
 
@@ -255,18 +255,10 @@ impl Inner {
     }
 }
 
-/// Permission bits that an access list is, in the binary form of Linux (version 2): three entries
-/// of tag u16, permissions u16 and id u32, for the owner (1), the group (4) and others (32).
-fn mode_of(acl: &[u8]) -> Option<u32> {
-    let entries = acl.strip_prefix(&2u32.to_le_bytes())?;
-    let (entries, rest) = entries.as_chunks::<8>();
-    let [owner, group, other] = entries else { return None };
-    let perm = |entry: &[u8; 8], tag: u16| {
-        let [found, perm] = [0, 2].map(|at| u16::from_le_bytes([entry[at], entry[at + 1]]));
-        (found == tag && perm <= 7).then_some(u32::from(perm))
-    };
-    let [owner, group, other] = [perm(owner, 1)?, perm(group, 4)?, perm(other, 32)?];
-    rest.is_empty().then_some(owner << 6 | group << 3 | other)
+/// The mode that an access list is, if it says no more.
+fn mode_of(list: &[u8]) -> Option<u32> {
+    let acl = Acl::decode(list).ok().flatten()?;
+    acl.is_minimal().then(|| acl.mode())
 }
 
 fn fid_req(fid: Fid) -> FidReq {
@@ -283,7 +275,7 @@ mod tests {
     use super::mode_of;
 
     #[test]
-    fn an_access_list_of_three_entries_is_a_mode() {
+    fn an_access_list_is_a_mode_if_it_says_no_more() {
         let acl = |entries: &[(u16, u16)]| -> Vec<u8> {
             let entry = |&(tag, perm): &(u16, u16)| {
                 let id = u32::MAX.to_le_bytes();
@@ -293,15 +285,9 @@ mod tests {
         };
         let plain = acl(&[(1, 6), (4, 4), (32, 0)]);
         assert_eq!(mode_of(&plain), Some(0o640));
-        assert_eq!(mode_of(&[&plain[..], b"x"].concat()), None);
-        assert_eq!(mode_of(&plain[..27]), None);
-        assert_eq!(
-            mode_of(&acl(&[(1, 6), (2, 4), (4, 4), (16, 4), (32, 0)])),
-            None,
-            "more is said"
-        );
-        assert_eq!(mode_of(&acl(&[(1, 8), (4, 4), (32, 0)])), None);
-        assert_eq!(mode_of(&acl(&[(4, 6), (1, 4), (32, 0)])), None);
-        assert_eq!(mode_of(b""), None);
+        assert_eq!(mode_of(&acl(&[(1, 6), (4, 4), (16, 4), (32, 0)])), None, "a mask");
+        for wrong in [&plain[..27], &acl(&[])[..], b""] {
+            assert_eq!(mode_of(wrong), None, "an MDT refuses it, or takes the list away");
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! For fuzz targets: valid records, and a check of any bytes against every decoder of records.
 
 use layout::StripeSet;
-use types::{Fid, Timespec};
+use types::{Acl, Fid, Timespec};
 use wire::Attr;
 
-use crate::acl::Acl;
 use crate::burnt::{Burnt, Range};
 use crate::record::{DestroyRecord, DirentRecord, INODE_HAS_ACL, Inode};
 

@@ -1,6 +1,5 @@
 //! The metadata target: names, inodes, layouts, open files and locks of one MDT.
 
-mod acl;
 mod anew;
 mod attempt;
 mod background;

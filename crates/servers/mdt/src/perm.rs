@@ -3,10 +3,9 @@
 
 use osd::Table;
 use target::{Decided, OpError};
-use types::{Creds, Errno};
+use types::{Acl, Creds, Errno};
 use wire::attr::{AttrFlags, S_ISGID, S_ISUID, S_ISVTX};
 
-use crate::acl::Acl;
 use crate::keys;
 use crate::op::Op;
 use crate::record::{INODE_HAS_ACL, Inode};

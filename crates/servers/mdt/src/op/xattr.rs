@@ -14,14 +14,13 @@ use layout::lov::{self, LovError};
 use layout::{Asked, Template};
 use osd::{StoreError, Table};
 use target::Decided;
-use types::{Errno, Fid};
+use types::{Acl, Errno, Fid};
 use wire::Request;
 use wire::attr::{AttrFlags, S_IFREG, S_ISGID, S_ISVTX};
 use wire::body::{Disposition, FidReq, SetxattrReq};
 
 use super::dirs::{self, DMV};
 use super::{components, inodes, moves, swap, why};
-use crate::acl::Acl;
 use crate::keys::{self, LMV};
 use crate::limits::{XATTR_LIST_BYTES_MAX, XATTR_NAME_BYTES_MAX, XATTR_VALUE_BYTES_MAX};
 use crate::op::{Answer, Op};

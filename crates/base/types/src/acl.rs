@@ -4,7 +4,7 @@
 //! version u32 = 2 | entries: tag u16, perm u16, id u32
 //! ```
 
-use types::{Creds, Errno};
+use crate::{Creds, Errno};
 
 const VERSION: u32 = 2;
 const USER_OBJ: u16 = 0x01;
@@ -23,12 +23,18 @@ struct Entry {
 }
 
 /// A valid list: one owner, one group and one other entry; a mask where anybody is named.
+///
+/// Clients and servers read it with the same code, so a list that a client takes for a mode is one
+/// that an MDT stores as a mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Acl(Vec<Entry>);
+pub struct Acl(Vec<Entry>);
 
 impl Acl {
     /// From the value of the attribute; an empty list is `None`.
-    pub(crate) fn decode(value: &[u8]) -> Result<Option<Acl>, Errno> {
+    ///
+    /// # Errors
+    /// EOPNOTSUPP for another version; EINVAL if it is not a list.
+    pub fn decode(value: &[u8]) -> Result<Option<Acl>, Errno> {
         let (version, rest) = value.split_first_chunk::<4>().ok_or(Errno::EINVAL)?;
         if u32::from_le_bytes(*version) != VERSION {
             return Err(Errno::EOPNOTSUPP);
@@ -52,7 +58,8 @@ impl Acl {
     }
 
     /// As the attribute's value.
-    pub(crate) fn encode(&self) -> Vec<u8> {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = VERSION.to_le_bytes().to_vec();
         for entry in &self.0 {
             let id = if matches!(entry.tag, USER | GROUP) { entry.id } else { ID_NONE };
@@ -87,12 +94,14 @@ impl Acl {
     }
 
     /// Whether it says nothing that the mode bits cannot.
-    pub(crate) fn is_minimal(&self) -> bool {
+    #[must_use]
+    pub fn is_minimal(&self) -> bool {
         self.0.len() == 3
     }
 
     /// The permission bits that it stands for: the group bits show the mask.
-    pub(crate) fn mode(&self) -> u32 {
+    #[must_use]
+    pub fn mode(&self) -> u32 {
         let user = self.perm(USER_OBJ).unwrap_or(0);
         let group = self.perm(MASK).or(self.perm(GROUP_OBJ)).unwrap_or(0);
         let other = self.perm(OTHER).unwrap_or(0);
@@ -100,7 +109,7 @@ impl Acl {
     }
 
     /// After a chmod to `mode`.
-    pub(crate) fn chmod(&mut self, mode: u32) {
+    pub fn chmod(&mut self, mode: u32) {
         self.set_perm(USER_OBJ, (mode >> 6 & 7) as u16);
         let group = if self.perm(MASK).is_some() { MASK } else { GROUP_OBJ };
         self.set_perm(group, (mode >> 3 & 7) as u16);
@@ -108,7 +117,8 @@ impl Acl {
     }
 
     /// As access list of a new file that was asked for with `mode`: nothing that neither allows.
-    pub(crate) fn inherit(&self, mode: u32) -> (Acl, u32) {
+    #[must_use]
+    pub fn inherit(&self, mode: u32) -> (Acl, u32) {
         let mut acl = self.clone();
         let both = acl.mode() & mode;
         acl.chmod(both);
@@ -116,7 +126,8 @@ impl Acl {
     }
 
     /// Whether `creds` may do `mask` (r 4, w 2, x 1) to a file of `uid` and `gid`.
-    pub(crate) fn allows(&self, creds: &Creds, uid: u32, gid: u32, mask: u32) -> bool {
+    #[must_use]
+    pub fn allows(&self, creds: &Creds, uid: u32, gid: u32, mask: u32) -> bool {
         let limit = self.perm(MASK).unwrap_or(7);
         let grants = |perm: u16| u32::from(perm) & mask == mask;
         if creds.uid == uid {
@@ -186,6 +197,36 @@ mod tests {
         assert_eq!(Acl::decode(&acl("")), Ok(None));
         assert_eq!(Acl::decode(&[1, 0, 0, 0]), Err(Errno::EOPNOTSUPP));
         assert_eq!(parse("u:7 u5:6 g:5 m:7 o:0").encode(), acl("u:7 u5:6 g:5 m:7 o:0"));
+    }
+
+    #[test]
+    fn a_value_that_is_cut_or_goes_on_is_refused() {
+        let whole = acl("u:6 g:4 o:0");
+        for length in (0..whole.len()).filter(|length| *length != 4) {
+            assert_eq!(Acl::decode(&whole[..length]), Err(Errno::EINVAL), "{length} bytes");
+        }
+        assert_eq!(Acl::decode(&[&whole[..], b"x"].concat()), Err(Errno::EINVAL));
+        assert_eq!(Acl::decode(&[&whole[..], &whole[4..]].concat()), Err(Errno::EINVAL), "twice");
+        let long = [&whole[..4], &[0xff_u8; 8_000]].concat();
+        assert_eq!(Acl::decode(&long), Err(Errno::EINVAL));
+        let tagged = |tag: u16| {
+            let mut list = whole.clone();
+            list[4..6].copy_from_slice(&tag.to_le_bytes());
+            Acl::decode(&list)
+        };
+        for tag in [0, 0x03, 0x40, 0x8000, u16::MAX] {
+            assert_eq!(tagged(tag), Err(Errno::EINVAL), "tag {tag:#x}");
+        }
+        assert!(tagged(USER_OBJ).is_ok());
+    }
+
+    #[test]
+    fn a_list_of_three_entries_is_a_mode() {
+        let plain = parse("u:6 g:4 o:0");
+        assert_eq!((plain.is_minimal(), plain.mode()), (true, 0o640));
+        for more in ["u:6 g:4 m:4 o:0", "u:6 u5:4 g:4 m:4 o:0", "u:6 g:4 g5:4 m:4 o:0"] {
+            assert!(!parse(more).is_minimal(), "{more}");
+        }
     }
 
     #[test]
