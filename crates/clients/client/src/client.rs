@@ -328,8 +328,11 @@ impl Inner {
         call: impl Into<Call>,
     ) -> Result<Answer> {
         let call: Call = call.into();
-        if self.must_settle_attrs(target, &call) {
-            Box::pin(self.settle_attrs(target)).await;
+        {
+            let unsettled = self.unsettled_for(target, &call);
+            if !unsettled.is_empty() {
+                Box::pin(self.settle_files(unsettled)).await;
+            }
         }
         let call = self.order.enter(call, &|fid| self.striped.master(fid)).await;
         let stage = call.opcode.name();

@@ -95,6 +95,11 @@ impl Inode {
         self.layout.borrow().clone()
     }
 
+    /// The same, if it is of this version.
+    pub(crate) fn layout_of(&self, version: u32) -> Option<Rc<FileLayout>> {
+        self.layout().filter(|_| self.layout_version.get() == version)
+    }
+
     /// Takes the reply to a query, which waits for no commit.
     pub(crate) fn see(&self, stat: &Stat) {
         let (before, was_seen) = (self.layout_version.get(), self.is_only_seen.get());

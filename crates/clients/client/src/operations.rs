@@ -40,12 +40,17 @@ pub(crate) enum Turn {
     Xattr,
 }
 
-/// Whether it shows or uses attributes of files that it may not name, so that kept ones are sent
-/// first (`data/keep/attrs.rs`).
+/// Which files' attributes it shows or uses, so that kept ones are sent first
+/// (`data/keep/attrs.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attrs {
     Ignores,
+    /// Perhaps those of any file of the MDT.
     Uses,
+    /// Those of the file that its `FidReq` names.
+    OfNamed,
+    /// The same of an `OpenReq` that only reads; otherwise all.
+    OfOpened,
     /// A create: if it may open a file that is there.
     IfItOpens,
 }
@@ -77,10 +82,10 @@ macro_rules! operations {
 }
 
 operations! {
-    MdtGetattr => Nothing, Free, Uses;
+    MdtGetattr => Nothing, Free, OfNamed;
     MdtLookup => Nothing, Free, Ignores; // repeated if its file has kept attributes
     MdtCreate => Create, Create, IfItOpens;
-    MdtOpen => Open, Open, Uses;
+    MdtOpen => Open, Open, OfOpened;
     MdtClose => Close, Free, Ignores;
     MdtCloses => Closes, Free, Ignores;
     MdtLink => Link, Link, Uses;
@@ -89,9 +94,9 @@ operations! {
     MdtSetattr => Setattr, Setattr, Ignores;
     MdtReaddir => Nothing, Free, Uses;
     MdtReadlink => Nothing, Free, Ignores;
-    MdtGetxattr => Nothing, Free, Uses;
+    MdtGetxattr => Nothing, Free, OfNamed;
     MdtSetxattr => Setxattr, Xattr, Uses;
-    MdtListxattr => Nothing, Free, Uses;
+    MdtListxattr => Nothing, Free, OfNamed;
     MdtRemovexattr => Removexattr, Xattr, Uses;
     MdtStatfs => Nothing, Free, Ignores;
     MdtSync => Nothing, Free, Uses;

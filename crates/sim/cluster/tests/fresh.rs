@@ -17,6 +17,7 @@ use wire::Opcode;
 /// Bytes of a file that are at the MDT.
 const BORDER: u64 = 128 << 10;
 const ACL: &[u8] = b"system.posix_acl_access";
+const LOV: &[u8] = b"lustre.lov";
 const FILE_BYTES: usize = 32 << 10;
 /// Files that are made at a time.
 const FILES: u8 = 40;
@@ -37,9 +38,12 @@ fn name_of(number: u8) -> Vec<u8> {
 }
 
 async fn make(client: &Client, name: &[u8], data: Bytes) -> client::Result<File> {
-    let (ctx, open_flags) = (Ctx::root(), flags::O_WRONLY | flags::O_EXCL);
-    let striping = at_mdt();
-    let made = client.create(&ctx, Fid::ROOT, name, 0o640, open_flags, Some(&striping)).await?;
+    make_as(&Ctx::root(), client, name, data).await
+}
+
+async fn make_as(ctx: &Ctx, client: &Client, name: &[u8], data: Bytes) -> client::Result<File> {
+    let (open_flags, striping) = (flags::O_WRONLY | flags::O_EXCL, at_mdt());
+    let made = client.create(ctx, Fid::ROOT, name, 0o640, open_flags, Some(&striping)).await?;
     made.1.write(0, data).await?;
     Ok(made.1)
 }
@@ -101,12 +105,31 @@ impl World {
     fn check(&self, name: &'static [u8], want: Bytes) {
         assert_eq!(self.run(1, async move |client| read(client, name).await), want);
     }
+
+    /// A file of the second client, which the first one has open.
+    fn source(&self) -> File {
+        self.run(1, async |client| make(client, b"from", bytes_of(6)).await?.close().await);
+        self.run(0, async |client| {
+            let ctx = Ctx::root();
+            let attr = client.lookup(&ctx, Fid::ROOT, b"from").await?;
+            client.open(&ctx, attr.fid(), flags::O_RDONLY).await
+        })
+    }
+
+    /// The layout of a file, as a client shows it.
+    fn layout(&self, at: usize, fid: Fid) -> Bytes {
+        self.run(at, async move |client| client.getxattr(&Ctx::root(), fid, LOV).await)
+    }
 }
 
 /// An access list as Linux writes it: entries of tag and permissions, and a user.
 fn acl<const N: usize>(entries: [[u32; 2]; N]) -> Bytes {
     let words = [2].into_iter().chain(entries.into_iter().flatten());
     words.flat_map(u32::to_le_bytes).collect()
+}
+
+fn mtime() -> Timespec {
+    Timespec::new(1_000, 5)
 }
 
 fn both() -> BTreeMap<Opcode, u64> {
@@ -129,8 +152,7 @@ fn a_new_small_file_takes_a_create_and_a_close() {
 
 #[test]
 fn attributes_that_are_kept_go_with_the_bytes() {
-    let world = World::new();
-    let mtime = Timespec::new(1_000, 5);
+    let (world, mtime) = (World::new(), mtime());
     let sent = world.count(async move |client| {
         let file = make(client, b"file", bytes_of(6)).await?;
         let set =
@@ -150,11 +172,11 @@ fn a_copy_with_its_attributes_takes_a_create_and_a_close() {
     let world = World::new();
     let acl = acl([[1 | 6 << 16, u32::MAX], [4, u32::MAX], [32 | 4 << 16, u32::MAX]]); // rw----r--
     let sent = world.count(async move |client| {
-        let (ctx, lov) = (Ctx::root(), b"lustre.lov");
+        let ctx = Ctx::root();
         let file = make(client, b"file", bytes_of(6)).await?;
-        assert_eq!(client.listxattr(&ctx, file.fid()).await?, [lov]);
-        let layout = client.getxattr(&ctx, file.fid(), lov).await?;
-        client.setxattr(&ctx, file.fid(), lov, layout, 0).await?;
+        assert_eq!(client.listxattr(&ctx, file.fid()).await?, [LOV]);
+        let layout = client.getxattr(&ctx, file.fid(), LOV).await?;
+        client.setxattr(&ctx, file.fid(), LOV, layout, 0).await?;
         client.setxattr(&ctx, file.fid(), ACL, acl, 0).await?;
         file.flush()?;
         file.close().await
@@ -164,6 +186,84 @@ fn a_copy_with_its_attributes_takes_a_create_and_a_close() {
     let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"file").await);
     assert_eq!(attr.mode & 0o7777, 0o604);
     world.check(b"file", bytes_of(6));
+}
+
+/// The calls of `cp -a` for a file, in their order. The kernel asks for attributes before it sets
+/// the layout, because they may not permit that.
+#[test]
+fn a_copy_of_a_file_keeps_its_list_after_its_times_were_sent() {
+    for (caller, name) in [(Ctx::root(), b"root"), (Ctx::user(7, 8), b"user")] {
+        let world = World::new();
+        world.run(0, async |client| {
+            let open_to_all = SetAttr { mode: Some(0o777), ..SetAttr::default() };
+            client.setattr(&Ctx::root(), Fid::ROOT, &open_to_all, None).await.map(drop)
+        });
+        let source = world.source();
+        let (from, layout, mtime) = (source.fid(), world.layout(1, source.fid()), mtime());
+        let list = acl([[1 | 6 << 16, u32::MAX], [4, u32::MAX], [32 | 4 << 16, u32::MAX]]);
+        let sent = world.count(async move |client| {
+            let to = make_as(&caller, client, name, bytes_of(6)).await?;
+            let times = SetAttr { mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
+            client.setattr_glance(&caller, to.fid(), &times, Some(&to)).await?;
+            assert_eq!(client.listxattr(&caller, from).await?, [LOV]);
+            assert_eq!(client.getxattr(&caller, from, LOV).await?, layout);
+            client.getattr(&caller, to.fid(), Some(&to)).await?;
+            client.setxattr(&caller, to.fid(), LOV, layout, 0).await?;
+            client.setxattr(&caller, to.fid(), ACL, list, 0).await?;
+            to.flush()?;
+            to.close().await
+        });
+        let count = |opcode| sent.get(&opcode).copied().unwrap_or(0);
+        for opcode in [Opcode::MdtListxattr, Opcode::MdtGetxattr, Opcode::MdtSetxattr] {
+            assert_eq!(count(opcode), 0, "{sent:?}");
+        }
+        assert!(count(Opcode::MdtSetattr) <= 2, "the times, then the mode: {sent:?}");
+        let attr =
+            world.run(1, async move |client| client.lookup(&Ctx::root(), Fid::ROOT, name).await);
+        assert_eq!((attr.mode & 0o7777, attr.mtime()), (0o604, mtime));
+        world.check(name, bytes_of(6));
+    }
+}
+
+/// A question about the source does not send what is kept of the copy.
+#[test]
+fn a_question_about_another_file_leaves_kept_attributes_to_the_close() {
+    let world = World::new();
+    let source = world.source();
+    let (from, mtime) = (source.fid(), mtime());
+    let sent = world.count(async move |client| {
+        let ctx = Ctx::root();
+        let to = make(client, b"to", bytes_of(6)).await?;
+        let times = SetAttr { mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
+        client.setattr_glance(&ctx, to.fid(), &times, Some(&to)).await?;
+        let found = client.getxattr(&ctx, from, b"user.none").await;
+        assert_eq!(found.expect_err("it has none").errno(), Errno::ENODATA);
+        to.flush()?;
+        to.close().await
+    });
+    let asked = [(Opcode::MdtGetxattr, 1)];
+    assert_eq!(sent, both().into_iter().chain(asked).collect());
+    let attr = world.run(1, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"to").await);
+    assert_eq!(attr.mtime(), mtime);
+}
+
+#[test]
+fn a_layout_that_another_client_has_changed_is_asked_for() {
+    let world = World::new();
+    let source = world.source();
+    let fid = source.fid();
+    let before = world.layout(1, fid);
+    assert_eq!(world.layout(0, fid), before);
+    world.run(1, async move |client| {
+        let file = client.open(&Ctx::root(), fid, flags::O_WRONLY).await?;
+        file.write(BORDER, bytes_of(1)).await?;
+        file.close().await
+    });
+    let after = world.layout(1, fid);
+    assert_ne!(after, before, "bytes behind the border are in an object");
+    assert_eq!(world.layout(0, fid), after);
+    world.run(0, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"from").await);
+    assert_eq!(world.layout(0, fid), after, "also with attributes that are granted again");
 }
 
 /// A list of three entries is a mode; it takes another list away, and does not change its mask.
@@ -197,7 +297,7 @@ fn a_layout_that_is_none_is_refused_for_a_file_that_has_one() {
     let refused = world.run(0, async |client| {
         let file = make(client, b"file", bytes_of(6)).await?;
         let wrong = Bytes::from_static(&[0; 64]);
-        let set = client.setxattr(&Ctx::root(), file.fid(), b"lustre.lov", wrong, 0).await;
+        let set = client.setxattr(&Ctx::root(), file.fid(), LOV, wrong, 0).await;
         file.close().await?;
         Ok(set)
     });

@@ -286,6 +286,27 @@ fn kept_attributes_hold_up_nothing_that_names_another_file() {
 }
 
 #[test]
+fn kept_attributes_hold_up_no_open_and_no_question_about_another_file() {
+    let world = World::new();
+    let (file, other) = (world.make(b"file", 0), world.make(b"other", 0).fid());
+    let before = world.changes();
+    world.set(&file, mode(0o600));
+    let begun = world.cluster.sim.now();
+    world.run(0, async move |client| {
+        let ctx = Ctx::root();
+        client.getattr(&ctx, other, None).await?;
+        let found = client.getxattr(&ctx, other, b"user.none").await;
+        assert_eq!(found.expect_err("it has none").errno(), Errno::ENODATA);
+        client.open(&ctx, other, flags::O_RDONLY).await?.close().await
+    });
+    assert!(world.cluster.sim.now() - begun < Span::millis(90), "they are not sent by time");
+    assert_eq!((world.kept_changes(), world.changes()), (1, before));
+    let fid = file.fid();
+    world.run(0, async move |client| client.open(&Ctx::root(), fid, flags::O_RDONLY).await);
+    assert_eq!(world.changes(), before + 1, "an open of the file itself waits");
+}
+
+#[test]
 fn kept_attributes_are_sent_when_nothing_needs_them() {
     let world = World::new();
     let file = world.make(b"file", 0);

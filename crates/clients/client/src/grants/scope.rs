@@ -4,7 +4,7 @@ use ldlm::grants::{Bits, Want};
 use types::Fid;
 
 use super::hash::hash_of;
-use super::lease::{ATTRS, DATA, NAMED};
+use super::lease::{ATTRS, DATA, NAMED, STAT};
 
 /// What a change of this client's is about.
 #[derive(Clone, Debug)]
@@ -106,7 +106,14 @@ impl Scope {
         Scope::of(&[dir, file], NAMED).naming(dir, name, true)
     }
 
-    /// Attributes of a file or directory.
+    /// Owner, mode, times or project of a file or directory. No such change gives it an extended
+    /// attribute, so one that has none still has none.
+    pub(crate) fn stat(fid: Fid) -> Scope {
+        let bits = STAT | Bits::LOOKUP;
+        Scope { wants: vec![Want { fid, bits }], ..Scope::of(&[], bits) }
+    }
+
+    /// All attributes of a file or directory, extended ones too.
     pub(crate) fn attrs(fid: Fid) -> Scope {
         Scope { wants: vec![Want { fid, bits: NAMED }], ..Scope::of(&[], NAMED) }
     }

@@ -303,6 +303,26 @@ fn absent_xattrs_are_known_until_one_is_set_here() {
 }
 
 #[test]
+fn a_change_of_mode_or_times_gives_a_file_no_xattrs() {
+    let mut known = Known::default();
+    let change = |known: &mut Known, scope: Scope, version: u64| {
+        let change = begin(known, scope);
+        let is_bare = known.has_no_xattrs(FILE, at(1));
+        end(known, &change, &Stat { lease: Gift::None, ..stat(file(version), version) });
+        [is_bare, known.has_no_xattrs(FILE, at(1))]
+    };
+    known.cache.leased(Span::secs(10), at(10_000));
+    let question = known.cache.ask(at(0));
+    known.told(question, at(0), &opened(1), at(0));
+    known.cache.finish(question);
+    assert!(known.attributes(FILE, at(1)).is_some());
+    assert_eq!(change(&mut known, Scope::stat(FILE), 2), [true; 2]);
+    assert!(known.attributes(FILE, at(1)).is_none(), "they are other ones");
+    assert_eq!(change(&mut known, Scope::attrs(FILE), 3), [false; 2]);
+    assert_eq!(change(&mut known, Scope::stat(FILE), 4), [false; 2], "it may have some");
+}
+
+#[test]
 fn after_a_restart_of_the_mdt_its_history_may_lack_changes() {
     let mut known = Known::default();
     hear(&mut known, &stat(dir(D, 9), 9), 0);

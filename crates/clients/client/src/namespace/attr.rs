@@ -152,7 +152,7 @@ impl Inner {
             call = call.buf(more_stripes);
         }
         let is_cut = change.valid.contains(SetattrFlags::SIZE);
-        let scope = if is_cut { Scope::shape(fid) } else { Scope::attrs(fid) };
+        let scope = if is_cut { Scope::shape(fid) } else { Scope::stat(fid) };
         let changed = self.change(scope, mdt_of(fid), call).await;
         changed.map_err(|error| error.about(fid))
     }

@@ -12,8 +12,9 @@
 //!   too, and one that the MDT would refuse by the mode that it has.
 //! - Kept changes of an MDT's files are executed before this client asks that MDT for anything that
 //!   shows or uses names and attributes ([`Inner::settle_attrs`]). So its calls take effect in
-//!   their order. Two kinds of requests go ahead. A create that opens no file that is there uses no
-//!   attributes of files. A lookup that turns out to be of such a file is repeated.
+//!   their order. Three kinds of requests go ahead. A create that opens no file that is there uses
+//!   no attributes of files. An open for reading by FID, and a question about one file, use those
+//!   of that file alone. A lookup that turns out to be of such a file is repeated.
 //! - A change is kept only if no MDT refuses it and it means the same later. This holds for
 //!   explicit times, and for a mode without set-user-id, set-group-id and sticky bits, set by the
 //!   owner or the superuser.
@@ -24,12 +25,12 @@ use std::rc::Rc;
 use endpoint::Call;
 use types::{Creds, Errno, Fid, Span, TargetId, TargetKind};
 use wire::attr::AttrFlags;
-use wire::body::{CreateFlags, CreateReq, SetattrFlags, SetattrReq};
+use wire::body::{CreateFlags, CreateReq, FidReq, OpenReq, SetattrFlags, SetattrReq};
 use wire::{Attr, decode_body};
 
 pub(super) use super::kept_attrs::Leaving;
 use crate::client::Inner;
-use crate::flags::O_EXCL;
+use crate::flags::{O_EXCL, O_TRUNC, can_write};
 use crate::inode::Inode;
 use crate::limits::KEPT_IDLE;
 use crate::namespace::AttrChange;
@@ -125,15 +126,30 @@ pub(crate) async fn flush_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     }
 }
 
-/// Whether the answer to a request, or what it does, has to do with attributes of files that it may
-/// not name.
-fn uses_attrs(call: &Call) -> bool {
+/// Files with whose attributes the answer to a request, or what it does, has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Used {
+    None,
+    Of(Fid),
+    /// Perhaps all files of the MDT.
+    All,
+}
+
+fn used_attrs(call: &Call) -> Used {
+    let body = call.bufs.first().map_or(&[][..], |body| body);
     match operations::row(call.opcode).attrs {
-        Attrs::Ignores => false,
-        Attrs::Uses => true,
+        Attrs::Ignores => Used::None,
+        Attrs::Uses => Used::All,
+        Attrs::OfNamed => Used::Of(decode_body::<FidReq>(body).fid.into()),
+        Attrs::OfOpened => {
+            let OpenReq { fid, open_flags, .. } = decode_body(body);
+            let changes = can_write(open_flags) || open_flags & O_TRUNC != 0;
+            if changes { Used::All } else { Used::Of(fid.into()) }
+        }
         Attrs::IfItOpens => {
-            let body: CreateReq = decode_body(call.bufs.first().map_or(&[][..], |body| body));
-            body.flags.contains(CreateFlags::OPEN) && body.open_flags & O_EXCL == 0
+            let CreateReq { flags, open_flags, .. } = decode_body(body);
+            let may_be_there = flags.contains(CreateFlags::OPEN) && open_flags & O_EXCL == 0;
+            if may_be_there { Used::All } else { Used::None }
         }
     }
 }
@@ -149,6 +165,16 @@ impl Inner {
             && is_certain(&inode.attr(), &ctx.creds, change)
     }
 
+    /// Sends what is kept for another caller, and waits for it and for what is under way. False if
+    /// more of it has come meanwhile.
+    pub(crate) async fn may_join_attrs(self: &Rc<Self>, ctx: &Ctx, inode: &Rc<Inode>) -> bool {
+        let attrs = &inode.keeping.attrs;
+        if !attrs.takes(&ctx.creds) {
+            flush_attrs(self, inode).await;
+        }
+        attrs.takes(&ctx.creds)
+    }
+
     /// Keeps a change of attributes, if it may be kept. Returns what its caller is told then.
     pub(crate) async fn keep_attrs(
         self: &Rc<Self>,
@@ -160,13 +186,10 @@ impl Inner {
         if !self.may_keep_attrs(&inode, ctx, change) {
             return None;
         }
-        let attrs = &inode.keeping.attrs;
-        if !attrs.takes(&ctx.creds) {
-            flush_attrs(self, &inode).await;
-        }
-        if !attrs.takes(&ctx.creds) || !self.may_keep_attrs(&inode, ctx, change) {
+        if !self.may_join_attrs(ctx, &inode).await || !self.may_keep_attrs(&inode, ctx, change) {
             return None;
         }
+        let attrs = &inode.keeping.attrs;
         if attrs.put(ctx, change) {
             self.keeper.unsettled.0.borrow_mut().insert(fid, inode.clone());
             self.send_attrs_later(&inode);
@@ -191,16 +214,28 @@ impl Inner {
 
     /// Returns when all files of this MDT have the attributes that callers were told.
     pub(crate) async fn settle_attrs(self: &Rc<Self>, mdt: TargetId) {
-        let files = self.keeper.unsettled.at(mdt.index);
+        self.settle_files(self.keeper.unsettled.at(mdt.index)).await;
+    }
+
+    /// The same of these files.
+    pub(crate) async fn settle_files(self: &Rc<Self>, files: Vec<Rc<Inode>>) {
         files.iter().for_each(|inode| send_attrs(self, inode));
         for inode in files {
             flush_attrs(self, &inode).await;
         }
     }
 
-    /// Whether a request to this target has to wait for that.
-    pub(crate) fn must_settle_attrs(&self, target: TargetId, call: &Call) -> bool {
-        target.kind == TargetKind::Mdt && !self.keeper.unsettled.is_empty() && uses_attrs(call)
+    /// The files for which a request to this target has to wait so.
+    pub(crate) fn unsettled_for(&self, target: TargetId, call: &Call) -> Vec<Rc<Inode>> {
+        let unsettled = &self.keeper.unsettled;
+        if target.kind != TargetKind::Mdt || unsettled.is_empty() {
+            return Vec::new();
+        }
+        match used_attrs(call) {
+            Used::None => Vec::new(),
+            Used::Of(fid) => unsettled.of(fid).into_iter().collect(),
+            Used::All => unsettled.at(target.index),
+        }
     }
 
     /// Files of this MDT whose attributes it may not have as callers were told.
@@ -232,8 +267,10 @@ impl Inner {
 mod tests {
     use super::*;
     use crate::data::keep::kept_attrs::KeptAttrs;
+    use crate::flags::{O_RDONLY, O_RDWR, O_WRONLY};
     use types::Timespec;
     use wire::attr::S_IFREG;
+    use wire::{Opcode, encode_body};
 
     fn file() -> Attr {
         Attr { mode: S_IFREG | 0o600, uid: 7, gid: 8, ..Attr::default() }
@@ -278,6 +315,35 @@ mod tests {
         assert!(is_certain(&file(), &caller(0), &chown(7, 8)));
         assert!(!is_certain(&file(), &caller(0), &chown(9, 8)));
         assert!(!is_certain(&file(), &caller(0), &chown(7, 9)));
+    }
+
+    #[test]
+    fn a_request_about_one_file_waits_for_that_file_alone() {
+        let fid = Fid::new(0x2_0000_0400, 9);
+        let used = |opcode, body| used_attrs(&Call::new(opcode, vec![body]));
+        let named = encode_body(&FidReq { fid: fid.into(), ..FidReq::default() });
+        for opcode in [Opcode::MdtGetattr, Opcode::MdtGetxattr, Opcode::MdtListxattr] {
+            assert_eq!(used(opcode, named.clone()), Used::Of(fid));
+        }
+        let open = |open_flags| {
+            let body = OpenReq { fid: fid.into(), open_flags, ..OpenReq::default() };
+            used(Opcode::MdtOpen, encode_body(&body))
+        };
+        assert_eq!(open(O_RDONLY), Used::Of(fid));
+        for flags in [O_WRONLY, O_RDWR, O_RDONLY | O_TRUNC] {
+            assert_eq!(open(flags), Used::All, "it changes another file");
+        }
+        let create = |flags, open_flags| {
+            let body = CreateReq { flags, open_flags, ..CreateReq::default() };
+            used(Opcode::MdtCreate, encode_body(&body))
+        };
+        assert_eq!(create(CreateFlags::OPEN, 0), Used::All, "it may be there");
+        assert_eq!(create(CreateFlags::OPEN, O_EXCL), Used::None);
+        assert_eq!(create(CreateFlags::empty(), 0), Used::None);
+        for opcode in [Opcode::MdtReaddir, Opcode::MdtSetxattr, Opcode::MdtRename] {
+            assert_eq!(used(opcode, named.clone()), Used::All);
+        }
+        assert_eq!(used(Opcode::MdtClose, named), Used::None);
     }
 
     #[test]

@@ -81,6 +81,10 @@ impl Unsettled {
         self.0.borrow().is_empty()
     }
 
+    pub(super) fn of(&self, fid: Fid) -> Option<Rc<Inode>> {
+        self.0.borrow().get(&fid).cloned()
+    }
+
     pub(super) fn at(&self, mdt: u32) -> Vec<Rc<Inode>> {
         let files = self.0.borrow();
         files.values().filter(|inode| inode.fid.mdt_index() == mdt).cloned().collect()
