@@ -22,6 +22,7 @@ use self::series::Ahead;
 pub use self::series::Stats as StataheadStats;
 pub(crate) use self::state::Statahead;
 use crate::client::{Client, Inner};
+use crate::grants::Gift;
 use crate::{Ctx, limits};
 
 impl Client {
@@ -89,7 +90,9 @@ impl Inner {
             tracing::debug!(%error, "names are not asked ahead");
             Vec::new()
         });
-        self.statahead.series.borrow_mut().answered(&ahead, stats.len());
+        // a lookup believes no other answer
+        let of_use = stats.iter().filter(|stat| stat.name_lease == Gift::Called).count();
+        self.statahead.series.borrow_mut().answered(&ahead, of_use);
         self.statahead.answered.notify_waiters(); // no lookup waits for an OST
         let calls = &self.statahead.agl_calls;
         if !agl || calls.get() >= limits::AGL_IN_FLIGHT {

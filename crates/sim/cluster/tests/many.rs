@@ -23,8 +23,11 @@ struct World {
 
 impl World {
     fn new(mdts: u32) -> World {
-        let scenario =
-            Scenario { granted: Granted::Recall, mdts: (mdts, mdts), ..Scenario::calm() };
+        World::granting(mdts, Granted::Recall)
+    }
+
+    fn granting(mdts: u32, granted: Granted) -> World {
+        let scenario = Scenario { granted, mdts: (mdts, mdts), ..Scenario::calm() };
         let (cluster, clients) = Cluster::with_two_clients(&scenario);
         World { cluster, clients }
     }
@@ -347,6 +350,23 @@ fn names_with_a_number_are_asked_ahead() {
     let stats = client.statahead_stats();
     assert_eq!((stats.total, stats.wrong, stats.hit_total), (1, 0, FILES - OPEN - 4));
     assert_eq!((stats.miss_total, stats.agl_total), (0, 0));
+}
+
+#[test]
+fn names_that_are_not_granted_until_recalled_are_hardly_asked_ahead() {
+    let world = World::granting(1, Granted::Timed);
+    let dir = written(&world);
+    let client = &world.clients[1].1;
+    client.serve_kernel(std::rc::Rc::new(Forgetful));
+    world.run(1, async move |client| {
+        for number in OPEN..FILES {
+            let name = format!("file{number}");
+            client.lookup_glance(&Ctx::root(), dir, name.as_bytes()).await?;
+        }
+        Ok(())
+    });
+    let stats = client.statahead_stats();
+    assert!((1..=4).contains(&stats.fname_total), "{stats:?}");
 }
 
 /// Looks files up in order that were not written for a while and may be written again. Returns for

@@ -158,16 +158,17 @@ impl AllSeries {
         series.is_some_and(|series| series.is_under_way(number))
     }
 
-    /// Names that were asked ahead are answered: so many of them are there.
-    pub(super) fn answered(&mut self, ahead: &Ahead, found: usize) {
+    /// Names that were asked ahead are answered: so many of the answers are of use.
+    pub(super) fn answered(&mut self, ahead: &Ahead, of_use: usize) {
         let key = (ahead.dir, ahead.prefix.clone());
         let Some(series) = self.by_name.get_mut(&key) else { return };
         if series.under_way.as_ref() != Some(&ahead.numbers) {
             return; // of an earlier series of that name
         }
         series.under_way = None;
-        if found * 2 < ahead.names.len() {
-            // most are not there: the series ends, or its names are about to be made
+        if of_use * 2 < ahead.names.len() {
+            // most are not there: the series ends, or its names are about to be made; or the MDT
+            // grants none
             series.end = Some(ahead.numbers.end);
             (series.run, series.window) = (0, WINDOW_MIN);
             series.run_min = (2 * series.run_min).min(RUN_MAX);
