@@ -15,12 +15,12 @@ use crate::op::grants::judged;
 const SESSIONS: u64 = 25;
 
 /// As many grants in all, in so many tables of few.
-const TABLES: usize = 16;
+const TABLES: usize = 256;
 
 /// By how much many grants in one table may take longer than as many in small ones. Caches of the
-/// processor hold a small table, and work that grows with the square of the grants would take 16
-/// times as long.
-const SLACK: u32 = 4;
+/// processor hold a small table: six times, where others use the caches, too. Work that grows with
+/// the square of the grants would take 256 times as long.
+const SLACK: u32 = 32;
 
 /// One client's vector, as an MDT takes it: read, judged by the records of the files, and entered.
 fn take(rig: &Rig, table: &mut Table, session: HolderId, bufs: &[bytes::Bytes], at: Instant) {
