@@ -28,6 +28,9 @@ const FULL: Scale = Scale { drawn: 1_000, full: true, install: true };
 /// The unit tests take a tenth of this on two quiet cores.
 const TEST_MAX: Duration = Duration::from_secs(40 * 60);
 
+/// Lines of failed unit tests that the end of a check repeats.
+const FAILURE_LINES: usize = 60;
+
 type Stage = (&'static str, fn(Scale) -> Result<()>);
 
 const STAGES: &[Stage] = &[
@@ -119,8 +122,24 @@ fn unit_tests() -> Result<()> {
     let outcome = lane.run(Path::new("cargo"), &args, &[("CARGO_NET_OFFLINE", "true")], true);
     match outcome?.why() {
         None => Ok(()),
-        Some(why) => bail!("cargo test: {why}"),
+        Some(why) => bail!("cargo test: {why}{}", failures(&lane.text())),
     }
+}
+
+/// What the tests that failed said, for the end of a check, where little is cut off: the blocks of
+/// cargo's output that begin with `failures:`, up to their counts.
+fn failures(text: &str) -> String {
+    let mut told = Vec::new();
+    let mut within = false;
+    for line in text.lines() {
+        within |= line == "failures:";
+        if within {
+            told.push(line);
+        }
+        within &= !line.starts_with("test result:");
+    }
+    let first = &told[..told.len().min(FAILURE_LINES)];
+    first.iter().map(|line| format!("\n{line}")).collect()
 }
 
 /// `cargo xtask check [STAGE...]`.
@@ -292,7 +311,19 @@ pub(crate) fn mounted(args: &[String]) -> Result<()> {
 mod tests {
     use anyhow::{Result, anyhow};
 
-    use super::both;
+    use super::{FAILURE_LINES, both, failures};
+
+    #[test]
+    fn the_end_of_a_check_repeats_what_failed() {
+        let passed = "running 2 tests\n..\ntest result: ok. 2 passed; 0 failed\n";
+        let failed = "failures:\n\n---- a stdout ----\nat a.rs:1\n\nfailures:\n    a\n\n\
+                      test result: FAILED. 1 passed; 1 failed\n";
+        assert_eq!(failures(passed), "");
+        let whole = format!("{passed}{failed}{passed}{failed}");
+        assert_eq!(failures(&whole), format!("\n{failed}{}", failed.trim_end()));
+        let long = format!("failures:\n{}", "panicked\n".repeat(1_000));
+        assert_eq!(failures(&long).lines().count(), FAILURE_LINES + 1);
+    }
 
     #[test]
     fn changed_parameters_are_reported_beside_a_stage_that_failed() {

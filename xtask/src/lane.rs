@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
+use std::io::{PipeReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -152,7 +152,7 @@ impl Lane {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Runs `program` in the lane. Its output goes to a file, or passes through.
+    /// Runs `program` in the lane. Its output goes to a file, and passes through if it is `shown`.
     pub(crate) fn run(
         &self,
         program: &Path,
@@ -174,11 +174,17 @@ impl Lane {
             .env("TMPDIR", self.scratch())
             .current_dir(crate::run::root())
             .stdin(Stdio::piped());
-        if !shown {
-            let file = fs::File::create(self.output())?;
+        let file = fs::File::create(self.output())?;
+        let mut passing = None;
+        if shown {
+            let (from, into) = std::io::pipe()?;
+            command.stdout(into.try_clone()?).stderr(into);
+            passing = Some(std::thread::spawn(|| pass_through(from, file)));
+        } else {
             command.stdout(file.try_clone()?).stderr(file);
         }
         let mut child = command.spawn().context("unshare did not start")?;
+        drop(command); // our ends of the pipe
         let alive = child.stdin.take(); // closed when we end, however we end: the lane ends too
         let Some(status) = wait_within(&mut child, self.limit + END_MAX)? else {
             drop(alive);
@@ -186,6 +192,9 @@ impl Lane {
             return Ok(Outcome::TimedOut(self.limit, leftovers::loops_below(&self.dir)));
         };
         drop(alive);
+        if let Some(passing) = passing {
+            let _has_told_why = passing.join(); // with the lane the last process that writes ended
+        }
         let mut left: Vec<String> = fs::read_to_string(self.dir.join("left"))
             .unwrap_or_default()
             .lines()
@@ -201,6 +210,18 @@ impl Lane {
             _ if left.is_empty() => Outcome::Failed(status.to_string()),
             _ => Outcome::Failed(format!("{status}, and left behind: {}", left.join("; "))),
         })
+    }
+}
+
+/// What comes is shown at once, and kept.
+fn pass_through(mut from: PipeReader, mut file: fs::File) {
+    let mut bytes = vec![0; 8192];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let mut out = std::io::stdout();
+        let _nobody_reads = out.write_all(&bytes[..count]).and_then(|()| out.flush());
+        if let Err(error) = file.write_all(&bytes[..count]) {
+            eprintln!("xtask: what a lane printed is not kept: {error}");
+        }
     }
 }
 
