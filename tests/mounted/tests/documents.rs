@@ -88,7 +88,7 @@ fn run_shown(
     for part in parse(text) {
         let Part::Step { command, ended: kept } = part else { continue };
         let mut now = session.run(&command);
-        // `lfs df` waits for half a second for a target that the mount has not connected to so far
+        // a target that recovers refuses the mount, and `lfs df` waits for it for half a second
         for _ in 0..DF_TRIES_MAX {
             if now.output.contains("inactive device") {
                 now = session.run(&command);

@@ -28,7 +28,7 @@ pub struct MountConfig {
     pub rpc_bytes: u32,
     /// Data RPCs that one call keeps in flight.
     pub data_rpcs_in_flight: u32,
-    /// How long `statfs` waits for a target that is away.
+    /// How long `statfs` waits for a target that is known to be away.
     pub statfs_wait: Span,
     /// How often the configuration is read again.
     pub refresh_every: Span,

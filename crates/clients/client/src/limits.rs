@@ -148,7 +148,7 @@ pub const READDIR_BYTES_MAX: u32 = 1 << 20;
 /// And at least: room for several entries of the longest name.
 pub const READDIR_BYTES_MIN: u32 = 4 << 10;
 
-/// Patience with a target that is connected, when only its space is asked.
+/// Patience with a target that is connected, or not known to be away, when only its space is asked.
 pub const STATFS_CONNECTED_WAIT: Span = Span::secs(5);
 
 /// A dirty file that was not written for so many seconds may have lost its writer: its size is

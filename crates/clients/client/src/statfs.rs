@@ -5,7 +5,7 @@
 use std::rc::Rc;
 
 use env::{LocalFuture, join_bounded};
-use types::{TargetId, TargetKind};
+use types::{Span, TargetId, TargetKind};
 use wire::Opcode;
 use wire::body::{FidReq, StatfsRep};
 
@@ -16,7 +16,8 @@ use crate::{Ctx, Result, Statfs, TargetSpace, limits};
 const BLOCK_BYTES: u64 = 4_096;
 
 impl Client {
-    /// Space of the whole file system. A target that is away is waited for `statfs_wait` only.
+    /// Space of the whole file system. A target that is known to be away is waited for
+    /// `statfs_wait` only.
     ///
     /// # Errors
     /// None: the form of a call of the file system.
@@ -52,13 +53,21 @@ impl Client {
 }
 
 impl Inner {
-    /// Space of a target, if it answers soon.
+    /// Space of a target, if it answers soon. A target of which it is not known whether it is away
+    /// is given as long as a connected one: on a busy machine a healthy server accepts late.
     async fn space_soon(self: &Rc<Self>, id: TargetId) -> Option<StatfsRep> {
-        let wait = if self.remote(id).is_connected() {
-            limits::STATFS_CONNECTED_WAIT
-        } else {
-            self.config.statfs_wait
-        };
+        let remote = self.remote(id);
+        if !remote.is_connected() {
+            let space = self.space_within(id, self.config.statfs_wait).await;
+            let is_away = !remote.is_connected() && !remote.is_untried();
+            if space.is_some() || is_away {
+                return space;
+            }
+        }
+        self.space_within(id, limits::STATFS_CONNECTED_WAIT).await
+    }
+
+    async fn space_within(self: &Rc<Self>, id: TargetId, wait: Span) -> Option<StatfsRep> {
         let call = self.call(&Ctx::root(), opcode(id), &FidReq::default()).patience(wait);
         let space: StatfsRep = self.ask(id, call).await.ok()?.reply.body();
         self.spaces.borrow_mut().insert(id, space);

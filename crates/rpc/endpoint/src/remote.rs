@@ -58,6 +58,7 @@ pub struct Remote {
     pub(crate) gauge: Rc<Gauge>,
     pub(crate) commit_call: RefCell<Option<Call>>,
     pub(crate) committing: Cell<bool>,
+    /// Attempts to connect that have failed.
     attempts: Cell<usize>,
     outage: RefCell<Outage>,
     /// Why the last attempt found no way to the target, where its machine said so.
@@ -143,6 +144,11 @@ impl Remote {
     /// Whether a session is open.
     pub fn is_connected(&self) -> bool {
         self.import.borrow().is_connected()
+    }
+
+    /// Whether no attempt to connect has ended so far: the target may be there or not.
+    pub fn is_untried(&self) -> bool {
+        self.attempts.get() == 0 && self.import.borrow().claim().session == 0
     }
 
     /// Whether a new call ends soon, as far as is known: the target is there and does not recover,

@@ -23,3 +23,4 @@ mod resting;
 mod seeds;
 mod shrink;
 mod som;
+mod space;

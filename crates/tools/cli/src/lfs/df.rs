@@ -26,8 +26,7 @@ pub(super) struct Args {
     /// Inodes instead of space.
     #[arg(short = 'i', long)]
     inodes: bool,
-    /// Only targets that answer now (they are all asked at once and none is waited for longer than
-    /// half a second).
+    /// Only targets that answer now (all are asked at once, and given a few seconds).
     #[arg(short = 'l', long)]
     lazy: bool,
     /// Inactive targets with --lazy too; without it they are always shown.
