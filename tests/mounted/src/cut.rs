@@ -90,11 +90,6 @@ impl Disk {
         assert_eq!(errno, Some(libc::EROFS));
     }
 
-    /// Unmounts it as soon as the server on it has noticed.
-    pub fn unmount_when_free(&mut self) {
-        self.unmount();
-    }
-
     /// Unmounts it when the last process on it has let go: threads of one that was killed may still
     /// end.
     pub fn unmount(&mut self) {

@@ -152,7 +152,7 @@ fn an_ost_on_a_read_only_disk_refuses_and_comes_back() {
     assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{refused}");
     assert!(fs::read(up.at("kept")).expect("reads go on") == data);
     fs::remove_file(up.at("refused")).expect("the name is the MDT's");
-    disk.unmount_when_free();
+    disk.unmount();
     disk.mount();
     fs::write(up.at("again"), &data).expect("the OST is back");
     assert!(fs::read(up.at("kept")).expect("acknowledged") == data);
@@ -175,7 +175,7 @@ fn an_mdt_on_a_read_only_disk_loses_nothing() {
     let creating =
         thread::spawn(move || during.iter().filter(|path| File::create_new(path).is_ok()).count());
     wait_for_line(&up.data().join("log"), "Read-only file system");
-    disk.unmount_when_free();
+    disk.unmount();
     disk.mount();
     drop(File::create_new(up.at("after")).expect("the MDT is back"));
     let acknowledged = creating.join().expect("no panic");

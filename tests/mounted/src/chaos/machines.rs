@@ -156,7 +156,7 @@ impl Machines {
         nodes.iter().for_each(|node| self.disks[*node].cut());
         for node in nodes {
             self.kill(*node, run);
-            self.disks[*node].unmount_when_free();
+            self.disks[*node].unmount();
         }
     }
 
