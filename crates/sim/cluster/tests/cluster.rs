@@ -22,5 +22,6 @@ mod recalls;
 mod resting;
 mod seeds;
 mod shrink;
+mod soft;
 mod som;
 mod space;

@@ -55,7 +55,7 @@ pub(super) async fn write_kept(open: &Rc<Open>, sending: &Sending) -> Result<()>
     loop {
         let layout = layout_for_write(open, extent.end()).await?;
         let change = DataChange::begin(&open.inode, *extent);
-        change.turn().await;
+        take_turn(open, &change).await?;
         let write = Write {
             change: &change,
             open,
@@ -111,7 +111,7 @@ async fn write_under(
 ) -> Result<usize> {
     drop_set_id(open).await?;
     let change = DataChange::begin(&open.inode, extent);
-    change.turn().await;
+    take_turn(open, &change).await?;
     open.wrote.set(true);
     let write = Write {
         change: &change,
@@ -149,7 +149,7 @@ pub(super) async fn write_copy(
     mtime: Timespec,
 ) -> Result<()> {
     let change = DataChange::begin(&open.inode, extent);
-    change.turn().await;
+    take_turn(open, &change).await?;
     let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime, room: None };
     let mut written = write.send().await;
     let is_full = |written: &Result<usize>| match written {
@@ -163,6 +163,17 @@ pub(super) async fn write_copy(
         return Err(Error::local(Errno::ENOSPC, "migrate").about(open.inode.fid));
     }
     written.map(drop)
+}
+
+/// Returns when no earlier change of the same bytes is under way. A soft mount does not wait long:
+/// the earlier one may be of a caller that has given up.
+async fn take_turn(open: &Open, change: &DataChange) -> Result<()> {
+    let Some(patience) = open.inner.patience() else {
+        change.turn().await;
+        return Ok(());
+    };
+    let in_time = Box::pin(open.inner.env.timeout(patience, change.turn())).await;
+    in_time.ok_or_else(|| Error::local(Errno::ETIMEDOUT, "write").about(open.inode.fid))
 }
 
 struct Write<'w> {

@@ -1,0 +1,57 @@
+//! Calls of a soft mount while no OST answers it, on a cluster on which nothing else happens.
+
+use bytes::Bytes;
+use client::{Client, Ctx, File, flags};
+use cluster::{Cluster, Granted, Scenario};
+use env_sim::NodeHandle;
+use types::{Errno, Fid, Span, TargetKind};
+
+/// How long the mount waits for a server.
+const PATIENCE: Span = Span::secs(2);
+const BYTES: usize = 4_096;
+
+/// A cluster, a soft mount that keeps no writes, and a file that it has made and written.
+fn laid() -> (Cluster, (NodeHandle, Client), File) {
+    let cluster = Cluster::new(1, &Scenario { granted: Granted::Recall, ..Scenario::calm() });
+    cluster.boot();
+    let node = cluster.client_node("soft", 0);
+    let env = node.env();
+    let mut config = cluster.mount_config(&env, "soft");
+    (config.soft, config.soft_wait, config.writeback) = (true, PATIENCE, false);
+    let mounted = async move { Client::mount(&env, config).await };
+    let mounted = cluster.sim.block_on_for(&node, Span::secs(60), mounted);
+    let soft = (node, mounted.expect("an answer").expect("a mount"));
+    cluster.sim.run_for(Span::secs(1)); // grants of an instance before are over
+    let file = cluster.run(&soft, async |client| {
+        let (me, flags) = (Ctx::root(), flags::O_RDWR);
+        let (_, file) = client.create(&me, Fid::ROOT, b"file", 0o644, flags, None).await?;
+        write(&file).await?;
+        Ok(file)
+    });
+    (cluster, soft, file)
+}
+
+async fn write(file: &File) -> client::Result<()> {
+    file.write(0, Bytes::from_static(&[1; BYTES])).await.map(drop)
+}
+
+/// What a call of the mount returns.
+fn outcome(
+    cluster: &Cluster,
+    soft: &(NodeHandle, Client),
+    call: impl AsyncFnOnce() -> client::Result<()> + 'static,
+) -> Result<(), Errno> {
+    cluster.run(soft, async move |_| Ok(call().await.map_err(|error| error.errno())))
+}
+
+#[test]
+fn a_write_does_not_wait_long_for_one_that_was_given_up() {
+    let (cluster, soft, file) = laid();
+    cluster.cut_off(&soft.0, TargetKind::Ost);
+    for _ in 0..2 {
+        let (begin, own) = (cluster.sim.now(), file.clone());
+        let written = outcome(&cluster, &soft, async move || write(&own).await);
+        assert_eq!(written, Err(Errno::ETIMEDOUT));
+        assert!(cluster.sim.now() - begin < Span::secs(3), "a soft mount gives up");
+    }
+}
