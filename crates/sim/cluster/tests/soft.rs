@@ -55,3 +55,28 @@ fn a_write_does_not_wait_long_for_one_that_was_given_up() {
         assert!(cluster.sim.now() - begin < Span::secs(3), "a soft mount gives up");
     }
 }
+
+/// Its maker was granted the attributes of the new file, which has no byte by them.
+#[test]
+fn a_file_whose_close_was_given_up_counts_as_written_until_it_is_closed() {
+    let (cluster, soft, file) = laid();
+    let (fid, own) = (file.fid(), file.clone());
+    let node = cluster.client_node("other", 1);
+    let other = (node.clone(), cluster.mount(&node));
+    let is_size_known = |who: &(NodeHandle, Client)| {
+        cluster.run(who, async move |client| {
+            let glance = client.glance(&Ctx::root(), fid).await?;
+            assert!(!glance.size_known || glance.attr.size == BYTES as u64, "{glance:?}");
+            Ok(glance.size_known)
+        })
+    };
+    cluster.cut_off(&soft.0, TargetKind::Ost);
+    let written = outcome(&cluster, &soft, async move || write(&own).await);
+    let closed = outcome(&cluster, &soft, async move || file.close().await);
+    assert_eq!([written, closed], [Err(Errno::ETIMEDOUT); 2]);
+    assert!(!is_size_known(&soft), "a write may still be executed");
+
+    cluster.sim.heal_all();
+    cluster.sim.run_for(Span::secs(60));
+    assert_eq!([is_size_known(&other), is_size_known(&soft)], [true; 2]);
+}

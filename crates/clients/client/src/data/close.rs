@@ -47,26 +47,37 @@ pub(crate) async fn close(open: &Rc<Open>, leaves: Leaves) -> Result<()> {
     };
     drop(pause);
     let heard = open.check_heard("close");
-    if open.inner.inodes.detach(&open.inode, open.flags) {
-        open.inner.losses.closed(open.inode.fid);
-        open.inner.grants.of(open.inode.fid).forget_bytes(open.inode.fid);
+    match done.transpose() {
+        Some(done) => end(open, done).and(heard),
+        None => Err(Error::local(Errno::ETIMEDOUT, "close").about(open.inode.fid)),
     }
-    let stat = done?;
-    if writes && stat.attr.size_state() == SizeState::Dirty && !open.inode.has_writers() {
-        open.inner.settle_later(&open.ctx, open.inode.fid);
-    }
-    heard
 }
 
-/// Closes when all is sent that is kept. The bytes of a new file may go with the close.
-async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
+/// The handle counts no more. Until then this client uses no attributes that the MDT has granted of
+/// a file that it writes.
+fn end(open: &Open, done: Result<Stat>) -> Result<()> {
+    let (inner, fid) = (&open.inner, open.inode.fid);
+    if inner.inodes.detach(&open.inode, open.flags) {
+        inner.losses.closed(fid);
+        inner.grants.of(fid).forget_bytes(fid);
+    }
+    let is_dirty = done?.attr.size_state() == SizeState::Dirty;
+    if flags::can_write(open.flags) && is_dirty && !open.inode.has_writers() {
+        inner.settle_later(&open.ctx, fid);
+    }
+    Ok(())
+}
+
+/// Closes when all is sent that is kept. The bytes of a new file may go with the close. Nothing: as
+/// [`tell`].
+async fn tell_written(open: &Rc<Open>, leaves: Leaves) -> Result<Option<Stat>> {
     begin_flush(open);
     if let Some(fresh) = fresh::take(open).await {
         let closed = bring(open, &fresh).await;
         match closed {
             Ok(stat) => {
                 fresh.closed(&stat);
-                return Ok(stat);
+                return Ok(Some(stat));
             }
             Err(error) if error.is_refusal() => fresh.write(&error).await,
             Err(error) => {
@@ -93,22 +104,24 @@ async fn bring(open: &Open, fresh: &Fresh) -> Result<Stat> {
     closed.map(|(stat, _)| stat).map_err(|error| error.about(fid))
 }
 
-/// A soft mount does not wait long. The MDT then counts a writer for as long as a change may still
-/// be executed.
-async fn tell(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
+/// Closes when no change is under way. A soft mount does not wait long. Nothing: the handle is
+/// closed in the background. For as long as a change may still be executed, both the MDT and this
+/// client count a writer.
+async fn tell(open: &Rc<Open>, leaves: Leaves) -> Result<Option<Stat>> {
     if open.inode.is_lost() || settle(open).await {
-        return tell_now(open, leaves).await;
+        return tell_now(open, leaves).await.map(Some);
     }
     let later = open.clone();
     let pause = Pause::begin(&open.inode);
     open.inner.env.spawn("close", async move {
         let _pause = pause;
         later.inode.under_way.settled().await;
-        if let Err(error) = tell_now(&later, leaves).await {
+        let done = tell_now(&later, leaves).await;
+        if let Err(error) = end(&later, done) {
             tracing::debug!("a handle was closed late: {error}");
         }
     });
-    Err(Error::local(Errno::ETIMEDOUT, "close").about(open.inode.fid))
+    Ok(None)
 }
 
 async fn tell_now(open: &Rc<Open>, leaves: Leaves) -> Result<Stat> {
