@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use client::{Client, Ctx, File, SetAttr, SetTime, flags};
+use client::{Client, Ctx, File, Migration, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env_sim::NodeHandle;
-use layout::Asked;
 use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
+use layout::lov::composite::{LovComposite, inspect};
+use layout::{Asked, Template};
 use types::{Errno, Fid, Span, Timespec};
 use wire::Opcode;
 
@@ -109,6 +110,10 @@ impl World {
     /// A file of the second client, which the first one has open.
     fn source(&self) -> File {
         self.run(1, async |client| make(client, b"from", bytes_of(6)).await?.close().await);
+        self.open_source()
+    }
+
+    fn open_source(&self) -> File {
         self.run(0, async |client| {
             let ctx = Ctx::root();
             let attr = client.lookup(&ctx, Fid::ROOT, b"from").await?;
@@ -266,6 +271,48 @@ fn a_layout_that_another_client_has_changed_is_asked_for() {
     assert_eq!(world.layout(0, fid), after, "also with attributes that are granted again");
 }
 
+/// Components come and go, and the objects are replaced, without an open for writing.
+#[test]
+fn a_layout_that_another_client_has_reshaped_is_asked_for() {
+    let world = World::new();
+    world.run(1, async |client| {
+        let parts = CompositeTemplate::striped(0, [(BORDER, 1), (2 * BORDER, 1)]);
+        let (ctx, flags, parts) = (Ctx::root(), flags::O_WRONLY, Asked::Composite(parts));
+        let made = client.create(&ctx, Fid::ROOT, b"from", 0o640, flags, Some(&parts)).await?;
+        made.1.write(0, bytes_of(6)).await?;
+        made.1.close().await
+    });
+    let source = world.open_source();
+    let fid = source.fid();
+    let look = || {
+        let now = world.layout(1, fid);
+        assert_eq!(world.layout(0, fid), now);
+        world.run(0, async |client| client.lookup(&Ctx::root(), Fid::ROOT, b"from").await);
+        assert_eq!(world.layout(0, fid), now, "also with attributes that are granted again");
+        now
+    };
+    let made = look();
+    world.run(1, async move |client| {
+        let more = CompositeTemplate::striped(0, [(END_OF_FILE, 1)]);
+        let more = LovComposite::of_dir(&more).expect("a layout").encode();
+        client.setxattr(&Ctx::root(), fid, b"lustre.lov.add", more.into(), 0).await
+    });
+    let longer = look();
+    world.run(1, async move |client| {
+        let shown = client.getxattr(&Ctx::root(), fid, LOV).await?;
+        let mut last = inspect(&shown).expect("components");
+        last.entries = last.entries.split_off(2);
+        client.setxattr(&Ctx::root(), fid, b"lustre.lov.del", last.encode().into(), 0).await
+    });
+    let shorter = look();
+    world.run(1, async move |client| {
+        let two = Asked::from(Template { stripe_count: 2, ..Template::default() });
+        client.migrate(&Ctx::root(), fid, Fid::ROOT, &two, &Rc::<Migration>::default()).await
+    });
+    let moved = look();
+    assert!(made != longer && longer != shorter && shorter != moved);
+}
+
 /// A list of three entries is a mode; it takes another list away, and does not change its mask.
 #[test]
 fn an_access_list_that_is_a_mode_takes_the_one_before_away() {
@@ -289,6 +336,37 @@ fn an_access_list_that_is_a_mode_takes_the_one_before_away() {
         assert_eq!(left.expect_err("no list").errno(), Errno::ENODATA);
         world.check(b"file", bytes);
     }
+}
+
+/// What the maker knew when its times were sent says nothing of a list that another client has set
+/// since.
+#[test]
+fn a_mode_takes_the_list_of_another_client_away_after_own_times_were_sent() {
+    let world = World::new();
+    let (user, owner, group) = ([2 | 6 << 16, 5], [1 | 6 << 16, u32::MAX], [4, u32::MAX]);
+    let (mask, other) = ([16 | 6 << 16, u32::MAX], [32 | 4 << 16, u32::MAX]);
+    let [long, short] = [acl([owner, user, group, mask, other]), acl([owner, group, other])];
+    let file = world.run(0, async |client| {
+        let (ctx, file) = (Ctx::root(), make(client, b"file", bytes_of(6)).await?);
+        let times = SetAttr { mtime: Some(SetTime::At(mtime())), ..SetAttr::default() };
+        client.setattr_glance(&ctx, file.fid(), &times, Some(&file)).await?;
+        client.getattr(&ctx, file.fid(), Some(&file)).await?;
+        Ok(file)
+    });
+    let fid = file.fid();
+    world.run(1, async move |client| client.setxattr(&Ctx::root(), fid, ACL, long, 0).await);
+    world.run(0, async move |client| {
+        client.setxattr(&Ctx::root(), fid, ACL, short, 0).await?;
+        file.flush()?;
+        file.close().await
+    });
+    let (left, attr) = world.run(1, async move |client| {
+        let left = client.getxattr(&Ctx::root(), fid, ACL).await;
+        Ok((left, client.getattr(&Ctx::root(), fid, None).await?))
+    });
+    assert_eq!(left.expect_err("no list").errno(), Errno::ENODATA);
+    assert_eq!(attr.mode & 0o7777, 0o604);
+    world.check(b"file", bytes_of(6));
 }
 
 #[test]
