@@ -1,5 +1,7 @@
 //! Clients whose session with one of several MDTs has ended.
 
+use endpoint::Undone;
+use env_sim::Cut;
 use types::{FID_FIRST_NORMAL_SEQ, FID_SEQUENCES_PER_MDT_BITS};
 
 use super::*;
@@ -58,6 +60,33 @@ fn a_fence_of_one_mdt_refuses_nothing_that_another_one_allows() {
         world.power_cut(3);
         world.start();
     }
+}
+
+/// The fence comes during recovery, before the client does.
+#[test]
+fn a_write_that_a_fence_refuses_to_repeat_is_lost_and_its_client_hears_of_it() {
+    let world = told_off();
+    let node = world.sim.node("late", "10.0.0.3@tcp".parse().expect("a NID"));
+    let (remote, mdt) = (world.remote_at(&node, 1, false), world.mdt());
+    let undone = Rc::<RefCell<Vec<(usize, Undone)>>>::default();
+    let told = undone.clone();
+    remote.on_undone(Rc::new(move |changes, why| told.borrow_mut().push((changes.len(), why))));
+    world.call(&mdt, batch(Opcode::OstSync, &[])).expect("connects");
+    let writing = remote.clone();
+    let written = world
+        .sim
+        .block_on_for(&node, Span::secs(10), async move { writing.call(write_of(0, 5)).await });
+    assert!(written.is_some_and(|done| done.is_ok()));
+
+    world.sim.partition(&world.server, &node, Cut::BothWays);
+    world.kill();
+    world.start();
+    fence(&world, &mdt, 0, false);
+    assert!(undone.borrow().is_empty(), "the client knows nothing of it");
+    world.sim.heal_all();
+    world.sim.run_for(Span::secs(5));
+    assert_eq!(*undone.borrow(), [(1, Undone::Refused(Errno::EKEYREVOKED))]);
+    assert_eq!(remote.state(), "FULL");
 }
 
 #[test]
