@@ -337,6 +337,7 @@ mod tests {
     use super::*;
     use crate::{OsConfig, run, spawn_thread};
     use bytes::Bytes;
+    use std::process::Stdio;
     use types::Span;
 
     fn request(id: u64, len: usize) -> Frame {
@@ -438,7 +439,13 @@ mod tests {
             let this = std::env::current_exe().expect("this test");
             let mut child = std::process::Command::new(this);
             child.args(["--exact", "lo::tests::another_process_finds_nobody_at_an_address_of_lo"]);
-            let ended = child.env(OUTSIDER, at.to_string()).output().expect("it starts");
+            child.env(OUTSIDER, at.to_string()).stdin(Stdio::null());
+            child.stdout(Stdio::piped()).stderr(Stdio::piped());
+            let started = {
+                let _alone = crate::forks::one();
+                child.spawn().expect("it starts")
+            };
+            let ended = started.wait_with_output().expect("it ends");
             let told = String::from_utf8_lossy(&ended.stdout);
             assert!(ended.status.success() && told.contains("1 passed"), "{told}");
             let nobody = env.timeout(Span::millis(10), listener.accept()).await;
