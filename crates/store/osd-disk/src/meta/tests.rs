@@ -677,7 +677,7 @@ fn a_scrub_ends_the_store_that_has_a_damaged_page() {
     let why = loop {
         match meta.running().map(drop) {
             Err(StoreError::Failed(why)) => break why,
-            _ => assert!(start.elapsed() < Duration::from_secs(20), "nobody looked"),
+            _ => assert!(start.elapsed() < Duration::from_secs(60), "nobody looked"),
         }
         std::thread::sleep(Duration::from_millis(5));
     };
@@ -706,11 +706,16 @@ fn a_scrub_waits_for_an_idle_store_and_does_what_is_set_meanwhile() {
         .expect("opens");
     let until = |phase: ScrubPhase, is_used: bool| {
         let start = Instant::now();
-        while meta.scrub_state().phase != phase {
-            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", meta.scrub_state());
+        loop {
+            let state = meta.scrub_state();
+            if state.phase == phase {
+                return state;
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "{state:?}");
             if is_used {
+                // enough for many seconds, should this thread stall
                 let view = meta.running().expect("ready");
-                (0..100).for_each(|_| drop(view.get(Table::Meta, b"k")));
+                (0..10_000).for_each(|_| drop(view.get(Table::Meta, b"k")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -719,8 +724,7 @@ fn a_scrub_waits_for_an_idle_store_and_does_what_is_set_meanwhile() {
     meta.set_scrub(Scrub { interval: now, ..scrub });
     until(ScrubPhase::Off, false);
     meta.set_scrub(Scrub { interval: now, mibps: 10_000, patience: hour });
-    until(ScrubPhase::WaitingForIdle, true);
-    assert_eq!(meta.scrub_state().passes, 0);
+    assert_eq!(until(ScrubPhase::WaitingForIdle, true).passes, 0);
     meta.set_scrub(Scrub { interval: hour, mibps: 10_000, patience: hour });
     let start = Instant::now();
     while meta.scrub_state().passes == 0 {

@@ -45,9 +45,13 @@ impl Seen {
 impl Pace {
     /// Whether such calls are made at once now.
     pub(super) fn is_fast(&self) -> bool {
+        self.is_fast_at(Instant::now())
+    }
+
+    fn is_fast_at(&self, now: Instant) -> bool {
         let seen = self.0.get();
         match seen.until {
-            Some(until) if Instant::now() < until => false,
+            Some(until) if now < until => false,
             Some(_) => {
                 self.0.set(Seen { until: None, ..seen });
                 true
@@ -61,8 +65,12 @@ impl Pace {
         let start = Instant::now();
         let outcome = call();
         let end = Instant::now();
-        self.0.set(self.0.get().after(end - start, end));
+        self.note(end - start, end);
         outcome
+    }
+
+    fn note(&self, took: Duration, now: Instant) {
+        self.0.set(self.0.get().after(took, now));
     }
 }
 
@@ -72,13 +80,24 @@ mod tests {
 
     #[test]
     fn after_a_slow_call_the_pool_has_its_turn() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        pace.note(SLOW, now);
+        assert!(pace.is_fast_at(now));
+        pace.note(SLOW * 2, now);
+        assert!(!pace.is_fast_at(now));
+        assert!(!pace.is_fast_at(now + SLOW_REST / 2));
+        assert!(pace.is_fast_at(now + SLOW_REST));
+    }
+
+    #[test]
+    fn a_call_is_timed_and_its_outcome_returned() {
         let pace = Pace::default();
-        assert_eq!(pace.watch(|| 7), 7);
-        assert!(pace.is_fast());
-        pace.watch(|| std::thread::sleep(SLOW * 2));
-        assert!(!pace.is_fast());
-        std::thread::sleep(SLOW_REST);
-        assert!(pace.is_fast());
+        let slow = || {
+            std::thread::sleep(SLOW * 2);
+            7
+        };
+        assert_eq!(pace.watch(slow), 7);
+        assert!(pace.0.get().until.is_some());
     }
 
     /// Calls of 200 ms, one at each time that the executor makes them, for a minute.

@@ -108,8 +108,14 @@ fn streamed_reads_leave_nothing_in_the_page_cache_and_take_what_is_there() {
     assert!(before < 2_048, "a large write goes around the page cache");
     assert!(read_all(IoMode::Stream { above: 0 }) <= before);
     let size = data.len() as u64;
-    assert_eq!(read_all(IoMode::Stream { above: size }), 2_048, "it is not large");
-    assert_eq!(read_all(IoMode::Stream { above: 0 }), 2_048, "what is there stays");
+    // the kernel may take pages back, where memory is short
+    let is_kept = (0..10).any(|_| {
+        let cached = read_all(IoMode::Stream { above: size });
+        let still = read_all(IoMode::Stream { above: 0 });
+        println!("{cached} pages, then {still}");
+        (cached, still) == (2_048, 2_048)
+    });
+    assert!(is_kept, "it is not large, and what is there stays");
 }
 
 #[test]
@@ -357,27 +363,30 @@ fn direct_writes_are_waited_for_at_the_end() {
     assert_eq!(read(&open(&dir), fid, 4_095, 3).as_deref(), Some(&[1, 9, 9][..]));
 }
 
-/// Calls that block, on as many threads as there are for them; how many ran at once.
-fn at_once(objects: &DiskObjects, calls: usize) -> usize {
+/// Calls that block, on as many threads as there are for them; how many ran at once. So many wait
+/// for each other, and then for one too many.
+fn at_once(objects: &DiskObjects, calls: usize, expected: usize) -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::{Duration, Instant};
 
+    let end = Instant::now() + Duration::from_secs(60);
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     for _ in 0..calls {
         let (now, most) = (now.clone(), most.clone());
         objects.pool().post(move || {
             most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            for _ in 0..100 {
-                if most.load(Ordering::SeqCst) == calls {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(5));
+            while most.load(Ordering::SeqCst) < expected && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if expected < calls {
+                std::thread::sleep(Duration::from_millis(500));
             }
             now.fetch_sub(1, Ordering::SeqCst);
         });
     }
     let all_done = || objects.pool.is_idle();
     while !all_done() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     most.load(Ordering::SeqCst)
 }
@@ -388,9 +397,9 @@ fn as_many_transfers_wait_for_the_device_as_requests_are_served_at_once() {
     let objects = open(&dir);
     let of_it = slots.clone();
     objects.follow(move || of_it.get());
-    assert_eq!((at_once(&objects, 40), objects.flights_max()), (16, 8));
+    assert_eq!((at_once(&objects, 40, 16), objects.flights_max()), (16, 8));
     slots.set(40);
-    assert_eq!((at_once(&objects, 40), objects.flights_max()), (40, 20));
+    assert_eq!((at_once(&objects, 40, 40), objects.flights_max()), (40, 20));
     slots.set(100_000);
     assert_eq!(objects.flights_max(), THREADS_MAX / 2);
     slots.set(4);
