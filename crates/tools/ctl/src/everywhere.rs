@@ -172,9 +172,9 @@ mod tests {
             stream.write_all(b"{\"ok\":{\"lines\":[\"here\"]}}\n").expect("an answer");
         });
         let daemons = names.iter().map(|name| Daemon::of(dir.join(name))).collect();
-        let start = Instant::now();
-        let answers = ask_each(daemons, &Ask::Nids, Duration::from_secs(2));
-        assert!(start.elapsed() < Duration::from_secs(5), "one after the other");
+        let (start, patience) = (Instant::now(), Duration::from_secs(5));
+        let answers = ask_each(daemons, &Ask::Nids, patience);
+        assert!(start.elapsed() < 3 * patience, "one after the other");
         answering.join().expect("no panic");
         for (daemon, answer) in &answers {
             match (daemon.name.as_str(), answer) {
@@ -205,7 +205,7 @@ mod tests {
             }
             drop(question(&listener));
         });
-        let patience = Duration::from_millis(500);
+        let patience = Duration::from_secs(60);
         let answers = series(&socket, &[Ask::Nids, Ask::Nids], patience).expect("two answers");
         assert!(matches!(answers[0], Err(Failure { errno: 2, .. })), "{answers:?}");
         assert_eq!(answers[1], Ok(Reply::Lines(Vec::new())));
