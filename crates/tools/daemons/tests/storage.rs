@@ -11,7 +11,7 @@ use types::{FsName, NidAddr, Span, TargetId};
 const MDT: &str = "testfs-MDT0000";
 const OST: &str = "testfs-OST0000";
 /// A node that registers does so at once.
-const PATIENCE: Span = Span::secs(20);
+const PATIENCE: Span = Span::secs(60);
 
 struct Node {
     dir: PathBuf,

@@ -10,7 +10,7 @@ use crate::format;
 use crate::machine::MachineOptions;
 
 /// For whatever happens at once.
-const PATIENCE: Span = Span::secs(20);
+const PATIENCE: Span = Span::secs(60);
 /// For what must not happen.
 const MOMENT: Span = Span::millis(300);
 
