@@ -24,7 +24,8 @@ pub use import::{
 pub use kept::Keep;
 pub use lane::{Crowded, Lane};
 pub use recovery::{
-    Awaited, Known, Progress, Recovery, RecoveryConfig, RecoveryPhase, RecoveryStatus, Replay,
+    Awaited, Known, Progress, Recovery, RecoveryConfig, RecoveryPhase, RecoveryStatus, Repeated,
+    Replay,
 };
 
 /// What a peer did that no correct peer does. Its link is dropped; nobody else notices.

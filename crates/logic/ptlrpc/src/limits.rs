@@ -34,6 +34,10 @@ pub const LANES_MAX: u32 = 4_096;
 /// How far a replay may run ahead of one that is missing: what a client may have in flight.
 pub const REPLAYS_AHEAD_MAX: u32 = TAGS_MAX;
 
+/// Refused replays of one client that a recovery remembers. A client with more is evicted, and
+/// counts everything as lost that was not durable.
+pub const REFUSALS_MAX: usize = 65_536;
+
 /// How long a restarted target waits for other servers that it knows as clients, from the first
 /// sign of anybody: a living one tries at least once a second, so it has two tries; a dead one must
 /// not hold everybody up.

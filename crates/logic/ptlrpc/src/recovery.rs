@@ -3,6 +3,7 @@
 //!
 //! Invariants
 //! - Replays execute one at a time in global transno order; a repeated one is not executed again.
+//!   It is refused again if it was refused: its client may not have heard of that.
 //! - A gap in the history is passed only when no client can fill it any more. Then every known
 //!   client is done, present or not, or is present and has offered a later change.
 //! - No timer runs until the first attempt to connect. Then the window is `soft`, and every sign of
@@ -20,7 +21,7 @@ mod status;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use types::{ClientId, Instant, Span, Transno, Xid};
+use types::{ClientId, Errno, Instant, Span, Transno, Xid};
 
 use crate::limits;
 
@@ -73,6 +74,14 @@ pub struct Replay<R> {
     pub item: R,
 }
 
+/// A replay that came again.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Repeated<R> {
+    pub item: R,
+    /// Why it was refused, if it was. Otherwise it was executed.
+    pub refusal: Option<Errno>,
+}
+
 /// How many clients a recovery has heard of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -111,6 +120,8 @@ struct Client {
     /// Durable opens that were repeated: offered again after a reconnect they must not undo a close
     /// replayed since.
     reopened: BTreeSet<Xid>,
+    /// Replays that were refused.
+    refused: BTreeMap<Xid, Errno>,
 }
 
 impl Client {
@@ -246,10 +257,12 @@ impl<R> Recovery<R> {
     }
 
     /// A replay arrived. It is given back where it was executed before: answer it with its own
-    /// transno.
-    pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<R> {
+    /// transno, or refuse it as before.
+    pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<Repeated<R>> {
         self.prolong(now);
-        let Some(client) = self.clients.get_mut(&replay.client) else { return Some(replay.item) };
+        let Some(client) = self.clients.get_mut(&replay.client) else {
+            return Some(Repeated { item: replay.item, refusal: None });
+        };
         client.offer(replay.index, replay.transno);
         let reopens = replay.open && replay.transno <= self.config.committed;
         let executed = if reopens {
@@ -259,7 +272,8 @@ impl<R> Recovery<R> {
         };
         if executed {
             planted::reached("recovery: a replay came again after it was executed");
-            return Some(replay.item);
+            let refusal = client.refused.get(&replay.xid).copied();
+            return Some(Repeated { item: replay.item, refusal });
         }
         self.queue.insert((replay.transno, replay.client, replay.xid), (reopens, replay.item));
         None
@@ -278,6 +292,18 @@ impl<R> Recovery<R> {
         if let Some(client) = self.clients.get_mut(&client) {
             client.offer(index, transno);
         }
+    }
+
+    /// The replay that is under way is refused. Says whether that is remembered: of a client with
+    /// too many, it is not.
+    #[must_use]
+    pub fn handle_refusal(&mut self, client: ClientId, xid: Xid, errno: Errno) -> bool {
+        let Some(client) = self.clients.get_mut(&client) else { return true };
+        if client.refused.len() >= limits::REFUSALS_MAX {
+            return false;
+        }
+        client.refused.insert(xid, errno);
+        true
     }
 
     /// A client has replayed everything; its request is held until all have.
@@ -453,6 +479,12 @@ impl<R> Recovery<R> {
         std::mem::take(&mut self.done)
     }
 
+    /// Durable when the target started.
+    #[must_use]
+    pub fn committed(&self) -> Transno {
+        self.config.committed
+    }
+
     /// Highest transno that was executed or durable.
     #[must_use]
     pub fn executed(&self) -> Transno {
@@ -513,7 +545,8 @@ mod tests {
 
     fn replay_as(r: &mut Recovery<u64>, client: u128, index: u32, transno: u64) -> Option<u64> {
         let (client, transno, item) = (ClientId(client), Transno(transno), transno);
-        r.handle_replay(Replay { client, index, transno, xid: Xid(item), open: false, item }, NOW)
+        let replay = Replay { client, index, transno, xid: Xid(item), open: false, item };
+        r.handle_replay(replay, NOW).map(|repeated| repeated.item)
     }
 
     fn run(r: &mut Recovery<u64>) -> Vec<u64> {
@@ -575,8 +608,36 @@ mod tests {
         assert_eq!(replay_as(&mut r, 1, 2, 11), None);
         assert_eq!(run(&mut r), [5, 11]);
         r.handle_connected(ClientId(1), NOW);
-        assert_eq!(r.handle_replay(open(1), NOW), Some(5));
+        let repeated = Repeated { item: 5, refusal: None };
+        assert_eq!(r.handle_replay(open(1), NOW), Some(repeated));
         assert_eq!(replay_as(&mut r, 1, 2, 11), Some(11));
+    }
+
+    #[test]
+    fn a_replay_that_was_refused_is_refused_again_and_bounded_many_are_remembered() {
+        let mut r = recovery(&[1, 2]);
+        let offer = |r: &mut Recovery<u64>, index: u32, transno: u64| {
+            let (client, transno, item) = (ClientId(1), Transno(transno), transno);
+            let xid = Xid(item);
+            r.handle_replay(Replay { client, index, transno, xid, open: false, item }, NOW)
+        };
+        r.handle_connected(ClientId(1), NOW);
+        assert!(offer(&mut r, 1, 11).is_none() && offer(&mut r, 2, 12).is_none());
+        assert_eq!(r.poll_execute(NOW), Some(11));
+        assert!(r.handle_refusal(ClientId(1), Xid(11), Errno::ENOSPC));
+        r.handle_executed(NOW);
+        assert_eq!(run(&mut r), [12]);
+
+        r.handle_connected(ClientId(1), NOW);
+        let again = [offer(&mut r, 1, 11), offer(&mut r, 2, 12)];
+        let refused = Repeated { item: 11, refusal: Some(Errno::ENOSPC) };
+        assert_eq!(again, [Some(refused), Some(Repeated { item: 12, refusal: None })]);
+
+        let last = limits::REFUSALS_MAX as u64;
+        let mut refuse = |client, xid| r.handle_refusal(ClientId(client), Xid(xid), Errno::EIO);
+        assert!((1..last).all(|more| refuse(1, 100 + more)));
+        assert!(!refuse(1, 100 + last), "there is no room");
+        assert!(refuse(2, 11), "for others there is");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ptlrpc::{Admission, Cancelled, Replay};
+use ptlrpc::{Admission, Cancelled, Repeated, Replay};
 use types::{Errno, Instant, Transno, Xid};
 use wire::body::{CancelRep, CancelReq, cancel};
 use wire::{Opcode, Reply, ReplyFlags, Request, RequestFlags, encode_body};
@@ -36,6 +36,7 @@ impl Node {
                 return Ok(());
             }
             Opcode::ReplayDone if !recovering => {
+                session.replays_after.set(None);
                 self.answer(peer, &session, Reply::ok(&request.header, Vec::new()));
                 return Ok(());
             }
@@ -48,7 +49,7 @@ impl Node {
             return self.hold(served, peer, session, request);
         }
         if replays {
-            self.answer(peer, &session, replayed(&request));
+            self.answer(peer, &session, replayed(&request, None));
             return Ok(());
         }
         // a replay without a place in history states again what changes no records
@@ -221,6 +222,7 @@ impl Node {
         let now = self.env.now();
         let client = work.session.client;
         if work.request.opcode() == Opcode::ReplayDone {
+            work.session.replays_after.set(None);
             exports.recovery.borrow_mut().handle_done(client, work, now);
         } else {
             let replay = Replay {
@@ -231,11 +233,11 @@ impl Node {
                 open: work.request.has(RequestFlags::OPEN),
                 item: work,
             };
-            let known = exports.recovery.borrow_mut().handle_replay(replay, now);
-            if let Some(work) = known {
+            let repeated = exports.recovery.borrow_mut().handle_replay(replay, now);
+            if let Some(Repeated { item: work, refusal }) = repeated {
                 let _held_no_slot = work.flight.end();
                 work.session.export.borrow_mut().finished(work.request.xid());
-                self.answer(peer, &work.session, replayed(&work.request));
+                self.answer(peer, &work.session, replayed(&work.request, refusal));
             }
         }
         self.pump_recovery(&exports);
@@ -267,8 +269,11 @@ fn renew(peer: &Rc<Peer>, session: &Session, request: Box<Request>) {
     }
 }
 
-/// The answer to a replay that was executed before: its client has the real one.
-fn replayed(request: &Request) -> Reply {
+/// The answer to a replay that was executed before, whose client has the real one, or refused.
+fn replayed(request: &Request, refusal: Option<Errno>) -> Reply {
+    if let Some(errno) = refusal {
+        return Reply::error(&request.header, errno);
+    }
     let mut reply = Reply::ok(&request.header, Vec::new());
     reply.header.transno = request.header.transno;
     reply

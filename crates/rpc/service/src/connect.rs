@@ -169,11 +169,13 @@ impl Node {
         outcome: u32,
     ) {
         let exports = &served.exports;
+        let replays = outcome == connect::RECOVER;
+        session.replays_after.set(replays.then(|| exports.recovery.borrow().committed()));
         let req: ConnectReq = request.body();
         let body = ConnectRep {
             session: session.id,
             instance: exports.instance().0,
-            last_committed: exports.last_committed().0,
+            last_committed: session.told_committed().0,
             outcome,
             epoch: session.epoch.get(),
             tags: req.tags.clamp(1, limits::TAGS_MAX),

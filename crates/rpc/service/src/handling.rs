@@ -3,7 +3,8 @@
 //!
 //! An answer is remembered only here, just before it is sent. Every request that may change
 //! something has its answer remembered on its tag, refusals too, so that a resend gets the same
-//! answer. A replay's refusal is not remembered, because its client already has the first answer.
+//! answer. A replay's refusal is remembered apart, until the end of recovery: the tag has the first
+//! answer, which a resend is given.
 //! Until the answer is remembered, the request counts as executing, so a duplicate starts nothing.
 //! A target stores the answer of a change with the change ([`crate::Exports::record`]). That record
 //! is read only at the target's next start.
@@ -44,9 +45,16 @@ impl Node {
         {
             done.log_refusal(status);
         }
-        if done.replays && reply.errno() == Some(Errno::EPROTO) {
+        if done.replays
+            && let Some(status) = reply.errno()
+        {
+            let exports = &done.served.exports;
+            let remembered = !exports.is_recovering()
+                || exports.recovery.borrow_mut().handle_refusal(session.client, done.xid, status);
             // what it says of the first time cannot have been: nothing else it says is listened to
-            done.served.exports.evict(session.id);
+            if status == Errno::EPROTO || !remembered {
+                exports.evict(session.id);
+            }
         }
         if let Some(first) = first.filter(|_| reply.errno().is_none()) {
             reply = *first;

@@ -148,6 +148,8 @@ pub struct Session {
     pub(crate) unleased: Cell<bool>,
     /// What its client was given with lower numbers is void.
     floor: Cell<u64>,
+    /// What was durable when the target started, while its client repeats what followed.
+    pub(crate) replays_after: Cell<Option<Transno>>,
     /// Known from before the restart, and not come back so far.
     pub(crate) absent: Cell<bool>,
     /// Its link went down then, and no other came.
@@ -183,6 +185,7 @@ impl Session {
             ended: Cell::new(false),
             unleased: Cell::new(false),
             floor: Cell::new(0),
+            replays_after: Cell::new(None),
             absent: Cell::new(false),
             disconnected_since: Cell::new(None),
             noted: Cell::new(Silence { is_silent: record.silent, secs: record.silent_secs }),
@@ -357,6 +360,12 @@ impl Session {
         flight.peer().reply(&reply);
     }
 
+    /// What its client is told to be durable. While the client replays that is what was durable
+    /// before: it repeats every change after that, and hears of each refusal.
+    pub(crate) fn told_committed(&self) -> Transno {
+        self.replays_after.get().unwrap_or(self.shared.committed.get())
+    }
+
     /// What every reply tells.
     pub(crate) fn fill(&self, reply: &mut Reply) {
         // a target that ends now would count its lease from before this reply
@@ -364,7 +373,7 @@ impl Session {
             reply.header.flags |= ReplyFlags::UNLEASED;
         }
         reply.header.instance = self.shared.instance.0;
-        reply.header.last_committed = self.shared.committed.get().0;
+        reply.header.last_committed = self.told_committed().0;
         reply.header.floor = self.floor.get();
     }
 }

@@ -1,10 +1,10 @@
 //! The answer of a change is remembered once, as it was given. A resend gets the same answer,
 //! before and after a restart, and no change is repeated.
 
-use crate::common::raw::{Client, ask, check, connect};
+use crate::common::raw::{Client, ask, check, check_with_errors, connect};
 use crate::common::{FULL, REFUSED, Rules, TARGET, TWICE, serve};
 use bytes::Bytes;
-use types::{Errno, NidAddr, Span};
+use types::{Errno, NidAddr, Span, Transno};
 use wire::{Opcode, Request, RequestFlags};
 
 /// A change of `key` has this answer, which its resend gets too; it was executed once, and its
@@ -129,5 +129,34 @@ fn after_a_restart_the_stored_answer_is_given() {
         let again = client.change(2, 3, RequestFlags::RESENT).await;
         assert_eq!(again.header.transno, first.header.transno);
         assert_eq!((again.bufs, toy.executed.get()), (first.bufs, 0));
+    });
+}
+
+/// The link breaks before its client hears of the refusal. A commit during the recovery passes the
+/// change that is lost.
+#[test]
+fn a_replay_that_was_refused_is_refused_again_and_its_client_takes_nothing_for_durable() {
+    check_with_errors(|env, server, toy, disk, at| async move {
+        let mut client = Client::connect(&env, at, None).await;
+        assert_eq!(client.change(2, 3, RequestFlags::empty()).await.body::<u64>(), 1);
+        toy.commit();
+        let durable = toy.exports.last_committed().0;
+        let lost = client.change(3, 6, RequestFlags::empty()).await.header.transno;
+        let joined = client.joined;
+        drop(client);
+
+        let next = NidAddr { port: at.port + 1, ..at };
+        let (_up, toy) = serve(server, next, disk, &Rules::default()).await;
+        for _ in 0..3 {
+            let mut client = Client::connect(&env, next, Some(joined)).await;
+            assert_eq!(client.joined.last_committed, durable);
+            let flags = RequestFlags::MODIFIES | RequestFlags::REPLAY;
+            let mut replay = client.request(Opcode::MdtSetattr, 3, REFUSED, flags);
+            (replay.header.transno, replay.header.replay_index) = (lost, 1);
+            let reply = ask(&mut client.link, &replay).await;
+            assert_eq!((reply.errno(), reply.header.last_committed), (Some(Errno::EPERM), durable));
+            toy.exports.committed(Transno(lost));
+        }
+        assert_eq!(toy.executed.get(), 1);
     });
 }

@@ -246,7 +246,8 @@ impl Server {
         }
         let replay =
             Replay { client: id(client), index, transno, xid: request.xid(), open: false, item };
-        if let Some((client, request)) = self.recovery.handle_replay(replay, now) {
+        if let Some(repeated) = self.recovery.handle_replay(replay, now) {
+            let (client, request) = repeated.item;
             self.finish(client, request.xid());
             self.tell_newest(client, replayed(&request));
         }

@@ -104,7 +104,21 @@ pub(crate) async fn ask(link: &mut Link, request: &Request) -> Reply {
 pub(crate) fn check<F: Future<Output = ()> + 'static>(
     test: impl FnOnce(Env, Env, Rc<Toy>, Rc<Disk>, NidAddr) -> F,
 ) {
-    let sim = Sim::new(3, SimConfig::default());
+    check_in(SimConfig::default(), test);
+}
+
+/// The same where the server logs errors.
+pub(crate) fn check_with_errors<F: Future<Output = ()> + 'static>(
+    test: impl FnOnce(Env, Env, Rc<Toy>, Rc<Disk>, NidAddr) -> F,
+) {
+    check_in(SimConfig { fail_on_error: false, ..SimConfig::default() }, test);
+}
+
+fn check_in<F: Future<Output = ()> + 'static>(
+    config: SimConfig,
+    test: impl FnOnce(Env, Env, Rc<Toy>, Rc<Disk>, NidAddr) -> F,
+) {
+    let sim = Sim::new(3, config);
     let (server, near) = (node(&sim, "server", 1), node(&sim, "client", 2));
     let (disk, at, env) = (Rc::new(Disk::default()), addr(&server), server.env());
     let starts = Rc::clone(&disk);
