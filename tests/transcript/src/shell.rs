@@ -33,6 +33,7 @@ pub struct Shell {
     dir: PathBuf,
     work: PathBuf,
     masks: Vec<(String, String)>,
+    left_out: Vec<String>,
     envs: Vec<(String, OsString)>,
 }
 
@@ -52,7 +53,7 @@ impl Shell {
             symlink(binary, bin.join(name)).expect("a link");
         }
         let masks = vec![(work.display().to_string(), "DIR".to_owned())];
-        Shell { dir: dir.to_owned(), work, masks, envs: Vec::new() }
+        Shell { dir: dir.to_owned(), work, masks, left_out: Vec::new(), envs: Vec::new() }
     }
 
     /// Commands work in this directory.
@@ -72,6 +73,13 @@ impl Shell {
     #[must_use]
     pub fn mask(mut self, text: &str, name: &str) -> Shell {
         self.masks.insert(0, (text.to_owned(), name.to_owned()));
+        self
+    }
+
+    /// Leaves lines with this beginning out of outputs: only a slow machine prints them.
+    #[must_use]
+    pub fn without(mut self, beginning: &str) -> Shell {
+        self.left_out.push(beginning.to_owned());
         self
     }
 
@@ -108,7 +116,9 @@ impl Shell {
         for (from, to) in &self.masks {
             text = text.replace(from, to);
         }
-        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
+        let is_left_out = |line: &&str| self.left_out.iter().any(|begin| line.starts_with(begin));
+        let lines = text.lines().map(str::trim_end).filter(|line| !is_left_out(line));
+        let lines: Vec<&str> = lines.collect();
         Ended {
             output: lines.join("\n").trim_end().to_owned(),
             status: output.status.code().unwrap_or(-1),
