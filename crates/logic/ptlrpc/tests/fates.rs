@@ -107,6 +107,31 @@ fn an_eviction_by_a_restarted_target_tells_what_was_not_durable() {
     assert_eq!(world.import.kept(), 0);
 }
 
+/// Others go on without its changes, and what they do is durable before this client is back.
+#[test]
+fn an_eviction_amid_a_recovery_tells_what_was_not_durable_unless_all_was_repeated() {
+    for repeats in [false, true] {
+        let mut world = World::new();
+        [10, 11, 12].into_iter().for_each(|transno| world.change(transno));
+        world.connect(connect::RECOVER, 2, 10);
+        let mut replays = Vec::new();
+        while let Some(transmit) = world.import.poll_transmit(NOW) {
+            let mut reply = Reply::ok(&transmit.request.header, Vec::new());
+            reply.header.instance = 2;
+            replays.push(reply);
+        }
+        assert_eq!(replays.len(), 2);
+        let answered = if repeats { 2 } else { 1 };
+        for reply in replays.into_iter().take(answered) {
+            world.import.handle_reply(Box::new(reply), NOW).expect("a correct server");
+        }
+        world.connect(connect::EVICTED, 2, 20);
+        let lost = [(vec![11, 12], Undone::Evicted)];
+        assert_eq!(world.undone(), if repeats { &[][..] } else { &lost[..] });
+        assert_eq!(world.import.kept(), 0);
+    }
+}
+
 #[test]
 fn an_eviction_by_a_target_that_runs_on_undoes_nothing_yet() {
     let mut world = World::new();

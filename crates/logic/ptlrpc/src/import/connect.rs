@@ -6,7 +6,8 @@
 //!   RESENT, unless they were taken back.
 //! - An eviction drops everything that the session had. Changes without an answer end as
 //!   [`Event::Lost`]. Answered changes that were not durable end as [`Event::Undone`] once the
-//!   target has restarted: until then it has them and may commit them.
+//!   target has restarted: until then it has them and may commit them. A target that evicts while
+//!   it recovers does not have those that were not repeated.
 
 use bytes::Bytes;
 use types::{Instance, Instant, Span, Transno, Xid};
@@ -106,6 +107,7 @@ impl<B: Default, W> Import<B, W> {
                 self.undo_stranded(restarted);
                 self.note_durable(Transno(rep.last_committed));
                 self.note_committed(Transno(rep.last_committed));
+                self.unrepeated |= restarted;
                 self.replay = self.kept.places().into();
                 self.replay_index = 0;
                 self.restated = false;
@@ -118,6 +120,7 @@ impl<B: Default, W> Import<B, W> {
             }
             _ => {
                 let committed = Transno(rep.last_committed);
+                let restarted = restarted || self.unrepeated;
                 if renounced || rep.outcome == connect::EVICTED {
                     // of a later run it says nothing: others may have replayed past what is missing
                     if !restarted {

@@ -190,6 +190,8 @@ pub struct Import<B, W> {
     restated: bool,
     /// In a recovery: what was durable before it.
     durable_before: Option<Transno>,
+    /// The target lacks what its former run did not make durable, and not all of that is repeated.
+    unrepeated: bool,
     done_xid: Option<Xid>,
     ping: Option<Xid>,
     /// What the server expects requests of an opcode to take; each opcode has its service.
@@ -249,6 +251,7 @@ impl<B: Default, W> Import<B, W> {
             restates_out: 0,
             restated: false,
             durable_before: None,
+            unrepeated: false,
             done_xid: None,
             ping: None,
             estimates: BTreeMap::new(),
@@ -503,6 +506,7 @@ impl<B: Default, W> Import<B, W> {
 
     fn enter_full(&mut self, now: Instant) {
         self.durable_before = None;
+        self.unrepeated = false;
         self.enter(State::Full, now);
         self.events.push_back(Event::Full);
     }

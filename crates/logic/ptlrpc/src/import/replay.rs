@@ -27,6 +27,7 @@ impl<B: Default, W> Import<B, W> {
     pub(super) fn advance_recovery(&mut self) {
         if self.state == State::Replay && self.replay.is_empty() && self.replay_sent.is_empty() {
             self.state = State::ReplayLocks;
+            self.unrepeated = false;
             self.events.push_back(Event::AskRestate);
         }
         let restated = self.restated && self.restates.is_empty() && self.restates_out == 0;
