@@ -9,7 +9,7 @@ use bytes::Bytes;
 use endpoint::{Answer, Bulk, Call, CallError, Directory, Endpoint, Hold, Keep, Remote};
 use env::{Env, Task};
 use tokio::sync::{Semaphore, oneshot};
-use types::{Errno, Fid, FsName, NidAddr, Span, TargetId, TargetKind};
+use types::{Errno, Fid, FsName, Instant, NidAddr, Span, TargetId, TargetKind};
 use wire::body::{Claim, Disposition, StatfsRep};
 use wire::config::FsConfig;
 use wire::{Opcode, Reply, encode_body};
@@ -319,6 +319,11 @@ impl Inner {
 
     pub(crate) fn patience(&self) -> Option<Span> {
         self.config.soft.then_some(self.config.soft_wait)
+    }
+
+    /// When a soft mount gives up what begins now.
+    pub(crate) fn give_up_at(&self) -> Option<Instant> {
+        self.patience().map(|patience| self.env.now() + patience)
     }
 
     /// Asks `target`, again while it says EINPROGRESS; an error names it and the operation.

@@ -10,14 +10,14 @@ use types::{Errno, Fid, Span, TargetKind};
 const PATIENCE: Span = Span::secs(2);
 const BYTES: usize = 4_096;
 
-/// A cluster, a soft mount that keeps no writes, and a file that it has made and written.
-fn laid() -> (Cluster, (NodeHandle, Client), File) {
+/// A cluster, a soft mount that keeps writes or not, and a file that it has made and written.
+fn laid(keeps: bool) -> (Cluster, (NodeHandle, Client), File) {
     let cluster = Cluster::new(1, &Scenario { granted: Granted::Recall, ..Scenario::calm() });
     cluster.boot();
     let node = cluster.client_node("soft", 0);
     let env = node.env();
     let mut config = cluster.mount_config(&env, "soft");
-    (config.soft, config.soft_wait, config.writeback) = (true, PATIENCE, false);
+    (config.soft, config.soft_wait, config.writeback) = (true, PATIENCE, keeps);
     let mounted = async move { Client::mount(&env, config).await };
     let mounted = cluster.sim.block_on_for(&node, Span::secs(60), mounted);
     let soft = (node, mounted.expect("an answer").expect("a mount"));
@@ -46,7 +46,7 @@ fn outcome(
 
 #[test]
 fn a_write_does_not_wait_long_for_one_that_was_given_up() {
-    let (cluster, soft, file) = laid();
+    let (cluster, soft, file) = laid(false);
     cluster.cut_off(&soft.0, TargetKind::Ost);
     for _ in 0..2 {
         let (begin, own) = (cluster.sim.now(), file.clone());
@@ -59,7 +59,7 @@ fn a_write_does_not_wait_long_for_one_that_was_given_up() {
 /// Its maker was granted the attributes of the new file, which has no byte by them.
 #[test]
 fn a_file_whose_close_was_given_up_counts_as_written_until_it_is_closed() {
-    let (cluster, soft, file) = laid();
+    let (cluster, soft, file) = laid(false);
     let (fid, own) = (file.fid(), file.clone());
     let node = cluster.client_node("other", 1);
     let other = (node.clone(), cluster.mount(&node));
@@ -79,4 +79,23 @@ fn a_file_whose_close_was_given_up_counts_as_written_until_it_is_closed() {
     cluster.sim.heal_all();
     cluster.sim.run_for(Span::secs(60));
     assert_eq!([is_size_known(&other), is_size_known(&soft)], [true; 2]);
+}
+
+#[test]
+fn kept_writes_of_the_same_bytes_are_given_up_together() {
+    const WRITES: u64 = 8;
+    let (cluster, soft, file) = laid(true);
+    let own = file.clone();
+    assert_eq!(outcome(&cluster, &soft, async move || own.fsync(false).await), Ok(()));
+    cluster.cut_off(&soft.0, TargetKind::Ost);
+    let begin = cluster.sim.now();
+    for _ in 0..WRITES {
+        let own = file.clone();
+        assert_eq!(outcome(&cluster, &soft, async move || write(&own).await), Ok(()));
+        cluster.sim.run_for(Span::millis(200)); // each is sent by itself
+    }
+    let synced = outcome(&cluster, &soft, async move || file.fsync(false).await);
+    assert!(synced.is_err(), "they are lost");
+    let took = cluster.sim.now() - begin;
+    assert!(took < Span::secs(8), "{took:?}");
 }

@@ -270,8 +270,9 @@ fn send_leaving(inner: &Rc<Inner>, inode: &Rc<Inode>, leaving: Leaving) {
     inner.env.clone().spawn("sending kept writes", async move {
         let Leaving { number, open, extent, data, mtime, costs } = leaving;
         let len = data.len();
+        let until = inner.give_up_at(); // those before it give up at about the same time
         its_turn(&inode.keeping, number, extent).await;
-        let sending = Sending { extent, data, mtime, room: RefCell::new(costs.clone()) };
+        let sending = Sending { extent, data, mtime, room: RefCell::new(costs.clone()), until };
         let sent = send(&open, &sending).await;
         inner.keeper.sent(&costs);
         inner.keeper.count(|stats| stats.runs += 1);

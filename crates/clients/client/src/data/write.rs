@@ -9,7 +9,7 @@ use bytes::Bytes;
 use endpoint::Bulk;
 use env::{LocalFuture, join_bounded};
 use layout::FileLayout;
-use types::{Errno, Extent, TargetId, Timespec};
+use types::{Errno, Extent, Instant, TargetId, Timespec};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
 
@@ -46,16 +46,18 @@ pub(super) struct Sending {
     pub(super) mtime: Timespec,
     /// Room that it takes at each OST, until it is sent.
     pub(super) room: RefCell<BTreeMap<TargetId, u64>>,
+    /// Until when it waits for its turn, on a soft mount.
+    pub(super) until: Option<Instant>,
 }
 
 /// Sends such a run. ENOSPC where not all of it found room.
 pub(super) async fn write_kept(open: &Rc<Open>, sending: &Sending) -> Result<()> {
-    let Sending { extent, data, mtime, .. } = sending;
+    let Sending { extent, data, mtime, until, .. } = sending;
     let mut tries = Tries::new();
     loop {
         let layout = layout_for_write(open, extent.end()).await?;
         let change = DataChange::begin(&open.inode, *extent);
-        take_turn(open, &change).await?;
+        take_turn(open, &change, *until).await?;
         let write = Write {
             change: &change,
             open,
@@ -111,7 +113,7 @@ async fn write_under(
 ) -> Result<usize> {
     drop_set_id(open).await?;
     let change = DataChange::begin(&open.inode, extent);
-    take_turn(open, &change).await?;
+    take_turn(open, &change, open.inner.give_up_at()).await?;
     open.wrote.set(true);
     let write = Write {
         change: &change,
@@ -149,7 +151,7 @@ pub(super) async fn write_copy(
     mtime: Timespec,
 ) -> Result<()> {
     let change = DataChange::begin(&open.inode, extent);
-    take_turn(open, &change).await?;
+    take_turn(open, &change, open.inner.give_up_at()).await?;
     let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime, room: None };
     let mut written = write.send().await;
     let is_full = |written: &Result<usize>| match written {
@@ -167,12 +169,12 @@ pub(super) async fn write_copy(
 
 /// Returns when no earlier change of the same bytes is under way. A soft mount does not wait long:
 /// the earlier one may be of a caller that has given up.
-async fn take_turn(open: &Open, change: &DataChange) -> Result<()> {
-    let Some(patience) = open.inner.patience() else {
+async fn take_turn(open: &Open, change: &DataChange, until: Option<Instant>) -> Result<()> {
+    let Some(until) = until else {
         change.turn().await;
         return Ok(());
     };
-    let in_time = Box::pin(open.inner.env.timeout(patience, change.turn())).await;
+    let in_time = Box::pin(open.inner.env.timeout_at(until, change.turn())).await;
     in_time.ok_or_else(|| Error::local(Errno::ETIMEDOUT, "write").about(open.inode.fid))
 }
 
