@@ -257,11 +257,12 @@ impl<R> Recovery<R> {
     }
 
     /// A replay arrived. It is given back where it was executed before: answer it with its own
-    /// transno, or refuse it as before.
+    /// transno, or refuse it as before. One of a client that nobody waits for is refused.
     pub fn handle_replay(&mut self, replay: Replay<R>, now: Instant) -> Option<Repeated<R>> {
         self.prolong(now);
         let Some(client) = self.clients.get_mut(&replay.client) else {
-            return Some(Repeated { item: replay.item, refusal: None });
+            // nobody waits for it: it is about to be evicted
+            return Some(Repeated { item: replay.item, refusal: Some(Errno::ENOTCONN) });
         };
         client.offer(replay.index, replay.transno);
         let reopens = replay.open && replay.transno <= self.config.committed;
@@ -474,6 +475,14 @@ impl<R> Recovery<R> {
         Some(std::mem::take(&mut self.done))
     }
 
+    /// Normal service has begun: nothing is repeated any more.
+    pub fn forget_answers(&mut self) {
+        for client in self.clients.values_mut() {
+            client.reopened = BTreeSet::new();
+            client.refused = BTreeMap::new();
+        }
+    }
+
     /// The requests of those who came back while the target was ending its recovery.
     pub fn take_done(&mut self) -> Vec<R> {
         std::mem::take(&mut self.done)
@@ -638,6 +647,17 @@ mod tests {
         assert!((1..last).all(|more| refuse(1, 100 + more)));
         assert!(!refuse(1, 100 + last), "there is no room");
         assert!(refuse(2, 11), "for others there is");
+        r.forget_answers();
+        assert!(r.clients.values().all(|client| client.refused.is_empty()));
+    }
+
+    #[test]
+    fn a_replay_of_who_is_not_waited_for_is_refused() {
+        let mut r = recovery(&[1]);
+        let (client, transno, item) = (ClientId(2), Transno(11), 11);
+        let replay = Replay { client, index: 1, transno, xid: Xid(1), open: false, item };
+        let refused = Repeated { item, refusal: Some(Errno::ENOTCONN) };
+        assert_eq!(r.handle_replay(replay, NOW), Some(refused));
     }
 
     #[test]

@@ -109,6 +109,9 @@ impl Node {
                     } // else it has no lease until housekeeping has noted it
                 }
                 drop(noting);
+                if session.ended.get() || !session.is_of(&peer) {
+                    return; // its client has connected once more meanwhile
+                }
                 let outcome = if recover { connect::RECOVER } else { connect::RESUMED };
                 self.welcome(&served, &peer, &request, &session, outcome);
                 self.pump_recovery(exports);

@@ -188,7 +188,8 @@ impl Exports {
             noting: RwLock::default(),
             queues: RefCell::default(),
         };
-        if exports.open.get() {
+        // an aborted recovery waits for nobody, though the target has more to recover
+        if exports.open.get() || config.abort_recovery {
             exports.evict_absent();
         }
         let known = exports.sessions.borrow().len();

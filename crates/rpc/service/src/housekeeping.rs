@@ -63,6 +63,7 @@ impl Node {
         if let Some(waiting) = finished {
             Rc::clone(&served.target).recovery_done().await;
             exports.open.set(true);
+            exports.recovery.borrow_mut().forget_answers();
             exports.evict_absent();
             exports.announce_end();
             // whoever came back while the target swept was told to recover, and is done too
