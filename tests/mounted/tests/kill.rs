@@ -186,13 +186,18 @@ fn objects(up: &Up) -> Vec<PathBuf> {
 /// What the write itself asks for: O_SYNC of the open, RWF_DSYNC of one write, `sync` of the mount.
 #[test]
 fn writes_that_shall_be_durable_survive_the_death_of_everything() {
+    const BEHIND: u64 = 1 << 20;
     let mut up = Up::new("kill-durable");
     for (options, durable) in [("", true), ("sync", false)] {
         up.stop();
         up.fsck();
         up.start_again(&["-o", options, "--commit-interval-ms", "60000"]); // nothing becomes durable by itself
-        let paths: Vec<_> =
-            (0..10).map(|index| up.at(&format!("durable-{options}-{index}"))).collect();
+        let dir = up.at(&format!("durable-{options}"));
+        fs::create_dir(&dir).expect("mkdir");
+        let dir_name = dir.to_str().expect("a name");
+        let parts = ["-E", "512K", "-c", "1", "-E", "-1", "-c", "1", dir_name];
+        assert_eq!(up.tool(&[&["lfs", "setstripe"], &parts[..]].concat()), "");
+        let paths: Vec<_> = (0..10).map(|index| dir.join(index.to_string())).collect();
         for (index, path) in paths.iter().enumerate() {
             let by_open = durable && index < 3;
             let flags = if by_open { libc::O_SYNC } else { 0 };
@@ -203,22 +208,23 @@ fn writes_that_shall_be_durable_survive_the_death_of_everything() {
                 .open(path)
                 .expect("create");
             let text = vec![index as u8; 70_000];
-            let written = if durable && !by_open {
-                range::write_durable(&file, &text, 0)
-            } else {
-                file.write_at(&text, 0)
-            };
-            assert_eq!(written.expect("write"), text.len());
+            // the second one where the file has no object so far
+            for offset in [0, BEHIND] {
+                let written = if durable && !by_open {
+                    range::write_durable(&file, &text, offset)
+                } else {
+                    file.write_at(&text, offset)
+                };
+                assert_eq!(written.expect("write"), text.len());
+            }
         }
         up.kill_everything();
         up.start_again(&[]);
         for (index, path) in paths.iter().enumerate() {
-            assert_eq!(
-                fs::read(path).expect("durable"),
-                vec![index as u8; 70_000],
-                "{}",
-                path.display()
-            );
+            let text = vec![index as u8; 70_000];
+            let bytes = fs::read(path).expect("durable");
+            assert!(bytes.starts_with(&text), "{}", path.display());
+            assert_eq!(bytes.get(BEHIND as usize..), Some(&text[..]), "{}", path.display());
         }
     }
     up.stop();

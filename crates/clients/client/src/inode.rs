@@ -50,8 +50,8 @@ pub(crate) struct Inode {
     pub(crate) keeping: Keeping,
     /// Stripes that must have an object, by the MDT's last word.
     stripes: RefCell<StripeSet>,
-    /// The MDT's record of the open is durable (for O_SYNC).
-    pub(crate) mdt_synced: Cell<bool>,
+    /// The layout with which the MDT's record of the open is durable (for O_SYNC).
+    mdt_synced: Cell<Option<u32>>,
     /// The close of its only handle may bring its bytes.
     takes_bytes: Cell<bool>,
     /// The MDT evicted this client: handles are void.
@@ -79,7 +79,7 @@ impl Inode {
             under_way: UnderWay::default(),
             keeping: Keeping::default(),
             stripes: RefCell::default(),
-            mdt_synced: Cell::new(false),
+            mdt_synced: Cell::new(None),
             takes_bytes: Cell::new(false),
             lost: Cell::new(false),
         }
@@ -211,13 +211,28 @@ impl Inode {
         self.lost.get()
     }
 
+    /// Number of the layout that it knows: one with more objects has another.
+    pub(crate) fn layout_version(&self) -> u32 {
+        self.layout_version.get()
+    }
+
+    /// Whether a crash leaves the file with its present objects.
+    pub(crate) fn is_mdt_synced(&self) -> bool {
+        self.mdt_synced.get() == Some(self.layout_version.get())
+    }
+
+    /// The MDT made its record durable. It was asked when that had this layout.
+    pub(crate) fn mdt_synced(&self, layout_version: u32) {
+        self.mdt_synced.set(Some(layout_version));
+    }
+
     /// What was learnt of objects is no ground for an exact size any more.
     pub(crate) fn forget(&self) {
         let stripes = self.layout().map_or(0, |layout| layout.stripes());
         if let Some(view) = &mut *self.view.borrow_mut() {
             view.forget(stripes);
         }
-        self.mdt_synced.set(false);
+        self.mdt_synced.set(None);
     }
 
     /// A server restarted.
@@ -300,7 +315,7 @@ impl Inodes {
         if flags::can_write(open_flags) {
             inode.keeping.has_moved();
             inode.writers.set(inode.writers.get() + 1);
-            inode.mdt_synced.set(false);
+            inode.mdt_synced.set(None);
             let mut view = inode.view.borrow_mut();
             match &mut *view {
                 Some(view) => view.opened(),

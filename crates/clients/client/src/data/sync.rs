@@ -42,13 +42,14 @@ async fn sync_file(open: &Rc<Open>) -> Result<()> {
             by_ost.entry(place(&layout, stripe).1).or_default().push(range(&layout, stripe));
         }
     }
+    let layout_version = open.inode.layout_version();
     let mut syncs: Vec<LocalFuture<'_, Result<()>>> =
         vec![Box::pin(inner.sync_names(&open.ctx, open.inode.fid))];
     for (ost, objects) in by_ost {
         syncs.push(Box::pin(inner.sync_ost(&open.ctx, ost, objects)));
     }
     try_join(syncs, limits::BATCH_RPCS_MAX).await.map_err(|error| error.about(open.inode.fid))?;
-    open.inode.mdt_synced.set(true);
+    open.inode.mdt_synced(layout_version);
     Ok(())
 }
 

@@ -134,10 +134,10 @@ async fn write_under(
         }
         done => done?,
     };
-    if flags & O_DSYNC != 0 && !open.inode.mdt_synced.get() {
-        let fid = open.inode.fid;
+    if flags & O_DSYNC != 0 && !open.inode.is_mdt_synced() {
+        let (fid, layout_version) = (open.inode.fid, open.inode.layout_version());
         Box::pin(open.inner.sync_mdt(&open.ctx, mdt_of(fid), fid)).await?;
-        open.inode.mdt_synced.set(true);
+        open.inode.mdt_synced(layout_version);
     }
     Ok(written)
 }
