@@ -181,7 +181,7 @@ impl Client {
     /// For whom calls wait now: "testfs-OST0002 (reconnecting for 3 s)". Empty: for nobody.
     #[must_use]
     pub fn waiting_on(&self) -> Vec<String> {
-        let all = [self.0.all_targets(), self.0.data_targets()].concat();
+        let all = self.0.all_holders();
         all.iter().filter_map(|id| self.0.remote(*id).waiting_on()).collect()
     }
 
@@ -272,6 +272,11 @@ impl Inner {
     /// The data targets that were used: nobody connects to another one.
     fn data_targets(&self) -> Vec<TargetId> {
         self.hooked.borrow().iter().copied().filter(|id| id.is_dom()).collect()
+    }
+
+    /// All that may have changes of this client: data targets too.
+    pub(crate) fn all_holders(&self) -> Vec<TargetId> {
+        [self.all_targets(), self.data_targets()].concat()
     }
 
     /// A target's remote, with its hooks.

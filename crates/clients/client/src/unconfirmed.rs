@@ -44,7 +44,7 @@ impl Client {
     /// What is not known to be durable, by the target that it waits for. Empty: nothing.
     #[must_use]
     pub fn unconfirmed(&self) -> Vec<Unconfirmed> {
-        let targets = self.0.all_targets().into_iter();
+        let targets = self.0.all_holders().into_iter();
         targets.map(|id| self.0.unconfirmed(id)).filter(|of| of.changes > 0).collect()
     }
 
@@ -79,7 +79,7 @@ impl Client {
 
     /// Tells the log what is unconfirmed, and the caller: a line for each part of a file.
     pub async fn give_up(&self) -> Vec<String> {
-        let targets = self.0.all_targets();
+        let targets = self.0.all_holders();
         let mut parts = Vec::new();
         for id in targets {
             let name = id.name(self.fsname());
@@ -137,7 +137,7 @@ impl Inner {
     async fn sync_unconfirmed(self: &Rc<Self>) -> Result<()> {
         let ctx = Ctx::root();
         let mut syncs: Vec<LocalFuture<'_, Result<()>>> = Vec::new();
-        for id in self.all_targets() {
+        for id in self.all_holders() {
             if self.unconfirmed(id).changes == 0 || self.inactive.borrow().contains(&id) {
                 continue;
             }

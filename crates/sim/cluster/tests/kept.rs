@@ -8,6 +8,8 @@ use client::{Client, Ctx, File, SetAttr, SetTime, flags};
 use cluster::{Cluster, Granted, Scenario};
 use env::Env;
 use env_sim::{Faults, NodeHandle};
+use layout::Asked;
+use layout::composite::{CompositeTemplate, END_OF_FILE, TemplateComponent, Wanted};
 use types::{Errno, Fid, Span, TargetKind, Timespec};
 use wire::Opcode;
 
@@ -187,6 +189,35 @@ fn an_unmount_sends_what_is_kept_or_names_it() {
         let is_named = told.iter().any(|line| line == "/file: 4 bytes, not sent");
         assert_eq!((is_named, told.is_empty()), (is_away, !is_away), "{told:?}");
     }
+}
+
+#[test]
+fn an_unmount_names_bytes_that_an_mdt_has_not_made_durable() {
+    let scenario = Scenario { granted: Granted::Recall, dom: true, ..Scenario::calm() };
+    let (cluster, clients) = Cluster::with_two_clients(&scenario);
+    let world = World { cluster, clients };
+    let fid = world.run(0, async |client| {
+        let mut parts = CompositeTemplate::striped(0, [(1 << 20, 1), (END_OF_FILE, 1)]);
+        parts.components[0] = TemplateComponent { end: 1 << 20, wanted: Wanted::Mdt };
+        let (me, asked) = (Ctx::root(), Asked::Composite(parts));
+        let flags = flags::O_RDWR;
+        let made = client.create(&me, Fid::ROOT, b"file", 0o644, flags, Some(&asked)).await?;
+        made.1.write(0, Bytes::from(vec![1; 100_000])).await?;
+        made.1.close().await?;
+        Ok(made.0.fid())
+    });
+    let (node, client) = &world.clients[0];
+    let of_data = |client: &Client| client.unconfirmed().into_iter().find(|of| of.id.is_dom());
+    assert!(of_data(client).is_some_and(|of| of.bytes == 100_000), "{:?}", client.unconfirmed());
+    world.cluster.cut_off(node, TargetKind::Mdt);
+    let env = node.env();
+    let told = world.run(0, async move |client| {
+        let settled = env.timeout(Span::secs(5), client.settle()).await;
+        assert!(settled.is_none(), "the MDT is away");
+        Ok(client.give_up().await)
+    });
+    let is_of_data = |line: &String| line.contains("DOM0000") && line.contains(&fid.to_string());
+    assert!(told.iter().any(is_of_data), "{told:?}");
 }
 
 #[test]
