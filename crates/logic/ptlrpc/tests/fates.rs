@@ -132,6 +132,26 @@ fn an_eviction_amid_a_recovery_tells_what_was_not_durable_unless_all_was_repeate
     }
 }
 
+/// It was acknowledged by the client itself, by a right that it has no more.
+#[test]
+fn an_urgent_change_that_was_not_sent_ends_with_its_session() {
+    let mut world = World::new();
+    world.change(10);
+    for (waiter, urgent) in [(1, true), (2, false)] {
+        let request = Box::new(Request::new(Opcode::MdtSetattr, Vec::new()));
+        let mut submit = Submit { request, bulk: (), waiter, keep: Keep::No, urgent };
+        submit.request.header.flags |= RequestFlags::MODIFIES;
+        world.import.submit(submit, NOW);
+    }
+    world.connect(connect::EVICTED, 1, 10);
+    let events: Vec<_> = std::iter::from_fn(|| world.import.poll_event()).collect();
+    let lost = |event: &_| matches!(event, Event::Lost(1));
+    assert_eq!(events.iter().filter(|event| lost(event)).count(), 1, "{events:?}");
+    assert!(!events.iter().any(|event| matches!(event, Event::Lost(2))), "its caller waits");
+    assert!(world.import.poll_transmit(NOW).is_some(), "the other one");
+    assert!(world.import.poll_transmit(NOW).is_none());
+}
+
 #[test]
 fn an_eviction_by_a_target_that_runs_on_undoes_nothing_yet() {
     let mut world = World::new();

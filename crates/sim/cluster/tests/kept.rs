@@ -349,6 +349,28 @@ fn kept_attributes_are_sent_when_nothing_needs_them() {
     assert_eq!(world.changes(), before + 1);
 }
 
+/// Its client was away until the MDT had ended its session for another one.
+#[test]
+fn a_kept_change_is_lost_with_its_session_and_undoes_no_later_one() {
+    let world = World::new();
+    let file = world.make(b"file", 0);
+    let (fid, own) = (file.fid(), file.clone());
+    let (node, client) = &world.clients[0];
+    world.cluster.cut_off(node, TargetKind::Mdt);
+    world.cluster.break_links(node, TargetKind::Mdt);
+    world.set(&file, mode(0o600));
+    assert_eq!(world.kept_changes(), 1);
+    world.cluster.sim.run_for(Span::millis(300));
+    world.run(1, async move |client| {
+        client.setattr(&Ctx::root(), fid, &mode(0o644), None).await.map(drop)
+    });
+    world.cluster.sim.heal_all();
+    world.cluster.sim.run_for(Span::secs(5));
+    assert_eq!((world.look(1, fid).0, client.lost()), (0o644, 1));
+    let synced = world.run(0, async move |_| Ok(own.fsync(false).await.is_err()));
+    assert!(synced, "it is told");
+}
+
 #[test]
 fn a_change_by_another_client_comes_after_what_was_kept() {
     let world = World::new();

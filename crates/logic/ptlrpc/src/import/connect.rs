@@ -174,7 +174,8 @@ impl<B: Default, W> Import<B, W> {
     }
 
     /// Evicted: what was acknowledged and is not durable cannot be repeated, what is unanswered and
-    /// modifying has no knowable outcome.
+    /// modifying has no knowable outcome. An urgent change was acknowledged by this client, which
+    /// had the right to that until now: sent later it would undo what others did since.
     fn drop_session(&mut self) {
         planted::reached("import: a client learned that it was evicted");
         self.kept.strand();
@@ -182,7 +183,7 @@ impl<B: Default, W> Import<B, W> {
         let lost: Vec<Xid> = self
             .out
             .iter()
-            .filter(|(_, out)| out.modifies() && out.phase != Phase::Queued)
+            .filter(|(_, out)| out.modifies() && (out.phase != Phase::Queued || out.urgent))
             .map(|(xid, _)| xid)
             .collect();
         for xid in lost {

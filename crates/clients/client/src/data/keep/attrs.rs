@@ -84,6 +84,9 @@ pub(crate) fn send_attrs(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     let (inner, inode) = (inner.clone(), inode.clone());
     inner.env.clone().spawn("sending kept attributes", async move {
         let sent = loop {
+            if inode.is_lost() {
+                break Err(Error::local(Errno::EIO, "setattr").about(inode.fid));
+            }
             match inner.setattr(&ctx, inode.fid, change).await {
                 Err(error) if error.errno() == Errno::EBUSY => inner.env.sleep(FULL_PAUSE).await,
                 sent => break sent,
