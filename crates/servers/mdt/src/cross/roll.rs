@@ -39,7 +39,10 @@ impl Mdt {
             return;
         }
         let config = &self.engine.config;
-        if config.abort_recovery || config.bugs.open_before_peers() {
+        if config.abort_recovery {
+            return self.say_instance(&endpoint); // others free what an earlier run has reserved
+        }
+        if config.bugs.open_before_peers() {
             return;
         }
         let answered = self.roll_with_all(&endpoint, peers.clone(), Round::First).await;

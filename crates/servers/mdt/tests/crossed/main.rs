@@ -100,6 +100,8 @@ struct World {
     osts: &'static [u32],
     /// How often a server was started.
     boots: RefCell<BTreeMap<u32, u128>>,
+    /// Servers that start from now on wait for no client.
+    aborts: Cell<bool>,
 }
 
 impl World {
@@ -139,7 +141,8 @@ impl World {
             (node, endpoint)
         };
         let clients = (0..2).map(client).collect();
-        let world = World { sim, at, servers, clients, bugs, osts, boots: RefCell::default() };
+        let (boots, aborts) = (RefCell::default(), Cell::default());
+        let world = World { sim, at, servers, clients, bugs, osts, boots, aborts };
         (0..MDTS).for_each(|mdt| world.boot(mdt));
         world.sim.run_for(Span::secs(1));
         world
@@ -148,7 +151,7 @@ impl World {
     fn boot(&self, mdt: u32) {
         let Server { node, disk, running } = &self.servers[mdt as usize];
         let (env, disk, running, bugs) = (node.env(), disk.clone(), running.clone(), self.bugs);
-        let (osts, at) = (self.osts, self.at.clone());
+        let (osts, at, aborts) = (self.osts, self.at.clone(), self.aborts.get());
         let boot = {
             let mut boots = self.boots.borrow_mut();
             let boot = boots.entry(mdt).or_default();
@@ -163,6 +166,7 @@ impl World {
             let mut config = MdtConfig::new("testfs".parse().expect("a name"), mdt);
             config.bugs = bugs;
             config.grants = GrantMode::None; // these clients answer no recalls
+            config.abort_recovery = aborts;
             let own = endpoint(&env, &at, 1_000 + 100 * u128::from(mdt) + boot, true);
             let osts = Rc::new(|| osts.iter().copied().map(OstAt::from).collect());
             let target = Mdt::start(&env, config, meta.clone(), Some(own), osts).await;
@@ -454,6 +458,28 @@ fn what_an_earlier_run_has_reserved_is_freed_although_a_third_mdt_is_away() {
     for step in 0..40 {
         let (_, changed) = reserved_by_an_earlier_run(cut, 50 * step);
         assert_eq!(changed, Some(Ok(())), "step {step}");
+    }
+}
+
+#[test]
+fn what_an_earlier_run_has_reserved_is_freed_although_its_recovery_is_aborted() {
+    for step in 0..40 {
+        let world = World::damaged(17); // nothing is known of what was not durable
+        let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+        let file = world.create(dir, "a");
+        world.settle();
+        world.begin(0, 0, link(file, Fid::ROOT, "b"));
+        world.sim.run_for(Span::micros(50 * step));
+        world.kill(0);
+        world.clients[0].0.kill_as(false);
+        world.aborts.set(true);
+        world.boot(0);
+        world.sim.run_for(Span::secs(60));
+        let attr = Attr { mode: 0o600, ..Attr::default() }.with_fid(file);
+        let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+        let changed = world.ask(1, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
+        world.sim.run_for(Span::secs(10));
+        assert_eq!(*changed.borrow(), Some(Ok(())), "step {step}");
     }
 }
 
