@@ -143,9 +143,9 @@ impl Node {
             if exports.is_recovering() {
                 exports.recovery.borrow_mut().handle_abandoned(self.env.now());
             }
-            if let Some(request) = newer {
-                let _ = self.admit(served, &peer, session, request);
-            } else {
+            let goes_on =
+                newer.is_some_and(|request| self.admit(served, &peer, session, request).is_ok());
+            if !goes_on {
                 peer.tx.close();
                 // now, not when its reader sees it: nobody may pass the gap meanwhile
                 let _nothing_of_theirs_is_queued = exports.detach(&peer);
