@@ -270,8 +270,18 @@ impl Machines {
         }
     }
 
+    /// A mount that is still starting is mounted first.
     pub(super) fn unmount_all(&mut self, run: &Run) {
+        let start = Instant::now();
+        while self.has_starting_mounts(run) && start.elapsed() < PATIENCE {
+            self.tend(run);
+            std::thread::sleep(LOOK);
+        }
         (0..MOUNTS).for_each(|index| self.end(mount(index), run));
+    }
+
+    fn has_starting_mounts(&self, run: &Run) -> bool {
+        (0..MOUNTS).any(|index| self.nodes[mount(index)].wanted && !run.is_alive(index))
     }
 
     /// SIGTERM, and what it takes to end in good order.

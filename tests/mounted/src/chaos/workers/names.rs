@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use super::{Worker, pause, with_ost};
 use crate::chaos::chance::Chance;
@@ -21,6 +22,14 @@ const KEPT: usize = 24;
 struct Entry {
     text: Vec<u8>,
     is_synced: bool,
+    /// What was done to it, with the time of each step.
+    steps: Vec<String>,
+}
+
+impl Entry {
+    fn step(&mut self, now: Duration, done: &str) {
+        self.steps.push(format!("{done} at {:.2} s", now.as_secs_f64()));
+    }
 }
 
 /// What one life did.
@@ -86,7 +95,9 @@ impl Story {
         let (at, text) = (life.at(name), content(name, len));
         self.loose.insert(name.to_owned());
         life.call("create and write", &at, || File::create_new(&at)?.write_all(&text))?;
-        self.entries.insert(name.to_owned(), Entry { text, is_synced: false });
+        let mut entry = Entry { text, is_synced: false, steps: Vec::new() };
+        entry.step(life.now(), &format!("made as {name}"));
+        self.entries.insert(name.to_owned(), entry);
         Ok(())
     }
 
@@ -94,8 +105,10 @@ impl Story {
         self.loose.extend([from.to_owned(), to.to_owned()]);
         let at = life.at(to);
         life.call("rename", &at, || fs::rename(life.at(from), &at))?;
-        let entry = self.entries.remove(from).expect("it was made");
-        self.entries.insert(to.to_owned(), Entry { is_synced: false, ..entry });
+        let mut entry = self.entries.remove(from).expect("it was made");
+        entry.step(life.now(), &format!("renamed to {to}"));
+        entry.is_synced = false;
+        self.entries.insert(to.to_owned(), entry);
         life.count("renames");
         self.look_that_it_is_gone(life, from)?;
         Ok(to.to_owned())
@@ -116,7 +129,9 @@ impl Story {
         let at = life.at(name);
         life.call("fsync of a file", &at, || File::open(&at)?.sync_all())?;
         self.loose.remove(name);
-        self.entries.get_mut(name).expect("it is there").is_synced = true;
+        let entry = self.entries.get_mut(name).expect("it is there");
+        entry.is_synced = true;
+        entry.step(life.now(), "fsynced");
         Ok(())
     }
 
@@ -184,13 +199,18 @@ impl Story {
             match fs::read(fresh.join(name)) {
                 Ok(there) if there == entry.text => {}
                 Ok(there) => {
-                    let (is, was) = (there.len(), entry.text.len());
-                    let text =
-                        format!("{name} was fsynced with {was} bytes and has {is} or others");
+                    let text = format!(
+                        "{name} was fsynced with {} bytes and has {} or others, {} of them zeros ({})",
+                        entry.text.len(),
+                        there.len(),
+                        there.iter().filter(|byte| **byte == 0).count(),
+                        entry.steps.join(", ")
+                    );
                     found.at_the_end(Kind::Lost, text);
                 }
                 Err(error) => {
-                    found.at_the_end(Kind::Lost, format!("{name} was fsynced: {error}"));
+                    let steps = entry.steps.join(", ");
+                    found.at_the_end(Kind::Lost, format!("{name} was fsynced: {error} ({steps})"));
                 }
             }
         }
@@ -247,7 +267,11 @@ mod tests {
         let scratch = Scratch::new("chaos-names");
         fs::create_dir(scratch.path().join("names")).expect("mkdir");
         let put = |name: &str| fs::write(scratch.path().join(name), name).expect("write");
-        let entry = |name: &str| Entry { text: name.as_bytes().to_vec(), is_synced: true };
+        let entry = |name: &str| Entry {
+            text: name.as_bytes().to_vec(),
+            is_synced: true,
+            steps: Vec::new(),
+        };
         let kinds = |is_whole, there: &[&str]| {
             let names = ["names/a0-n1", "names/a0-n2"];
             let story = Story {
