@@ -327,7 +327,10 @@ impl Coordinator {
                         return Ok(false);
                     }
                 }
-                Err(error) => return Err(error.errno()),
+                Err(error) => {
+                    self.instances.insert(mdt, Instance(0)); // it may have reserved them, too
+                    return Err(error.errno());
+                }
             }
         }
     }
@@ -409,20 +412,26 @@ fn step_aside(incoming: Option<&Incoming>) {
     }
 }
 
-/// Tells MDTs that an operation needs nothing of them any more.
+/// Tells MDTs that an operation needs nothing of them any more. Each is told until it has heard it,
+/// because its keys stay reserved before. One that is away keeps the others waiting for a moment.
 async fn release(mdt: &Mdt, id: OpId, asked: &[u32]) {
     let Some(endpoint) = &mdt.osts else { return };
     let done = Done { mdt: id.mdt, released: vec![id.number], ..Done::default() };
     let body: Bytes = updates::encode(&done).into();
-    for other in asked {
-        let mut call = Call::new(Opcode::MdtUpdatesDone, vec![Bytes::new(), body.clone()]);
-        call.patience = Some(PREPARE_PATIENCE);
-        let remote = endpoint.remote(TargetId::mdt(*other));
-        while !mdt.is_stopped() {
-            match remote.call(call.clone()).await {
-                Err(CallError::TimedOut | CallError::Evicted) if !mdt.is_forgotten(*other) => {}
-                _ => break,
+    let mut call = Call::new(Opcode::MdtUpdatesDone, vec![Bytes::new(), body]);
+    call.patience = Some(PREPARE_PATIENCE);
+    let (mut left, mut silent) = (asked.to_vec(), Vec::new());
+    while !left.is_empty() && !mdt.is_stopped() {
+        for other in left.drain(..) {
+            match endpoint.remote(TargetId::mdt(other)).call(call.clone()).await {
+                Ok(_) | Err(CallError::Shutdown) => {}
+                Err(_) if mdt.is_forgotten(other) => {}
+                Err(_) => silent.push(other),
             }
+        }
+        std::mem::swap(&mut left, &mut silent);
+        if !left.is_empty() {
+            mdt.env.sleep(DELIVER_PAUSE).await;
         }
     }
 }

@@ -14,7 +14,7 @@ mod readonly;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use endpoint::{Call, Endpoint, EndpointConfig, Resolve};
@@ -88,6 +88,8 @@ struct Server {
     node: NodeHandle,
     disk: MemDisk,
     running: Running,
+    /// Its side of the connections to others.
+    asking: Rc<RefCell<Weak<Endpoint>>>,
 }
 
 struct World {
@@ -131,6 +133,7 @@ impl World {
             node: sim.node(&format!("mdt{mdt}"), addr(mdt).nid),
             disk: MemDisk::default(),
             running: Running::default(),
+            asking: Rc::default(),
         };
         let servers: Vec<_> = (0..MDTS).map(server).collect();
         let at = Where::default();
@@ -149,8 +152,9 @@ impl World {
     }
 
     fn boot(&self, mdt: u32) {
-        let Server { node, disk, running } = &self.servers[mdt as usize];
+        let Server { node, disk, running, asking } = &self.servers[mdt as usize];
         let (env, disk, running, bugs) = (node.env(), disk.clone(), running.clone(), self.bugs);
+        let asking = asking.clone();
         let (osts, at, aborts) = (self.osts, self.at.clone(), self.aborts.get());
         let boot = {
             let mut boots = self.boots.borrow_mut();
@@ -168,6 +172,7 @@ impl World {
             config.grants = GrantMode::None; // these clients answer no recalls
             config.abort_recovery = aborts;
             let own = endpoint(&env, &at, 1_000 + 100 * u128::from(mdt) + boot, true);
+            *asking.borrow_mut() = Rc::downgrade(&own);
             let osts = Rc::new(|| osts.iter().copied().map(OstAt::from).collect());
             let target = Mdt::start(&env, config, meta.clone(), Some(own), osts).await;
             let target = target.expect("boots");
@@ -480,6 +485,36 @@ fn what_an_earlier_run_has_reserved_is_freed_although_its_recovery_is_aborted() 
         let changed = world.ask(1, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
         world.sim.run_for(Span::secs(10));
         assert_eq!(*changed.borrow(), Some(Ok(())), "step {step}");
+    }
+}
+
+/// A directory of MDT 1 is not removed, because it has a name. From so many microseconds after the
+/// call on, MDT 0 cannot ask MDT 1 for a moment, and each attempt fails at once. Returns what
+/// becomes of a change of the directory's mode.
+fn refused_while_nothing_can_be_asked(after: u64) -> Option<Result<(), Errno>> {
+    let world = World::new(18);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.create(dir, "f");
+    world.settle();
+    world.begin(0, 0, unlink(Fid::ROOT, "d", true));
+    world.sim.run_for(Span::micros(after));
+    let asking = world.servers[0].asking.borrow().upgrade().expect("it runs");
+    let remote = asking.remote(TargetId::mdt(1));
+    remote.set_active(false);
+    world.sim.run_for(Span::millis(50));
+    remote.set_active(true);
+    let attr = Attr { mode: 0o711, ..Attr::default() }.with_fid(dir);
+    let body = SetattrReq { attr, valid: SetattrFlags::MODE, ..SetattrReq::default() };
+    let changed = world.ask(1, 1, Call::new(Opcode::MdtSetattr, vec![encode_body(&body)]));
+    world.sim.run_for(Span::secs(10));
+    changed.borrow_mut().take()
+}
+
+#[test]
+fn what_an_operation_has_reserved_is_freed_although_the_first_attempt_to_say_so_fails() {
+    for step in 0..40 {
+        let changed = refused_while_nothing_can_be_asked(50 * step);
+        assert_eq!(changed, Some(Ok(())), "step {step}");
     }
 }
 
