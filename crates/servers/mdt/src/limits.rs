@@ -178,7 +178,8 @@ pub(crate) const DELIVER_PATIENCE: Span = Span::secs(2);
 /// Before another attempt.
 pub(crate) const DELIVER_PAUSE: Span = Span::millis(100);
 
-/// Before an MDT that recovery went on without is asked again for as long as a recovery waits.
+/// Before an MDT that recovery went on without is asked again for as long as a recovery waits, and
+/// before one is asked again that has answered with an error.
 pub(crate) const ROLL_PAUSE: Span = Span::secs(5);
 
 /// How long operations with an MDT that was forgotten go on as before. Its last messages arrive

@@ -106,7 +106,7 @@ impl Mdt {
     async fn take_from(self: &Rc<Self>, endpoint: &Rc<Endpoint>, mdt: u32, of: u32) -> Option<()> {
         let mut from = OpId { mdt: of, number: 0 };
         loop {
-            let kept = self.ask(endpoint, mdt, Some(from), Round::First).await?;
+            let kept = self.ask(endpoint, mdt, Some(from), Round::First).await.ok()?;
             let Some(last) = kept.last().map(|record| record.id) else { return Some(()) };
             for record in kept.iter().filter(|record| record.id.mdt == of) {
                 planted::reached("mdt: another MDT had an operation of a forgotten MDT");

@@ -375,18 +375,27 @@ pub(crate) fn list<'a>(
 }
 
 /// Records with a part of an MDT, behind an operation; as many as fit a reply. A longer one is in a
-/// reply of its own.
+/// reply of its own. Those before one that cannot be read come first.
 pub(super) fn records(view: &dyn View, of: u32, from: Option<OpId>) -> Decided<Vec<Record>> {
     let start = from.map_or(vec![0], |id| [&id.to_key()[..], &[0]].concat());
-    let (mut found, mut bytes) = (Vec::new(), 0);
-    view.scan(Table::Updates, &start, &mut |_, value| {
+    let (mut found, mut bytes, mut is_broken) = (Vec::new(), 0, false);
+    let scanned = view.scan(Table::Updates, &start, &mut |_, value| {
         let record: Option<Record> = updates::decode(value);
-        let Some(record) = record.filter(|record| record.part(of).is_some()) else { return true };
+        is_broken = record.is_none();
+        let Some(record) = record.filter(|record| record.part(of).is_some()) else {
+            return !is_broken;
+        };
         bytes += value.len();
         let fits = found.is_empty() || bytes <= RECORDS_BYTES_MAX;
         found.extend(Some(record).filter(|_| fits));
         bytes < RECORDS_BYTES_MAX
-    })?;
+    });
+    if found.is_empty() {
+        scanned?;
+        if is_broken {
+            return Err(OpError::Broken("record of an operation"));
+        }
+    }
     Ok(found)
 }
 

@@ -7,9 +7,10 @@
 //! MDT as other parts.
 //!
 //! This MDT waits for an absent MDT for as long as a recovery may take at most. Then it serves
-//! without that MDT, and asks until that MDT is back. Updates that do not fit any more then are
-//! left out and logged. An MDT that was forgotten is not asked. It may have coordinated operations
-//! of this MDT and another one, which need not know each other. So all others are asked then.
+//! without that MDT, and asks until that MDT is back. An MDT that answers with errors alone counts
+//! as absent. Updates that do not fit any more then are left out and logged. An MDT that was
+//! forgotten is not asked. It may have coordinated operations of this MDT and another one, which
+//! need not know each other. So all others are asked then.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -109,9 +110,11 @@ impl Mdt {
     }
 
     /// Takes over what one MDT knows; says whether that is all. An MDT that is there is waited for:
-    /// its own recovery has a bound.
+    /// its own recovery has a bound. One that answers with errors alone is waited for no longer
+    /// than one that is away.
     async fn roll_with(self: &Rc<Self>, endpoint: &Rc<Endpoint>, peer: u32, round: Round) -> bool {
         let remote = endpoint.remote(TargetId::mdt(peer));
+        let target_id = TargetId::mdt(peer).name(self.engine.config.fsname);
         let mut from: Option<OpId> = None;
         let (started, mut seen) = (self.env.now(), self.env.now());
         let mut is_announced = false;
@@ -119,9 +122,10 @@ impl Mdt {
             if self.is_forgotten(peer) {
                 return true; // it has nothing more to say
             }
+            let mut refused = None;
             match self.ask(endpoint, peer, from, round).await {
-                Some(records) if records.is_empty() => return true,
-                Some(records) => {
+                Ok(records) if records.is_empty() => return true,
+                Ok(records) => {
                     from = records.last().map(|record| record.id);
                     seen = self.env.now();
                     for record in records {
@@ -132,19 +136,22 @@ impl Mdt {
                     }
                     continue;
                 }
-                None if remote.is_connected() => seen = self.env.now(),
-                None => {}
+                Err(CallError::Errno(errno)) => refused = Some(errno), // as if it were away
+                Err(_) if remote.is_connected() => seen = self.env.now(),
+                Err(_) => {}
             }
             let now = self.env.now();
             if now >= seen + self.engine.config.recovery_window_max {
+                if let Some(errno) = refused {
+                    tracing::error!(target: "mdt", %target_id, %errno, "this MDT does not tell what it knows of changes of both MDTs");
+                }
                 return false;
             }
             if !is_announced && self.exports.is_recovering() && now > started + DELIVER_PATIENCE {
                 is_announced = true;
-                let target_id = TargetId::mdt(peer).name(self.engine.config.fsname);
                 tracing::info!(target: "mdt", %target_id, "recovery waits for this MDT");
             }
-            self.env.sleep(DELIVER_PAUSE).await;
+            self.env.sleep(if refused.is_some() { ROLL_PAUSE } else { DELIVER_PAUSE }).await;
         }
         false
     }
@@ -160,15 +167,14 @@ impl Mdt {
         Ok(())
     }
 
-    /// Records that another MDT has with a part of this one, behind an operation. `None`: no
-    /// answer.
+    /// Records that another MDT has with a part of this one, behind an operation.
     pub(super) async fn ask(
         &self,
         endpoint: &Rc<Endpoint>,
         peer: u32,
         from: Option<OpId>,
         round: Round,
-    ) -> Option<Vec<Record>> {
+    ) -> Result<Vec<Record>, CallError> {
         let question: Question = (self.engine.config.index, from, self.exports.instance().0);
         let body = match round {
             Round::First => updates::encode(&question),
@@ -178,10 +184,13 @@ impl Mdt {
         let mut call = Call::new(Opcode::MdtUpdates, vec![Bytes::new(), body]);
         call.patience = Some(DELIVER_PATIENCE);
         match endpoint.remote(TargetId::mdt(peer)).call(call).await {
-            Ok(answer) => updates::decode(&answer.reply.buf(1)),
+            Ok(answer) => {
+                let records = updates::decode(&answer.reply.buf(1));
+                records.ok_or(CallError::Errno(Errno::EPROTO))
+            }
             // of a version that knows the first question only
-            Err(CallError::Errno(Errno::EPROTO)) if round == Round::Last => Some(Vec::new()),
-            Err(_) => None,
+            Err(CallError::Errno(Errno::EPROTO)) if round == Round::Last => Ok(Vec::new()),
+            Err(error) => Err(error),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Operations of which a part comes late: links break amid them, and MDTs return when others serve.
 
+use osd::Table;
 use service::Target as _;
 
 use super::*;
@@ -148,7 +149,54 @@ fn what_an_mdt_has_that_returns_late_is_completed() {
     world.check();
 }
 
-/// The same, and another client has taken the name meanwhile.
+impl World {
+    /// Keys of the operations that an MDT has a record of.
+    fn recorded(&self, mdt: u32) -> Vec<Vec<u8>> {
+        let running = self.servers[mdt as usize].running.borrow();
+        let (_, meta) = running.as_ref().expect("it runs");
+        let (view, mut keys) = (meta.running().expect("ready"), Vec::new());
+        view.scan(Table::Updates, &[0], &mut |key, _| {
+            keys.push(key.to_vec());
+            true
+        })
+        .expect("scans work");
+        keys
+    }
+}
+
+/// A coordinator has lost an operation, and the record of the MDT that has it cannot be read for a
+/// while.
+#[test]
+fn a_recovery_ends_although_another_mdt_answers_with_errors() {
+    let world = World::damaged(34); // the log says that recovery goes on without it
+    world.mkdir(Fid::ROOT, "d", &[1]).expect("made");
+    world.sim.run_for(Span::secs(20)); // no record is left
+    let dir = world.mkdir(Fid::ROOT, "e", &[1]).expect("made").fid();
+    world.sync(1);
+    world.kill(0);
+    world.clients[0].0.kill_as(false);
+    let disk = &world.servers[1].disk;
+    let keys = world.recorded(1);
+    assert_eq!(keys.len(), 1, "the record of that operation");
+    keys.iter().for_each(|key| disk.damage_record(Table::Updates, key));
+    world.boot(0);
+    world.sim.run_for(Span::secs(100));
+    let found = world.ask(1, 0, lookup(Fid::ROOT, "e"));
+    world.sim.run_for(Span::secs(10));
+    assert_eq!(*found.borrow(), None, "it is asked again for a while");
+    world.sim.run_for(Span::secs(60));
+    assert_eq!(*found.borrow(), Some(Err(Errno::ENOENT)), "nothing is known");
+    let errors = world.sim.errors();
+    let is_told = |what: &str| errors.iter().any(|error| error.contains(what));
+    assert!(is_told("does not tell what it knows") && is_told("recovery goes on"), "{errors:?}");
+    disk.mend_records();
+    world.sim.run_for(Span::secs(60));
+    let found = world.lookup(1, Fid::ROOT, "e").expect("the operation is complete");
+    assert_eq!(found.attr.fid(), dir);
+    world.check();
+}
+
+/// An MDT returns late, and another client has taken the name meanwhile.
 #[test]
 fn a_part_that_does_not_fit_any_more_is_left_out_with_an_error() {
     let world = World::damaged(30); // the log says what is left out
