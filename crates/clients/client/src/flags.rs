@@ -37,3 +37,8 @@ pub(crate) fn can_write(flags: u32) -> bool {
 pub(crate) fn can_read(flags: u32) -> bool {
     flags & O_ACCMODE != O_WRONLY
 }
+
+/// Whether an open with these flags may change the bytes of a file: at once, or by its handle.
+pub(crate) fn may_change(flags: u32) -> bool {
+    can_write(flags) || flags & O_TRUNC != 0
+}

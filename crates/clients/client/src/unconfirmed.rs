@@ -1,6 +1,6 @@
 //! Acknowledged work that is not known to be durable: an unmount waits for it, or gives it up.
 //!
-//! An open for reading, an access time and a lock do not count ([`crate::lost`]).
+//! An open that only reads, an access time and a lock do not count ([`crate::lost`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -83,7 +83,7 @@ fn named(request: &Request, loss: Loss) -> Vec<(Fid, Part)> {
         }
         Loss::Open => {
             let body: OpenReq = request.body();
-            attributes(flags::can_write(body.open_flags), body.fid.into())
+            attributes(flags::may_change(body.open_flags), body.fid.into())
         }
         Loss::Close => {
             let body: CloseReq = request.body();
@@ -213,6 +213,13 @@ mod tests {
         let body = CloseReq { fid: FILE.into(), flags, size: 9, ..CloseReq::default() };
         let close = request(Opcode::MdtClose, vec![encode_body(&body), Bytes::from("new bytes")]);
         check(&close, &[(FILE, "bytes 0..9 of [0x1:0x2:0x0]"), (FILE, "attributes")]);
+    }
+
+    #[test]
+    fn an_open_that_cuts_its_file_is_work_though_it_only_reads() {
+        let open_flags = flags::O_TRUNC;
+        let cut = encode_body(&OpenReq { fid: FILE.into(), open_flags, ..OpenReq::default() });
+        check(&request(Opcode::MdtOpen, vec![cut]), &[(FILE, "attributes")]);
     }
 
     #[test]

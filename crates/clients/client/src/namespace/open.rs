@@ -98,7 +98,7 @@ impl Client {
         let made = self.0.at_holders(ctx, [(make.parent, make.name)], async |[parent]| {
             let call = self.0.create_call(ctx, &Make { parent, ..*make })?.keep(Keep::Open);
             let scope = Scope::entry(parent, make.name);
-            let scope = if changes(make.open_flags) { scope.or_changed() } else { scope };
+            let scope = if flags::may_change(make.open_flags) { scope.or_changed() } else { scope };
             self.0.open_by(ctx, scope, mdt_of(parent), call.into(), make.open_flags).await
         });
         made.await
@@ -199,16 +199,16 @@ impl Client {
                 caches: u32::from(
                     self.0.may_cache(open_flags) || self.0.may_keep_writes(open_flags),
                 ),
-                restates: u32::from(!changes(open_flags)),
+                restates: u32::from(!flags::may_change(open_flags)),
             },
         );
         self.0.keeper.brought.is_opened(fid, self.0.env.now());
-        if changes(open_flags) {
+        if flags::may_change(open_flags) {
             self.0.end_rest(fid);
             self.0.flush_file(fid).await;
         }
         let call = call.keep(Keep::Open);
-        let scope = match changes(open_flags) {
+        let scope = match flags::may_change(open_flags) {
             true => Scope::open_to_change(fid),
             false => Scope::open(),
         };
@@ -233,11 +233,6 @@ impl Opened {
             Opened::Elsewhere(fid, _) => Err(Error::local(Errno::EPROTO, "open").about(fid)),
         }
     }
-}
-
-/// Whether these flags open a file so that its data may change.
-fn changes(open_flags: u32) -> bool {
-    flags::can_write(open_flags) || open_flags & flags::O_TRUNC != 0
 }
 
 impl Inner {
