@@ -109,13 +109,20 @@ impl Inner {
         Ok(others.into_iter().flatten().filter(|mdt| *mdt < MDTS_MAX).collect())
     }
 
-    /// A directory is durable, and the names in all its shards.
+    /// A directory is durable, and the names in all its shards. What is lost of them is lost of it.
     async fn sync_dir(self: &Rc<Self>, ctx: &Ctx, dir: Fid) -> Result<()> {
         // what this client knew of the shards may be forgotten; a directory that is gone has none
-        match self.stripes(ctx, dir).await {
-            Err(error) if ![Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => Err(error),
-            _ => self.sync_names(ctx, dir).await,
+        let stripes = match self.stripes(ctx, dir).await {
+            Err(error) if ![Errno::ENOENT, Errno::ESTALE].contains(&error.errno()) => {
+                return Err(error);
+            }
+            stripes => stripes.ok().flatten(),
+        };
+        let synced = self.sync_names(ctx, dir).await;
+        if let Some(stripes) = stripes {
+            self.losses.join(dir, stripes.places());
         }
+        synced
     }
 
     /// A file is durable, and its names at whatever MDT they are. MDTs where this client has met a

@@ -67,6 +67,20 @@ impl Losses {
         }
     }
 
+    /// What is lost of shards is lost of their directory, though it was not known whose they are.
+    pub(crate) fn join(&self, dir: Fid, shards: impl Iterator<Item = Fid>) {
+        let mut files = self.files.borrow_mut();
+        let mut is_lost = false;
+        for shard in shards.filter(|shard| *shard != dir) {
+            is_lost |= files.remove(&shard).is_some();
+        }
+        if is_lost {
+            let number = self.drawn.get() + 1;
+            self.drawn.set(number);
+            files.entry(dir).or_default().note(number);
+        }
+    }
+
     /// Nobody hears of the file's lost work any more.
     pub(crate) fn forget(&self, fid: Fid) {
         self.files.borrow_mut().remove(&fid);
@@ -124,6 +138,20 @@ mod tests {
         let dir = losses.listen(FILE);
         losses.note(FILE);
         assert!(losses.hear(FILE, &dir));
+    }
+
+    #[test]
+    fn a_directory_hears_of_shards_that_were_not_known_to_be_its_own() {
+        let losses = Losses::default();
+        let (dir, shards) = (FILE, [FILE, OTHER]);
+        let early = losses.listen(dir);
+        losses.note(OTHER);
+        let late = losses.listen(dir);
+        losses.join(dir, shards.into_iter());
+        assert!(losses.hear(dir, &early) && losses.hear(dir, &late));
+        losses.join(dir, shards.into_iter());
+        assert!(!losses.hear(dir, &early) && !losses.hear(dir, &late));
+        assert!(losses.hear_all() && !losses.hear_all(), "it is lost once");
     }
 
     #[test]
