@@ -184,7 +184,7 @@ impl Life<'_> {
 
     pub(super) fn goes_on(&self) -> bool {
         !self.run.stop.load(Ordering::SeqCst)
-            && self.deaths == self.run.deaths(self.index)
+            && !self.is_dead()
             && self.silences == self.run.times.silences(mount(self.index))
     }
 
@@ -192,13 +192,17 @@ impl Life<'_> {
         self.run.times.now()
     }
 
-    /// A call through this mount. An error ends the life.
+    /// A call through this mount. An error ends the life. So does the mount's death: the mount that
+    /// follows at the same place knows nothing of this life's work, and may confirm what was lost.
     pub(super) fn call<T>(
         &self,
         what: &'static str,
         path: &Path,
         make: impl FnOnce() -> io::Result<T>,
     ) -> Result<T, Over> {
+        if self.is_dead() {
+            return Err(Over);
+        }
         let since = self.run.times.now();
         let needs = self.servers.with(mount(self.index));
         self.run.call(&Call { what, path, needs }, make).map_err(|error| {
@@ -245,8 +249,12 @@ impl Life<'_> {
 
     /// Whether what this life did may be gone, and its handles with it.
     pub(super) fn is_excused(&self) -> bool {
-        let dead = self.deaths != self.run.deaths(self.index);
-        dead || self.run.times.may_be_evicted(mount(self.index), self.opened, self.run.times.now())
+        self.is_dead()
+            || self.run.times.may_be_evicted(mount(self.index), self.opened, self.run.times.now())
+    }
+
+    fn is_dead(&self) -> bool {
+        self.deaths != self.run.deaths(self.index)
     }
 
     /// Something is not as it must be, unless this life is excused. The life is over.
