@@ -17,6 +17,7 @@
 //!   silent before the target ended has `limits::SILENT_RETURN`. A client that is done is not
 //!   waited for, and keeps its session.
 
+mod client;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -25,9 +26,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{ClientId, Errno, Instant, Span, Transno, Xid};
 
+use self::client::Client;
 use crate::limits;
 
-pub use self::status::{RecoveryPhase, RecoveryStatus};
+pub use self::client::Known;
+pub use self::status::{Awaited, Progress, RecoveryPhase, RecoveryStatus};
 
 /// Settings of a [`Recovery`].
 #[derive(Clone, Copy, Debug)]
@@ -38,29 +41,6 @@ pub struct RecoveryConfig {
     pub hard: Span,
     /// Durable when the target started.
     pub committed: Transno,
-}
-
-/// What is known of a client from before the restart: how long it is waited for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Known {
-    /// It was there: it has the window.
-    #[default]
-    Present,
-    /// It was gone without a word, and has [`limits::SILENT_RETURN`].
-    Silent,
-    /// It is a server, and has [`limits::SERVER_RETURN`].
-    Server,
-}
-
-impl Known {
-    /// Its time from the first sign of anybody, or from when it was last there; none: the window.
-    fn time_to_return(self) -> Option<Span> {
-        match self {
-            Known::Present => None,
-            Known::Silent => Some(limits::SILENT_RETURN),
-            Known::Server => Some(limits::SERVER_RETURN),
-        }
-    }
 }
 
 /// A replay to be queued.
@@ -82,73 +62,6 @@ pub struct Repeated<R> {
     pub item: R,
     /// Why it was refused, if it was. Otherwise it was executed.
     pub refusal: Option<Errno>,
-}
-
-/// How many clients a recovery has heard of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Those that are back.
-    pub connected: usize,
-    /// Those that have nothing more to replay.
-    pub completed: usize,
-    /// All that it knows and has not evicted.
-    pub clients: usize,
-}
-
-/// A client that a recovery waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Awaited {
-    pub client: ClientId,
-    pub known: Known,
-    /// It is there, and has not replayed all.
-    pub present: bool,
-    /// How much longer, if nothing happens.
-    pub left: Span,
-}
-
-#[derive(Default)]
-struct Client {
-    known: Known,
-    present: bool,
-    /// When its link went down last.
-    left: Option<Instant>,
-    done: bool,
-    /// Every change of this client up to here has arrived.
-    offered: Transno,
-    /// Replays of this connection that arrived without a hole.
-    arrived: u32,
-    /// Those behind a hole.
-    ahead: BTreeMap<u32, Transno>,
-    /// Durable opens that were repeated: offered again after a reconnect they must not undo a close
-    /// replayed since.
-    reopened: BTreeSet<Xid>,
-    /// Replays that were refused.
-    refused: BTreeMap<Xid, Errno>,
-}
-
-impl Client {
-    /// Has nothing to say about what was before `head`: who is done had an answer to everything
-    /// that it offered.
-    fn is_beyond(&self, head: Transno) -> bool {
-        self.done || (self.present && self.offered >= head)
-    }
-
-    /// Until when it has to come back, if it has less than the window for that.
-    fn returns_by(&self, started: Instant) -> Option<Instant> {
-        let time = self.known.time_to_return().filter(|_| !self.present && !self.done)?;
-        Some(self.left.unwrap_or(started) + time)
-    }
-
-    fn offer(&mut self, index: u32, transno: Transno) {
-        if index <= self.arrived || index - self.arrived > limits::REPLAYS_AHEAD_MAX {
-            return;
-        }
-        self.ahead.insert(index, transno);
-        while let Some(transno) = self.ahead.remove(&(self.arrived + 1)) {
-            self.arrived += 1;
-            self.offered = self.offered.max(transno);
-        }
-    }
 }
 
 /// The recovery of one target; `R` is a held request.
@@ -406,21 +319,6 @@ impl<R> Recovery<R> {
         self.started.is_some_and(|started| now >= started + span)
     }
 
-    /// For whom it waits, and how much longer: who is missing, and who has not replayed all. None
-    /// before the first sign of anybody.
-    #[must_use]
-    pub fn waits_for(&self, now: Instant) -> Vec<Awaited> {
-        let Some(started) = self.started.filter(|_| self.active) else { return Vec::new() };
-        let waiting = self.clients.iter().filter(|(_, client)| !client.done);
-        waiting
-            .map(|(id, client)| {
-                let until = client.returns_by(started).unwrap_or(self.window);
-                let known = client.known;
-                Awaited { client: *id, known, present: client.present, left: until - now }
-            })
-            .collect()
-    }
-
     /// The next change to execute, if its turn has come.
     pub fn poll_execute(&mut self, now: Instant) -> Option<R> {
         if self.executing.is_some() {
@@ -500,39 +398,5 @@ impl<R> Recovery<R> {
     #[must_use]
     pub fn executed(&self) -> Transno {
         self.executed
-    }
-
-    /// How many clients are back.
-    #[must_use]
-    pub fn progress(&self) -> Progress {
-        Progress {
-            connected: self.clients.values().filter(|client| client.present).count(),
-            completed: self.clients.values().filter(|client| client.done).count(),
-            clients: self.clients.len(),
-        }
-    }
-
-    /// Time left without further progress; none before it has started and after its end.
-    #[must_use]
-    pub fn left(&self, now: Instant) -> Option<Span> {
-        (self.active && self.started.is_some()).then(|| self.window - now)
-    }
-
-    /// How it stands, for `recovery_status`.
-    #[must_use]
-    pub fn status(&self, now: Instant) -> RecoveryStatus {
-        RecoveryStatus {
-            phase: match (self.active, self.started) {
-                (false, _) => RecoveryPhase::Complete,
-                (true, None) => RecoveryPhase::Waiting,
-                (true, Some(_)) => RecoveryPhase::Recovering,
-            },
-            remaining_secs: self.left(now).map_or(0, |left| left.as_millis() / 1_000),
-            progress: self.progress(),
-            replayed: self.replayed,
-            queued: self.queue.len(),
-            next: self.executed.next(),
-            waits_for: String::new(),
-        }
     }
 }

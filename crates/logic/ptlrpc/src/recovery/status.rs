@@ -1,10 +1,33 @@
-//! A recovery as `recovery_status` shows it.
+//! A recovery as others see it: how far it is and for whom it waits, also as `recovery_status`.
 
 use std::fmt;
 
-use types::Transno;
+use types::{ClientId, Instant, Span, Transno};
 
-use super::Progress;
+use super::Recovery;
+use super::client::Known;
+
+/// How many clients a recovery has heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Those that are back.
+    pub connected: usize,
+    /// Those that have nothing more to replay.
+    pub completed: usize,
+    /// All that it knows and has not evicted.
+    pub clients: usize,
+}
+
+/// A client that a recovery waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    pub client: ClientId,
+    pub known: Known,
+    /// It is there, and has not replayed all.
+    pub present: bool,
+    /// How much longer, if nothing happens.
+    pub left: Span,
+}
 
 /// How far a recovery is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +83,57 @@ impl fmt::Display for RecoveryStatus {
             writeln!(f, "waiting_for: {}", self.waits_for)?;
         }
         Ok(())
+    }
+}
+
+impl<R> Recovery<R> {
+    /// For whom it waits, and how much longer: who is missing, and who has not replayed all. None
+    /// before the first sign of anybody.
+    #[must_use]
+    pub fn waits_for(&self, now: Instant) -> Vec<Awaited> {
+        let Some(started) = self.started.filter(|_| self.active) else { return Vec::new() };
+        let waiting = self.clients.iter().filter(|(_, client)| !client.done);
+        waiting
+            .map(|(id, client)| {
+                let until = client.returns_by(started).unwrap_or(self.window);
+                let known = client.known;
+                Awaited { client: *id, known, present: client.present, left: until - now }
+            })
+            .collect()
+    }
+
+    /// How many clients are back.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress {
+            connected: self.clients.values().filter(|client| client.present).count(),
+            completed: self.clients.values().filter(|client| client.done).count(),
+            clients: self.clients.len(),
+        }
+    }
+
+    /// Time left without further progress; none before it has started and after its end.
+    #[must_use]
+    pub fn left(&self, now: Instant) -> Option<Span> {
+        (self.active && self.started.is_some()).then(|| self.window - now)
+    }
+
+    /// How it stands, for `recovery_status`.
+    #[must_use]
+    pub fn status(&self, now: Instant) -> RecoveryStatus {
+        RecoveryStatus {
+            phase: match (self.active, self.started) {
+                (false, _) => RecoveryPhase::Complete,
+                (true, None) => RecoveryPhase::Waiting,
+                (true, Some(_)) => RecoveryPhase::Recovering,
+            },
+            remaining_secs: self.left(now).map_or(0, |left| left.as_millis() / 1_000),
+            progress: self.progress(),
+            replayed: self.replayed,
+            queued: self.queue.len(),
+            next: self.executed.next(),
+            waits_for: String::new(),
+        }
     }
 }
 

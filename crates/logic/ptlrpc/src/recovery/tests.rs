@@ -412,18 +412,3 @@ fn a_change_that_was_not_executed_is_taken_when_it_is_offered_again() {
     assert_eq!(run(&mut r), [11, 12]);
     assert_eq!(replay_as(&mut r, 1, 1, 11), Some(11), "now it was");
 }
-
-#[test]
-fn replays_too_far_ahead_of_a_hole_are_not_counted() {
-    let mut client = Client::default();
-    let last = limits::REPLAYS_AHEAD_MAX;
-    client.offer(last + 1, Transno(5));
-    assert!(client.ahead.is_empty());
-    client.offer(last, Transno(4));
-    assert_eq!(client.ahead.len(), 1);
-    client.offer(1, Transno(1));
-    client.offer(1, Transno(9));
-    assert_eq!((client.arrived, client.offered), (1, Transno(1)), "it had come already");
-    client.offer(last + 1, Transno(5));
-    assert_eq!(client.ahead.len(), 2, "counted from what has arrived");
-}
