@@ -18,8 +18,6 @@ mod body;
 mod config;
 mod delay;
 mod executor;
-#[cfg(test)]
-mod forks;
 mod gauge;
 mod idle;
 mod limits;

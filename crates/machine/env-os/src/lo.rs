@@ -442,7 +442,7 @@ mod tests {
             child.env(OUTSIDER, at.to_string()).stdin(Stdio::null());
             child.stdout(Stdio::piped()).stderr(Stdio::piped());
             let started = {
-                let _alone = crate::forks::one();
+                let _alone = forks::one();
                 child.spawn().expect("it starts")
             };
             let ended = started.wait_with_output().expect("it ends");

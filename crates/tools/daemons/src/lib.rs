@@ -22,8 +22,6 @@ pub mod check_meta;
 pub mod executors;
 pub mod export_meta;
 pub mod forget;
-#[cfg(test)]
-mod forks;
 pub mod format;
 pub mod fsck;
 pub mod import_meta;

@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn stopped_targets_learn_where_their_mgs_is() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = std::env::temp_dir().join(format!("nacre-tune-{}", std::process::id()));
         let format = |place: &str, target, uuid| {
             let fsname = "testfs".parse().expect("a name");

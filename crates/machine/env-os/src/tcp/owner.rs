@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_closed_socket_is_nobodys_though_the_kernel_shows_it_as_roots() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let (_listener, near, far) = pair();
         let (peer, own) = addrs(&far);
         drop(near);

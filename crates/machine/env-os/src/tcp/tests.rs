@@ -442,7 +442,7 @@ fn random_bytes_harm_nobody_else() {
 
 #[test]
 fn a_dead_port_fails_fast_and_a_mute_one_in_time() {
-    let _alone = crate::forks::none();
+    let _alone = forks::none();
     both(quick(), |env| async move {
         // no other test draws a port there
         let listener = env.listen(at("127.0.0.31:0@tcp")).await.expect("a loopback port");

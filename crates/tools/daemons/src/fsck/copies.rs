@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_breach_counts_if_the_copies_of_all_looks_show_it() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = std::env::temp_dir().join(format!("nacre-copies-{}", std::process::id()));
         make(&dir, &[("well", 2), ("bad", 9), ("still-bad", 9)]);
         let look = |names: &[&str]| {

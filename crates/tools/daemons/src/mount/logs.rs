@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_youngest_logs_stay_and_those_in_use() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = std::env::temp_dir().join(format!("nacre-logs-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("a scratch directory");
         let log = |number: u64, end: &str| {

@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn an_mdt_gets_its_data_target_once_and_takes_no_other() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = std::env::temp_dir().join(format!("nacre-data-{}", std::process::id()));
         let (fsname, mgs) = ("testfs".parse().expect("a name"), Vec::new());
         let superblock = Superblock::new(fsname, TargetId::mdt(0), 6, mgs, Timespec::default());

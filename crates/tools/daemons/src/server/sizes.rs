@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn no_size_of_an_older_copy_is_exact() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = std::env::temp_dir().join(format!("nacre-sizes-{}", std::process::id()));
         format::make(&format::Options {
             fsname: "testfs".parse().expect("a name"),

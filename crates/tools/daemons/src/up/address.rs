@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_block_is_locked_for_as_long_as_its_lock_lives() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let held = lock(u8::MAX).expect("a name").expect("nobody has it");
         assert!(lock(u8::MAX).expect("a name").is_none());
         drop(held);

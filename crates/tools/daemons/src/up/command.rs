@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn check(command: &str) -> u8 {
-        let _alone = crate::forks::one();
+        let _alone = forks::one();
         env_os::run(env_os::OsConfig::default(), |env| async move {
             let mut signals = Signals::new().expect("signals");
             run(&env, command, Path::new("/tmp"), &mut signals).await.expect("a shell")

@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_target_that_is_let_go_of_ends_the_wait() {
-        let _alone = crate::forks::none();
+        let _alone = forks::none();
         let dir = target("free");
         let dirs = [dir.clone(), dir.join("missing")];
         let held = superblock::lock(&dir).expect("free");
