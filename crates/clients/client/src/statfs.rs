@@ -2,10 +2,11 @@
 //! target that is away, so that `df` never hangs. It uses the target's last answer or leaves the
 //! target out.
 
+use std::pin::pin;
 use std::rc::Rc;
 
 use env::{LocalFuture, join_bounded};
-use types::{Span, TargetId, TargetKind};
+use types::{TargetId, TargetKind};
 use wire::Opcode;
 use wire::body::{FidReq, StatfsRep};
 
@@ -57,18 +58,22 @@ impl Inner {
     /// is given as long as a connected one: on a busy machine a healthy server accepts late.
     async fn space_soon(self: &Rc<Self>, id: TargetId) -> Option<StatfsRep> {
         let remote = self.remote(id);
+        let mut space = pin!(self.space(id));
         if !remote.is_connected() {
-            let space = self.space_within(id, self.config.statfs_wait).await;
-            let is_away = !remote.is_connected() && !remote.is_untried();
-            if space.is_some() || is_away {
+            if let Some(space) = self.env.timeout(self.config.statfs_wait, space.as_mut()).await {
                 return space;
             }
+            let is_away = !remote.is_connected() && !remote.is_untried();
+            if is_away {
+                return None;
+            }
         }
-        self.space_within(id, limits::STATFS_CONNECTED_WAIT).await
+        space.await
     }
 
-    async fn space_within(self: &Rc<Self>, id: TargetId, wait: Span) -> Option<StatfsRep> {
-        let call = self.call(&Ctx::root(), opcode(id), &FidReq::default()).patience(wait);
+    async fn space(self: &Rc<Self>, id: TargetId) -> Option<StatfsRep> {
+        let call = self.call(&Ctx::root(), opcode(id), &FidReq::default());
+        let call = call.patience(limits::STATFS_CONNECTED_WAIT);
         let space: StatfsRep = self.ask(id, call).await.ok()?.reply.body();
         self.spaces.borrow_mut().insert(id, space);
         Some(space)
