@@ -8,6 +8,7 @@
 pub mod chaos;
 pub mod cut;
 mod figure;
+pub mod line;
 pub mod load;
 pub mod nodes;
 pub mod posix;
@@ -438,6 +439,13 @@ impl Up {
             return Ok(String::from_utf8(output.stdout).expect("text"));
         }
         Err(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+}
+
+/// Its mount.
+impl AsRef<Path> for Up {
+    fn as_ref(&self) -> &Path {
+        self.mount()
     }
 }
 

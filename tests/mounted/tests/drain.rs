@@ -4,28 +4,11 @@
 use std::fs;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mounted::line::{good, nacre, refused};
 use mounted::{Scratch, Up, nacre_bin};
-
-fn nacre(dir: &Path, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
-}
-
-fn good(up: &Up, line: &str) -> String {
-    let done = nacre(up.mount(), line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
-}
-
-fn refused(up: &Up, line: &str, status: i32, part: &str) {
-    let done = nacre(up.mount(), line);
-    let text = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(status), "{line}: {text}");
-    assert!(text.contains(part), "{line}: '{part}' is not in: {text}");
-}
 
 /// The letters of a target in `lfs df`.
 fn letters(up: &Up, target: &str) -> String {

@@ -5,25 +5,15 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::time::Duration;
 
+use mounted::line::good;
 use mounted::nodes::{ADDRESSES, Nodes, Shape};
 use mounted::{Scratch, nacre_bin};
 
 const METRICS: &str = "127.0.248.1:9171";
 const FILE_BYTES: usize = 3 << 20;
-
-fn nacre(dir: &Path, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let done = nacre(dir, line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
-}
 
 /// Names of a process's threads.
 fn threads(pid: u32) -> Vec<String> {

@@ -5,10 +5,10 @@ use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::process::{Command, Output};
 
 use mounted::cut::Disk;
-use mounted::{Scratch, Up, nacre_bin, until};
+use mounted::line::{good, nacre};
+use mounted::{Scratch, Up, until};
 
 const MIB: usize = 1 << 20;
 /// Bytes of a file that are at the MDT.
@@ -20,17 +20,6 @@ fn start(scratch: Scratch, osts: &str) -> Up {
     up.set("lod.*.qos_maxage", "1");
     up.set("llite.*.writeback", "0");
     up
-}
-
-fn nacre(up: &Up, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(up.mount()).output().expect("nacre starts")
-}
-
-fn good(up: &Up, line: &str) -> String {
-    let done = nacre(up, line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
 }
 
 /// What a layout says of a component.

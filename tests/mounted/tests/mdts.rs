@@ -2,10 +2,10 @@
 //! that keep everything, and one MDT killed while another serves.
 
 use std::fs;
-use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
+use mounted::line::{good, nacre, refused};
 use mounted::{Scratch, Up, nacre_bin, shell};
 
 /// A file system with so many MDTs, each in a process of its own. Directories are on the MDT of
@@ -19,24 +19,6 @@ fn up(name: &str, mdts: &str) -> Up {
 /// The same as it is made: directories near the root are spread over the MDTs.
 fn spread(name: &str, mdts: &str) -> Up {
     Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "--mdts", mdts])
-}
-
-fn nacre(dir: &Path, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
-}
-
-fn good(up: &Up, line: &str) -> String {
-    let done = nacre(up.mount(), line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
-}
-
-fn refused(up: &Up, line: &str, status: i32, part: &str) {
-    let done = nacre(up.mount(), line);
-    let text = String::from_utf8_lossy(&done.stderr);
-    assert_eq!(done.status.code(), Some(status), "{line}: {text}");
-    assert!(text.contains(part), "{line}: '{part}' is not in: {text}");
 }
 
 fn mdt_of(up: &Up, path: &str) -> u32 {

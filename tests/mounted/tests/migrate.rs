@@ -4,27 +4,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use mounted::line::{good, nacre};
 use mounted::posix::Mapping;
 use mounted::{Up, nacre_bin, until};
 
 const MIB: usize = 1 << 20;
 const SLOT: usize = 64 << 10;
 const SLOTS: usize = 128;
-
-fn nacre(dir: &Path, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let done = nacre(dir, line);
-    let error = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{line}: {error}");
-    String::from_utf8(done.stdout).expect("text")
-}
 
 fn refused(dir: &Path, line: &str, part: &str) {
     let done = nacre(dir, line);

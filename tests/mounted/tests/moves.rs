@@ -4,27 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use mounted::line::{good, nacre, refused};
 use mounted::{Scratch, Up, nacre_bin};
 
 /// Files that are there from the beginning to the end.
 const FILES: u32 = 5_000;
-
-fn nacre(dir: &Path, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(dir).output().expect("nacre starts")
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let done = nacre(dir, line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
-}
 
 fn up(name: &str) -> Up {
     Up::with(Scratch::new(name), None, &["--crashes-max", "1000", "--mdts", "4"])
@@ -167,12 +157,6 @@ fn a_directory_is_split_and_merged_under_load_and_an_mdt_dies_meanwhile() {
     }
     fs::remove_dir_all(&dir).expect("removed");
     up.stop();
-}
-
-fn refused(dir: &Path, line: &str, errno: i32, words: &str) {
-    let done = nacre(dir, line);
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.code() == Some(errno) && said.contains(words), "{line}: {done:?}");
 }
 
 #[test]

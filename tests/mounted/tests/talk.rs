@@ -3,23 +3,12 @@
 //! MDTs.
 
 use std::fs;
-use std::process::{Command, Output};
 
-use mounted::{Up, nacre_bin};
+use mounted::Up;
+use mounted::line::{good, nacre};
 
 const MIB: usize = 1 << 20;
 const EOF: &str = "EOF";
-
-fn nacre(up: &Up, line: &str) -> Output {
-    let words = line.split_whitespace();
-    Command::new(nacre_bin()).args(words).current_dir(up.mount()).output().expect("nacre starts")
-}
-
-fn good(up: &Up, line: &str) -> String {
-    let done = nacre(up, line);
-    assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
-    String::from_utf8(done.stdout).expect("text")
-}
 
 /// A component: end, pattern, pool, stripes and their size.
 type Part = (&'static str, &'static str, &'static str, u64, u64);
