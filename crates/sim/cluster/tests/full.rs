@@ -1,5 +1,8 @@
 //! A write that finds no room, on a cluster on which nothing else happens.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use client::{Client, Ctx, Striping, flags};
 use cluster::{Cluster, Scenario};
@@ -9,6 +12,10 @@ use types::{Errno, Fid, Span};
 
 /// A disk with no more room than this takes no write.
 const NO_ROOM: u64 = 4_096;
+/// More than all tests write.
+const ROOM: u64 = 1 << 40;
+/// Bytes of a stripe.
+const STRIPE: usize = 64 << 10;
 const BYTES: usize = 100_000;
 /// Enough that each of four OSTs gets some, unless it is full.
 const FILES: u32 = 8;
@@ -61,4 +68,49 @@ fn an_mdt_asks_the_osts_at_once_when_a_write_finds_no_room() {
     cluster.sim.run_for(Span::secs(2)); // figures are used for 5 s
     let after = osts_of_new_files(&cluster, &other, "after");
     assert!(!after.contains(&0), "new files are on the full OST: {after:?}");
+}
+
+/// One of two parts finds no room, and is sent again when there is some. Meanwhile another client
+/// writes where the other part is.
+#[test]
+fn a_write_that_is_tried_again_sends_no_part_twice() {
+    let (cluster, [writer, other]) = Cluster::with_two_clients(&Scenario::calm());
+    [&writer, &other].into_iter().for_each(|who| who.1.set_writeback(false));
+    let file = cluster.run(&writer, async |client| {
+        let (me, flags) = (Ctx::root(), flags::O_RDWR);
+        let (_, gone) = client.create(&me, Fid::ROOT, b"gone", 0o644, flags, None).await?;
+        gone.write(0, vec![1; BYTES].into()).await?;
+        gone.close().await?;
+        let stripe_size = STRIPE as u32;
+        let osts = vec![0, 1];
+        let on_both = Template { stripe_size, stripe_count: 2, osts, ..Template::default() };
+        let asked = on_both.into();
+        let made = client.create(&me, Fid::ROOT, b"file", 0o644, flags, Some(&asked)).await?;
+        Ok(made.1)
+    });
+    let fid = file.fid();
+    let others = cluster
+        .run(&other, async move |client| client.open(&Ctx::root(), fid, flags::O_RDWR).await);
+    cluster.sim.run_for(Span::secs(3)); // both files are durable
+    // a write that finds no room waits up to 3 s for the room of removed files
+    cluster.cut_mdts_off_from_osts();
+    cluster.run(&other, async |client| client.unlink(&Ctx::root(), Fid::ROOT, b"gone").await);
+    cluster.sim.run_for(Span::secs(1));
+    cluster.limit_ost(0, NO_ROOM);
+    let done = Rc::new(Cell::new(None));
+    let told = done.clone();
+    writer.0.env().spawn("writes", async move {
+        let written = file.write(0, vec![2; 2 * STRIPE].into()).await;
+        told.set(Some(written.map_err(|error| error.errno())));
+    });
+    cluster.sim.run_for(Span::secs(1));
+    assert_eq!(done.get(), None, "it waits for room");
+    let own = others.clone();
+    cluster.run(&other, async move |_| own.write(STRIPE as u64, vec![3; STRIPE].into()).await);
+    cluster.limit_ost(0, ROOM);
+    assert!(cluster.sim.run_until(Span::secs(10), || done.get().is_some()), "it never ends");
+    assert_eq!(done.get(), Some(Ok(2 * STRIPE)));
+    let found = cluster.run(&other, async move |_| others.read(0, 2 * STRIPE).await);
+    assert!(found[..STRIPE].iter().all(|byte| *byte == 2), "the part that found no room");
+    assert!(found[STRIPE..].iter().all(|byte| *byte == 3), "what was written since");
 }

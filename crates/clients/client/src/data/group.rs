@@ -27,6 +27,13 @@ pub(crate) struct Part {
     pub(crate) len: u64,
 }
 
+impl Part {
+    /// Nothing, if it has no byte.
+    pub(super) fn extent(self) -> Option<Extent> {
+        Extent::new(self.file_offset, self.file_offset + self.len)
+    }
+}
+
 impl Run {
     /// Whether `piece` follows in the object, within the RPC that the run is in.
     fn takes(&self, piece: &Piece, rpc_bytes: u64) -> bool {
@@ -37,9 +44,19 @@ impl Run {
 
 /// The requests that cover `extent`, those with the lowest file offsets first.
 pub(crate) fn runs(layout: &FileLayout, extent: Extent, rpc_bytes: u64) -> Vec<Run> {
+    runs_of(layout, [extent], rpc_bytes)
+}
+
+/// The same of several extents, which are in the order of the file.
+pub(super) fn runs_of(
+    layout: &FileLayout,
+    extents: impl IntoIterator<Item = Extent>,
+    rpc_bytes: u64,
+) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut last_of: BTreeMap<u32, usize> = BTreeMap::new();
-    for piece in layout.pieces(extent).flat_map(|piece| cut(piece, rpc_bytes)) {
+    let pieces = extents.into_iter().flat_map(|extent| layout.pieces(extent));
+    for piece in pieces.flat_map(|piece| cut(piece, rpc_bytes)) {
         let part = Part { file_offset: piece.file_offset, len: piece.len };
         match last_of.get(&piece.stripe).map(|index| &mut runs[*index]) {
             Some(run) if run.takes(&piece, rpc_bytes) => {

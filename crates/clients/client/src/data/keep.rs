@@ -39,6 +39,7 @@ use self::run::Run;
 pub use self::state::KeptStats;
 use self::state::{Costs, End, Kept};
 pub(crate) use self::state::{Keeper, Keeping, Pause, Reshaping};
+use super::left::Left;
 use super::set_id::drop_set_id;
 use super::write::{Sending, write_kept};
 use super::{OFFSET_MAX, layout_for_write, place};
@@ -272,7 +273,8 @@ fn send_leaving(inner: &Rc<Inner>, inode: &Rc<Inode>, leaving: Leaving) {
         let len = data.len();
         let until = inner.give_up_at(); // those before it give up at about the same time
         its_turn(&inode.keeping, number, extent).await;
-        let sending = Sending { extent, data, mtime, room: RefCell::new(costs.clone()), until };
+        let (left, room) = (Left::all(extent), RefCell::new(costs.clone()));
+        let sending = Sending { extent, data, mtime, left, room, until };
         let sent = send(&open, &sending).await;
         inner.keeper.sent(&costs);
         inner.keeper.count(|stats| stats.runs += 1);

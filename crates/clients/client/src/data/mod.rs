@@ -12,6 +12,7 @@ mod exist;
 mod glimpse;
 mod group;
 mod keep;
+mod left;
 mod lend;
 mod migrate;
 mod newer;

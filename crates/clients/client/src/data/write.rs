@@ -13,7 +13,8 @@ use types::{Errno, Extent, Instant, TargetId, Timespec};
 use wire::Opcode;
 use wire::body::{IoFlags, OstAttr, OstIoReq};
 
-use super::group::{Run, runs};
+use super::group::{Run, runs_of};
+use super::left::Left;
 use super::newer::Tries;
 use super::order::DataChange;
 use super::set_id::drop_set_id;
@@ -44,6 +45,7 @@ pub(super) struct Sending {
     pub(super) extent: Extent,
     pub(super) data: Bytes,
     pub(super) mtime: Timespec,
+    pub(super) left: Left,
     /// Room that it takes at each OST, until it is sent.
     pub(super) room: RefCell<BTreeMap<TargetId, u64>>,
     /// Until when it waits for its turn, on a soft mount.
@@ -64,6 +66,7 @@ pub(super) async fn write_kept(open: &Rc<Open>, sending: &Sending) -> Result<()>
             layout: &layout,
             flags: 0,
             extent: *extent,
+            left: &sending.left,
             data,
             mtime: *mtime,
             room: Some(&sending.room),
@@ -93,9 +96,10 @@ pub(super) async fn write_tried(
     let end = offset.checked_add(data.len() as u64).filter(|end| *end <= OFFSET_MAX);
     let extent = end.and_then(|end| Extent::new(offset, end));
     let extent = extent.ok_or_else(|| Error::local(Errno::EFBIG, "write").about(open.inode.fid))?;
+    let left = Left::all(extent);
     loop {
         let layout = layout_for_write(open, extent.end()).await?;
-        match write_under(open, &layout, flags, extent, &data).await {
+        match write_under(open, &layout, flags, (extent, &left), &data).await {
             Err(error) => Box::pin(tries.again(open, &layout, error)).await?, // rare and large
             done => return done,
         }
@@ -108,7 +112,7 @@ async fn write_under(
     open: &Rc<Open>,
     layout: &Rc<FileLayout>,
     flags: u32,
-    extent: Extent,
+    (extent, left): (Extent, &Left),
     data: &Bytes,
 ) -> Result<usize> {
     drop_set_id(open).await?;
@@ -121,6 +125,7 @@ async fn write_under(
         layout,
         flags,
         extent,
+        left,
         data,
         mtime: open.inode.stamp(open.inner.env.wall()),
         room: None,
@@ -152,7 +157,9 @@ pub(super) async fn write_copy(
 ) -> Result<()> {
     let change = DataChange::begin(&open.inode, extent);
     take_turn(open, &change, open.inner.give_up_at()).await?;
-    let write = Write { change: &change, open, layout, flags: 0, extent, data, mtime, room: None };
+    let left = &Left::all(extent);
+    let write =
+        Write { change: &change, open, layout, flags: 0, extent, left, data, mtime, room: None };
     let mut written = write.send().await;
     let is_full = |written: &Result<usize>| match written {
         Ok(written) => *written < data.len(),
@@ -184,6 +191,8 @@ struct Write<'w> {
     layout: &'w Rc<FileLayout>,
     flags: u32,
     extent: Extent,
+    /// What of it was not executed by an earlier try.
+    left: &'w Left,
     data: &'w Bytes,
     mtime: Timespec,
     /// Room that OSTs have reserved for it.
@@ -193,7 +202,7 @@ struct Write<'w> {
 impl Write<'_> {
     async fn send(&self) -> Result<usize> {
         let config = &self.open.inner.config;
-        let runs = runs(self.layout, self.extent, u64::from(config.rpc_bytes));
+        let runs = runs_of(self.layout, self.left.extents(), u64::from(config.rpc_bytes));
         let room = self.room.map(|room| room.take());
         let rooms =
             room.map_or_else(|| vec![0; runs.len()], |room| shares(self.layout, &runs, room));
@@ -206,11 +215,15 @@ impl Write<'_> {
             });
             join_bounded(writes.collect(), config.data_rpcs_in_flight.max(1) as usize).await
         };
+        if results.iter().any(Result::is_err) {
+            let executed = runs.iter().zip(&results).filter(|(_, result)| result.is_ok());
+            executed.for_each(|(run, _)| self.left.executed(&run.parts));
+        }
         outcome(self.extent, &runs, results).map_err(|error| error.about(self.open.inode.fid))
     }
 
     async fn send_run(&self, run: &Run, room: u64) -> Result<()> {
-        let Write { change, open, layout, flags, extent, data, mtime, room: reserved } = *self;
+        let Write { change, open, layout, flags, extent, data, mtime, room: reserved, .. } = *self;
         let (object, ost) = place(layout, run.stripe);
         let slice = |offset: u64, len: u64| {
             data.slice((offset - extent.start()) as usize..(offset - extent.start() + len) as usize)
@@ -261,17 +274,19 @@ fn shares(layout: &FileLayout, runs: &[Run], mut room: BTreeMap<TargetId, u64>) 
     shares
 }
 
-/// Bytes before the first that was not written; the error itself where there are none.
+/// Bytes before the first that was not written; the error itself where there are none. A refusal
+/// has changed nothing, so its caller may try again. An error that is no refusal comes first: a
+/// server may have executed the request, or may do so later.
 fn outcome(extent: Extent, runs: &[Run], results: Vec<Result<()>>) -> Result<usize> {
     let mut end = extent.end();
-    let mut first = None;
+    let mut errors = Vec::new();
     for (run, result) in runs.iter().zip(results) {
         if let Err(error) = result {
             end = end.min(run.parts[0].file_offset);
-            first.get_or_insert(error);
+            errors.push(error);
         }
     }
-    match first {
+    match errors.into_iter().min_by_key(Error::is_refusal) {
         // Only a full target is told as a short write: the caller's next write gets the error.
         // Every other one might never come back, and must not be swallowed.
         Some(error)
@@ -311,7 +326,10 @@ impl Drop for Watch<'_> {
 
 #[cfg(test)]
 mod tests {
+    use endpoint::CallError;
+
     use super::*;
+    use crate::data::group::runs;
     use crate::limits::ROOM_OF_RUN;
     use crate::testing::layout;
 
@@ -351,5 +369,8 @@ mod tests {
             outcome(extent, &runs, vec![Ok(()), failed(Errno::EIO)]),
             Err(Error::local(Errno::EIO, "ost_write"))
         );
+        let evicted = || Error::call(&CallError::Evicted, TargetId::ost(1), "ost_write");
+        let both = vec![failed(Errno::ENOSPC), Err(evicted())];
+        assert_eq!(outcome(extent, &runs, both), Err(evicted()), "it may be executed");
     }
 }
