@@ -144,6 +144,32 @@ fn room_that_rests_is_given_back() {
     assert_eq!(world.clients[0].1.kept_stats().writes, kept.writes + 1);
 }
 
+/// Blocks that are free after a kept write. The disks are full at first, or are not.
+fn free_after_a_kept_write(is_full: bool) -> u64 {
+    let world = World::new();
+    let (sim, writer) = (&world.cluster.sim, &world.clients[0].1);
+    let file = world.make(b"file", 0);
+    let own = file.clone();
+    world.run(0, async move |_| own.write(0, Bytes::from_static(b"asks for room")).await);
+    sim.run_for(Span::secs(1));
+    if is_full {
+        world.cluster.limit_osts(NO_ROOM);
+    }
+    let own = file.clone();
+    world.run(0, async move |_| own.write(LARGE as u64, Bytes::from(vec![7; LARGE - 1])).await);
+    sim.run_for(Span::millis(500));
+    assert_eq!((writer.kept_stats().writes, writer.kept_bytes() > 0), (1, is_full));
+    world.cluster.limit_osts(1 << 40);
+    assert!(sim.run_until(Span::secs(2), || writer.kept_bytes() == 0), "it is never sent");
+    world.free()
+}
+
+#[test]
+fn room_of_a_write_that_was_refused_at_first_is_used_by_the_next_try() {
+    let (at_once, later) = (free_after_a_kept_write(false), free_after_a_kept_write(true));
+    assert!(at_once.abs_diff(later) < 50, "{at_once} blocks are free, and {later}");
+}
+
 #[test]
 fn many_small_writes_to_one_block_take_the_room_of_one() {
     let world = World::new();

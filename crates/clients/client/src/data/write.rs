@@ -46,7 +46,7 @@ pub(super) struct Sending {
     pub(super) data: Bytes,
     pub(super) mtime: Timespec,
     pub(super) left: Left,
-    /// Room that it takes at each OST, until it is sent.
+    /// Room that it takes at each OST, until an OST has used it or may have done so.
     pub(super) room: RefCell<BTreeMap<TargetId, u64>>,
     /// Until when it waits for its turn, on a soft mount.
     pub(super) until: Option<Instant>,
@@ -203,14 +203,15 @@ impl Write<'_> {
     async fn send(&self) -> Result<usize> {
         let config = &self.open.inner.config;
         let runs = runs_of(self.layout, self.left.extents(), u64::from(config.rpc_bytes));
-        let room = self.room.map(|room| room.take());
-        let rooms =
-            room.map_or_else(|| vec![0; runs.len()], |room| shares(self.layout, &runs, room));
+        let rooms = match self.room {
+            Some(room) => shares(self.layout, &runs, &mut room.borrow_mut()),
+            None => vec![0; runs.len()],
+        };
         let results = if let [run] = &runs[..] {
             vec![self.send_run(run, rooms[0]).await]
         } else {
-            let writes = runs.iter().zip(rooms).map(|(run, room)| {
-                let write: LocalFuture<'_, Result<()>> = Box::pin(self.send_run(run, room));
+            let writes = runs.iter().zip(&rooms).map(|(run, room)| {
+                let write: LocalFuture<'_, Result<()>> = Box::pin(self.send_run(run, *room));
                 write
             });
             join_bounded(writes.collect(), config.data_rpcs_in_flight.max(1) as usize).await
@@ -218,6 +219,9 @@ impl Write<'_> {
         if results.iter().any(Result::is_err) {
             let executed = runs.iter().zip(&results).filter(|(_, result)| result.is_ok());
             executed.for_each(|(run, _)| self.left.executed(&run.parts));
+            if let Some(room) = self.room {
+                take_back(self.layout, &runs, &rooms, &results, &mut room.borrow_mut());
+            }
         }
         outcome(self.extent, &runs, results).map_err(|error| error.about(self.open.inode.fid))
     }
@@ -259,8 +263,8 @@ impl Write<'_> {
 }
 
 /// The room that each request says: what its own bytes need, as they come in any order. The first
-/// one to an OST says what is left.
-fn shares(layout: &FileLayout, runs: &[Run], mut room: BTreeMap<TargetId, u64>) -> Vec<u64> {
+/// one to an OST says what is left. Room at other OSTs stays.
+fn shares(layout: &FileLayout, runs: &[Run], room: &mut BTreeMap<TargetId, u64>) -> Vec<u64> {
     let share = |run: &Run| {
         let left = room.entry(place(layout, run.stripe).1).or_default();
         let own = keep::room_of(run.object_offset, run.len).min(*left);
@@ -272,6 +276,21 @@ fn shares(layout: &FileLayout, runs: &[Run], mut room: BTreeMap<TargetId, u64>) 
         *share += room.remove(&place(layout, run.stripe).1).unwrap_or(0);
     }
     shares
+}
+
+/// Requests that were refused have used no room: those of the next try say it.
+fn take_back(
+    layout: &FileLayout,
+    runs: &[Run],
+    rooms: &[u64],
+    results: &[Result<()>],
+    room: &mut BTreeMap<TargetId, u64>,
+) {
+    for ((run, bytes), result) in runs.iter().zip(rooms).zip(results) {
+        if result.as_ref().is_err_and(Error::is_refusal) {
+            *room.entry(place(layout, run.stripe).1).or_default() += bytes;
+        }
+    }
 }
 
 /// Bytes before the first that was not written; the error itself where there are none. A refusal
@@ -340,14 +359,29 @@ mod tests {
         let layout = layout(1);
         let runs = runs(&layout, Extent::new(100, MIB + 100).expect("not empty"), MIB);
         let ost = place(&layout, 0).1;
-        let room = |bytes| BTreeMap::from([(ost, bytes)]);
+        let said = |bytes| shares(&layout, &runs, &mut BTreeMap::from([(ost, bytes)]));
         let (first, second) = (keep::room_of(100, MIB - 100), keep::room_of(MIB, 100));
         assert_eq!((first, second), (MIB + ROOM_OF_RUN, UNIT + ROOM_OF_RUN));
         let all = first + second;
-        assert_eq!(shares(&layout, &runs, room(all)), [first, second]);
-        assert_eq!(shares(&layout, &runs, room(all + 7)), [first + 7, second]);
-        assert_eq!(shares(&layout, &runs, room(first + 1)), [first, 1]);
-        assert_eq!(shares(&layout, &runs, BTreeMap::new()), [0, 0]);
+        assert_eq!(said(all), [first, second]);
+        assert_eq!(said(all + 7), [first + 7, second]);
+        assert_eq!(said(first + 1), [first, 1]);
+        assert_eq!(shares(&layout, &runs, &mut BTreeMap::new()), [0, 0]);
+    }
+
+    #[test]
+    fn the_room_of_what_was_refused_is_there_for_the_next_try() {
+        let layout = layout(2);
+        let runs = runs(&layout, Extent::new(0, 1 << 17).expect("not empty"), 1 << 20);
+        let [first, second] = [0, 1].map(|stripe| place(&layout, stripe).1);
+        let elsewhere = TargetId::ost(99);
+        let mut room = BTreeMap::from([(first, 10), (second, 20), (elsewhere, 30)]);
+        let rooms = shares(&layout, &runs, &mut room);
+        assert_eq!((&rooms[..], room.len()), (&[10, 20][..], 1));
+        let refused = Err(Error::local(Errno::ENOSPC, "ost_write"));
+        let late = Err(Error::call(&CallError::TimedOut, second, "ost_write"));
+        take_back(&layout, &runs, &rooms, &[refused, late], &mut room);
+        assert_eq!(room, BTreeMap::from([(first, 10), (elsewhere, 30)]));
     }
 
     #[test]
