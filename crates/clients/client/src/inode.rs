@@ -54,7 +54,7 @@ pub(crate) struct Inode {
     mdt_synced: Cell<Option<u32>>,
     /// The close of its only handle may bring its bytes.
     takes_bytes: Cell<bool>,
-    /// The MDT evicted this client: handles are void.
+    /// The MDT evicted this client, or does not have the file: handles are void.
     lost: Cell<bool>,
 }
 
@@ -302,6 +302,13 @@ impl Inodes {
             }
             !is_lost
         });
+    }
+
+    /// The MDT does not have the file.
+    pub(crate) fn lose_file(&self, fid: Fid) -> Option<Rc<Inode>> {
+        let inode = self.0.borrow_mut().remove(&fid)?;
+        inode.lose();
+        Some(inode)
     }
 
     /// A handle was opened, as the reply tells.

@@ -291,6 +291,14 @@ impl Cluster {
         ost.expect("a cluster has the OST").disk.set_object_bytes(bytes);
     }
 
+    /// The records of an MDT take no more room from now on, or may grow again.
+    ///
+    /// # Panics
+    /// If there is none of this index.
+    pub fn fill_mdt(&self, index: u32, is_full: bool) {
+        self.servers[self.mdt_index(index)].disk.set_records_full(is_full);
+    }
+
     /// Kills an MDT and starts it again.
     ///
     /// # Panics

@@ -1,4 +1,4 @@
-//! A write that finds no room, on a cluster on which nothing else happens.
+//! Calls that find no room, on a cluster on which nothing else happens.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use client::{Client, Ctx, Striping, flags};
 use cluster::{Cluster, Scenario};
 use env_sim::NodeHandle;
 use layout::Template;
-use types::{Errno, Fid, Span};
+use types::{Errno, Fid, Span, TargetKind};
 
 /// A disk with no more room than this takes no write.
 const NO_ROOM: u64 = 4_096;
@@ -113,4 +113,38 @@ fn a_write_that_is_tried_again_sends_no_part_twice() {
     let found = cluster.run(&other, async move |_| others.read(0, 2 * STRIPE).await);
     assert!(found[..STRIPE].iter().all(|byte| *byte == 2), "the part that found no room");
     assert!(found[STRIPE..].iter().all(|byte| *byte == 3), "what was written since");
+}
+
+/// By a planted bug, a restarted MDT has no room for what it did before.
+#[test]
+fn the_handles_of_a_file_whose_create_a_restarted_mdt_refuses_are_void() {
+    let bug = Some("mdt.keep_no_reserve");
+    let scenario = Scenario { bug, hard_faults: 1, ..Scenario::calm() }; // the refusal is an error
+    let (cluster, [writer, other]) = Cluster::with_two_clients(&scenario);
+    cluster.sim.run_for(Span::secs(2)); // nothing is left to be committed
+    let file = cluster.run(&writer, async |client| {
+        let (me, flags) = (Ctx::root(), flags::O_RDWR);
+        let made = client.create(&me, Fid::ROOT, b"file", 0o644, flags, None).await?;
+        Ok(made.1)
+    });
+    cluster.cut_off(&writer.0, TargetKind::Mdt);
+    cluster.restart_mdt(0);
+    cluster.sim.run_for(Span::secs(2));
+    cluster.fill_mdt(0, true);
+    cluster.sim.heal_all();
+    assert!(cluster.sim.run_until(Span::secs(25), || writer.1.lost() > 0), "it is not refused");
+    cluster.fill_mdt(0, false);
+    let outcomes = cluster.run(&writer, async move |_| {
+        let synced = [file.fsync(false).await, file.fsync(false).await];
+        let written = file.write(0, Bytes::from_static(b"goes nowhere")).await.map(drop);
+        let [first, second] = synced;
+        let all = [first, second, written, file.fsync(false).await, file.close().await];
+        Ok(all.map(|outcome| outcome.err().map(|error| error.errno())))
+    });
+    assert_eq!(outcomes, [Some(Errno::EIO); 5]);
+    let found = cluster.run(&other, async |client| {
+        let found = client.lookup(&Ctx::root(), Fid::ROOT, b"file").await;
+        Ok(found.err().map(|error| error.errno()))
+    });
+    assert_eq!(found, Some(Errno::ENOENT));
 }

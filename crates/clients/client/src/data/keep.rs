@@ -43,7 +43,7 @@ use super::left::Left;
 use super::set_id::drop_set_id;
 use super::write::{Sending, write_kept};
 use super::{OFFSET_MAX, layout_for_write, place};
-use crate::client::{Client, Inner};
+use crate::client::{Client, Inner, mdt_of};
 use crate::flags::{O_DIRECT, O_DSYNC};
 use crate::handle::Open;
 use crate::inode::Inode;
@@ -426,15 +426,19 @@ impl Inner {
     /// Files whose handles the MDT has taken away lose what is kept of them.
     pub(crate) fn lose_kept_of(self: &Rc<Self>, mdt: u32) {
         self.lose_attrs_at(mdt);
-        for inode in self.inodes.all().into_iter().filter(|inode| inode.fid.mdt_index() == mdt) {
-            let Some(Kept { run, costs, .. }) = inode.keeping.kept.take() else { continue };
-            self.keeper.give_back(&costs);
-            self.keeper.bytes.set(self.keeper.bytes.get() - run.len());
-            let (extent, _) = run.into_parts();
-            let mdt = TargetId::mdt(mdt);
-            let error = Error::local(Errno::EIO, "write").about(inode.fid).by(mdt);
-            self.lose_kept(inode.fid, extent, &error);
-        }
+        let inodes = self.inodes.all().into_iter().filter(|inode| inode.fid.mdt_index() == mdt);
+        inodes.for_each(|inode| self.lose_kept_in(&inode));
+    }
+
+    /// The same of one file.
+    pub(crate) fn lose_kept_in(self: &Rc<Self>, inode: &Inode) {
+        let Some(Kept { run, costs, .. }) = inode.keeping.kept.take() else { return };
+        self.keeper.give_back(&costs);
+        self.keeper.bytes.set(self.keeper.bytes.get() - run.len());
+        let (extent, _) = run.into_parts();
+        let mdt = mdt_of(inode.fid);
+        let error = Error::local(Errno::EIO, "write").about(inode.fid).by(mdt);
+        self.lose_kept(inode.fid, extent, &error);
     }
 
     /// Asks an OST for room, if it is time.

@@ -5,6 +5,8 @@
 //! - the next fsync of each open handle of the file returns EIO, once per handle; a handle that is
 //!   opened before any other handle got the error gets it too;
 //! - each close of such a handle returns EIO until its fsync has done so;
+//! - all calls on the handles of a file return EIO if its create was refused, because the file does
+//!   not exist;
 //! - the log has one line per file, with range and target.
 //!
 //! Lustre: `mapping_set_error` of `osc`, `lli_async_rc`. The kernel itself reports pages of a
@@ -28,7 +30,7 @@ use crate::{Ctx, Error, Result};
 
 pub use losses::Heard;
 pub(crate) use losses::Losses;
-pub(crate) use touched::{Part, touched};
+pub(crate) use touched::{Part, made, touched};
 
 /// What the caller is told.
 pub(crate) fn error(fid: Fid, stage: &'static str) -> Error {
@@ -63,6 +65,9 @@ impl Inner {
         if !self.config.bugs.forget_lost_work() {
             files.iter().for_each(|fid| self.losses.note(*fid));
         }
+        if matches!(why, Undone::Refused(_)) {
+            changes.iter().filter_map(made).for_each(|fid| self.lose_made(fid));
+        }
         let why = match why {
             Undone::Evicted => "this client was evicted".to_owned(),
             Undone::Refused(errno) => format!("repeating it was refused: {errno}"),
@@ -75,6 +80,14 @@ impl Inner {
             tracing::warn!(target_id = %target.name(self.config.fsname), more, "acknowledged work is lost: more of it");
         }
         self.log_paths(files.into_iter().take(LOST_NAMED_MAX).collect());
+    }
+
+    /// A file does not exist that this client has made. Its handles are void: what is written by
+    /// them would be at no place that a name leads to.
+    fn lose_made(self: &Rc<Self>, fid: Fid) {
+        if let Some(inode) = self.inodes.lose_file(fid) {
+            self.lose_kept_in(&inode);
+        }
     }
 
     /// Acknowledged writes of a file are lost that no server has seen.

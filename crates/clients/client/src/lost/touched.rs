@@ -9,8 +9,9 @@ use std::fmt;
 
 use types::Fid;
 use wire::body::{
-    AttrRep, CloseFlags, CloseReq, CreateReq, FidReq, LinkReq, OpenReq, OstFallocateReq, OstIoReq,
-    OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq, UnlinkReq, closes,
+    AttrRep, CloseFlags, CloseReq, CreateReq, Disposition, FidReq, LinkReq, OpenReq,
+    OstFallocateReq, OstIoReq, OstPunchReq, RenameReq, SetattrFlags, SetattrReq, SetxattrReq,
+    UnlinkReq, closes,
 };
 use wire::{Request, decode_body};
 
@@ -131,6 +132,14 @@ fn answered(request: &Request) -> Option<Fid> {
     Some(reply.attr.fid()).filter(|fid| !fid.is_zero())
 }
 
+/// The file that an answered create has made: it does not exist if that is undone.
+pub(crate) fn made(request: &Request) -> Option<Fid> {
+    let reply: AttrRep = decode_body(&request.replay_buf(0)?);
+    let is_create = operations::row(request.opcode()).loss == Loss::Create;
+    let is_made = is_create && reply.disposition.contains(Disposition::CREATED);
+    is_made.then(|| reply.attr.fid())
+}
+
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -194,6 +203,19 @@ mod tests {
         });
         let rename = request(Opcode::MdtRename, vec![body, Bytes::from("a"), Bytes::from("b")]);
         check(&rename, &[(DIR, "the name \"a\""), (DIR, "the name \"b\""), (FILE, "attributes")]);
+    }
+
+    #[test]
+    fn a_create_says_whether_it_made_its_file() {
+        let create = |disposition| {
+            let mut create = request(Opcode::MdtCreate, vec![Bytes::new()]);
+            let attr = Attr { fid_seq: FILE.seq, fid_oid: FILE.oid, ..Attr::default() };
+            create.bufs[1] = encode_body(&AttrRep { attr, disposition, ..AttrRep::default() });
+            create
+        };
+        assert_eq!(made(&create(Disposition::CREATED)), Some(FILE));
+        assert_eq!(made(&create(Disposition::empty())), None, "the file was there");
+        assert_eq!(made(&request(Opcode::MdtOpen, vec![Bytes::new()])), None);
     }
 
     #[test]
