@@ -128,7 +128,8 @@ impl Client {
 }
 
 impl Inner {
-    fn unconfirmed(self: &Rc<Self>, id: TargetId) -> Unconfirmed {
+    /// What this target has not confirmed.
+    pub(crate) fn unconfirmed(self: &Rc<Self>, id: TargetId) -> Unconfirmed {
         let name = id.name(self.config.fsname);
         self.remote(id).unconfirmed(|changes| count(id, name, changes))
     }

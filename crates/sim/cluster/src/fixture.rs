@@ -291,6 +291,17 @@ impl Cluster {
         ost.expect("a cluster has the OST").disk.set_object_bytes(bytes);
     }
 
+    /// Sets a permanent parameter of the file system.
+    ///
+    /// # Panics
+    /// If the MGS refuses that, or does not answer.
+    pub fn set_param(&self, name: &'static str, value: &'static str) {
+        let server = &self.servers[self.mdt_index(0)];
+        let set = server.set_param(name, value);
+        let set = self.sim.block_on_for(&server.node, Span::secs(30), set);
+        set.expect("the MGS answers").expect("a good parameter");
+    }
+
     /// The records of an MDT take no more room from now on, or may grow again.
     ///
     /// # Panics

@@ -5,8 +5,9 @@ use std::cell::{Cell, RefCell};
 use std::num::NonZeroU32;
 use std::rc::{Rc, Weak};
 
+use bytes::Bytes;
 use device::Model;
-use endpoint::{Call, Endpoint, EndpointConfig, ImportConfig, Resolve};
+use endpoint::{Call, CallError, Endpoint, EndpointConfig, ImportConfig, Resolve};
 use env::{CptTable, Env, LocalFuture};
 use env_sim::NodeHandle;
 use mdt::fsck::{self, Image};
@@ -193,6 +194,24 @@ impl Server {
     /// Whether the MGS knows its present run.
     pub(crate) fn is_registered(&self) -> bool {
         self.state.registered.get()
+    }
+
+    /// Asks the MGS, as servers may, to set a permanent parameter of the file system.
+    pub(crate) fn set_param(
+        &self,
+        name: &'static str,
+        value: &'static str,
+    ) -> LocalFuture<'static, Result<(), CallError>> {
+        let (env, plan) = (self.node.env(), Rc::new(self.plan.clone()));
+        let mut config = endpoint_config(&env, self.target);
+        config.import.name = "parameters".to_owned();
+        let endpoint = Endpoint::new(&env, config, plan);
+        let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let bufs = vec![text(self.plan.fsname.as_str()), text(name), text(value)];
+        Box::pin(async move {
+            let mgs = endpoint.remote(TargetId::MGT);
+            mgs.call(Call::new(Opcode::MgsSetParam, bufs)).await.map(drop)
+        })
     }
 
     /// Whether it is an MDT that serves.

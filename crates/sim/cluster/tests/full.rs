@@ -1,4 +1,4 @@
-//! Calls that find no room, on a cluster on which nothing else happens.
+//! Calls that find no room, or a target out of use, on a cluster on which nothing else happens.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use client::{Client, Ctx, Striping, flags};
 use cluster::{Cluster, Scenario};
 use env_sim::NodeHandle;
 use layout::Template;
-use types::{Errno, Fid, Span, TargetKind};
+use types::{Errno, Fid, Span, TargetId, TargetKind};
 
 /// A disk with no more room than this takes no write.
 const NO_ROOM: u64 = 4_096;
@@ -147,4 +147,25 @@ fn the_handles_of_a_file_whose_create_a_restarted_mdt_refuses_are_void() {
         Ok(found.err().map(|error| error.errno()))
     });
     assert_eq!(found, Some(Errno::ENOENT));
+}
+
+#[test]
+fn no_sync_confirms_what_an_ost_has_that_is_out_of_use() {
+    let (cluster, [writer, _other]) = Cluster::with_two_clients(&Scenario::calm());
+    writer.1.set_writeback(false); // the OST has the bytes when the write is answered
+    let file = cluster.run(&writer, async |client| {
+        let on_second = Template { stripe_count: 1, osts: vec![1], ..Template::default() };
+        let (me, asked, flags) = (Ctx::root(), on_second.into(), flags::O_RDWR);
+        let made = client.create(&me, Fid::ROOT, b"file", 0o644, flags, Some(&asked)).await?;
+        made.1.write(0, vec![1; BYTES].into()).await?;
+        Ok(made.1)
+    });
+    cluster.cut_off_from(&writer.0, TargetId::ost(1)); // it confirms nothing
+    cluster.set_param("testfs-OST0001.osc.active", "0");
+    cluster.sim.run_for(Span::secs(10)); // the client has heard of it
+    let outcomes = cluster.run(&writer, async move |client| {
+        let all = [file.fsync(false).await, client.sync().await, client.sync().await];
+        Ok(all.map(|outcome| outcome.err().map(|error| error.errno())))
+    });
+    assert_eq!(outcomes, [Some(Errno::EIO); 3]);
 }

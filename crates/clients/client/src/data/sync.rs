@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use bytes::Bytes;
+use endpoint::CallError;
 use env::LocalFuture;
 use types::{Errno, Fid, MDTS_MAX, TargetId};
 use wire::body::{FidReq, ObjectRange, OstBatchReq};
@@ -18,7 +19,7 @@ use crate::client::{Client, Inner, mdt_of};
 use crate::handle::Open;
 use crate::join::try_join;
 use crate::lost::{self, Heard};
-use crate::{Ctx, Result, limits};
+use crate::{Ctx, Error, Result, limits};
 
 /// Everything about the file that was acknowledged to anybody is durable when it returns, or its
 /// caller hears that it is lost: once, whatever else fails.
@@ -57,7 +58,8 @@ impl Client {
     /// Everything that was acknowledged to this client is durable when it returns.
     ///
     /// # Errors
-    /// EIO from a target, which the error names; EIO once where acknowledged work is lost.
+    /// EIO from a target, which the error names; EIO once where acknowledged work is lost. EIO
+    /// while an OST is out of use that has not confirmed all of this client's work.
     pub async fn sync(&self) -> Result<()> {
         self.0.flush_all().await;
         let ctx = Ctx::root();
@@ -66,10 +68,15 @@ impl Client {
             syncs.push(Box::pin(self.0.sync_mdt(&ctx, mdt, Fid::ZERO)));
         }
         let written = self.0.written.borrow().clone();
-        for ost in written.into_iter().filter(|ost| !self.0.inactive.borrow().contains(ost)) {
+        let is_in_use = |ost: &TargetId| !self.0.inactive.borrow().contains(ost);
+        let (in_use, out_of_use): (Vec<_>, Vec<_>) = written.into_iter().partition(is_in_use);
+        for ost in in_use {
             syncs.push(Box::pin(self.0.sync_ost(&ctx, ost, Vec::new())));
         }
         let synced = try_join(syncs, limits::BATCH_RPCS_MAX).await.map(|_| ());
+        let unsure = out_of_use.into_iter().find(|ost| self.0.unconfirmed(*ost).changes > 0);
+        let unsure = unsure.map(|ost| Error::call(&CallError::Inactive, ost, "sync"));
+        let synced = synced.and(unsure.map_or(Ok(()), Err));
         lost::check(self.0.losses.hear_all(), Fid::ZERO, "sync").and(synced)
     }
 
