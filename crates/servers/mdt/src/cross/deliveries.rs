@@ -32,8 +32,9 @@ pub(crate) struct Deliveries {
     pub(super) owed: RefCell<BTreeSet<u32>>,
     /// MDTs that were forgotten, while operations with them are ended.
     pub(super) parting: RefCell<BTreeSet<u32>>,
-    /// Runs of other MDTs that have asked for operations: what earlier runs said is void.
-    asked: RefCell<BTreeMap<u32, Instance>>,
+    /// Runs of other MDTs that have asked for operations, or said that earlier runs are over, with
+    /// their sessions here: what earlier runs say is void.
+    asked: RefCell<BTreeMap<u32, (Instance, u64)>>,
     /// Runs of other MDTs know that operations below are done. A later run may have lost that.
     pub(super) told: RefCell<BTreeMap<u32, (Instance, u64)>>,
     /// The background task is to look now.
@@ -89,15 +90,21 @@ impl Deliveries {
     }
 
     /// A run of another MDT asks for its operations. A question of an earlier run may come later.
-    pub(crate) fn asked(&self, mdt: u32, instance: Instance) {
+    pub(crate) fn asked(&self, mdt: u32, instance: Instance, session: u64) {
         let mut asked = self.asked.borrow_mut();
-        let last = asked.entry(mdt).or_insert(instance);
-        *last = instance.max(*last);
+        let last = asked.entry(mdt).or_insert((instance, session));
+        *last = (instance, session).max(*last);
     }
 
     /// Whether a later run of an MDT than this one has asked.
     pub(crate) fn has_asked(&self, mdt: u32, instance: Instance) -> bool {
-        self.asked.borrow().get(&mdt).is_some_and(|asked| *asked > instance)
+        self.asked.borrow().get(&mdt).is_some_and(|(asked, _)| *asked > instance)
+    }
+
+    /// Whether an MDT has asked in a later session than this one. Numbers of sessions rise, so what
+    /// still comes in this one may be of an earlier run.
+    pub(super) fn has_asked_since(&self, mdt: u32, session: u64) -> bool {
+        self.asked.borrow().get(&mdt).is_some_and(|(_, asked)| *asked > session)
     }
 
     /// Whether an MDT heard that operations below `mark` are done. A later run of it may have

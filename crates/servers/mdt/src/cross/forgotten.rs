@@ -110,7 +110,7 @@ impl Mdt {
             let Some(last) = kept.last().map(|record| record.id) else { return Some(()) };
             for record in kept.iter().filter(|record| record.id.mdt == of) {
                 planted::reached("mdt: another MDT had an operation of a forgotten MDT");
-                if let Err(errno) = self.take_part(record).await {
+                if let Err(errno) = self.take_part(record, &|| false).await {
                     tracing::warn!(target: "mdt", %errno, "an operation of a forgotten MDT cannot be repeated");
                     return None;
                 }

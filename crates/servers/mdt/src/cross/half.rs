@@ -14,7 +14,7 @@ use endpoint::Call;
 use env::LocalFuture;
 use service::Incoming;
 use target::Decided;
-use types::{Errno, Instant, TargetId};
+use types::{Errno, Instance, Instant, TargetId};
 use wire::updates::{self, OpId, Record};
 use wire::{Opcode, Reply};
 
@@ -42,16 +42,17 @@ impl Mdt {
         for op in ops {
             match self.ask_coordinator(*op).await {
                 // it only depended on what it reserved here, and its release is late
-                Some(Some(record)) if record.part(self.engine.config.index).is_none() => {
+                Some((_, Some(record))) if record.part(self.engine.config.index).is_none() => {
                     self.release_here(*op);
                 }
-                Some(Some(record)) => {
-                    if let Err(errno) = self.take_part(&record).await {
+                Some((run, Some(record))) => {
+                    let is_void = || self.deliveries.has_asked(op.mdt, run);
+                    if let Err(errno) = self.take_part(&record, &is_void).await {
                         tracing::debug!(target: "mdt", %errno, "the part of this MDT waits");
                         self.env.sleep(DELIVER_PAUSE).await;
                     }
                 }
-                Some(None) => {
+                Some((_, None)) => {
                     read.passed.insert(*op);
                 }
                 None if self.env.now() >= since + HALF_WAIT_MAX => {
@@ -64,15 +65,16 @@ impl Mdt {
         }
     }
 
-    /// The record of an operation, if its coordinator has applied it. `None`: no answer.
-    async fn ask_coordinator(&self, op: OpId) -> Option<Option<Record>> {
+    /// The run of an operation's coordinator, and the record if it is applied. `None`: no answer.
+    async fn ask_coordinator(&self, op: OpId) -> Option<(Instance, Option<Record>)> {
         let endpoint = Rc::clone(self.osts.as_ref().filter(|_| !self.is_forgotten(op.mdt))?);
         let mut call =
             Call::new(Opcode::MdtUpdateOf, vec![Bytes::new(), updates::encode(&op).into()]);
         call.patience = Some(DELIVER_PATIENCE);
         let answer = endpoint.remote(TargetId::mdt(op.mdt)).call(call).await.ok()?;
         let record: Option<Record> = updates::decode(&answer.reply.buf(1))?;
-        Some(record.filter(|record| record.id == op))
+        let run = Instance(answer.reply.header.instance);
+        Some((run, record.filter(|record| record.id == op)))
     }
 }
 

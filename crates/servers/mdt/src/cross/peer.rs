@@ -342,7 +342,10 @@ pub(crate) fn update<'a>(
                 mdt.note_peer(record.id.mdt).await?; // the record goes as others do
             }
         }
-        mdt.take_part(&record).await?;
+        // a later run of its coordinator decides without it what has happened
+        let (of, session) = (record.id.mdt, incoming.session.id);
+        let is_void = || !is_passed_on && mdt.deliveries.has_asked_since(of, session);
+        mdt.take_part(&record, &is_void).await?;
         let last_committed = mdt.exports.last_assigned().0;
         let body = SyncRep { last_committed, reserved: 0 };
         Ok(Reply::ok(&incoming.request.header, vec![encode_body(&body)]))
@@ -366,7 +369,7 @@ pub(crate) fn list<'a>(
             Round::First => mdt.replays_over(incoming).await?,
             Round::Last => mdt.all_gathered(incoming).await?,
         }
-        mdt.deliveries.asked(of, Instance(instance));
+        mdt.deliveries.asked(of, Instance(instance), incoming.session.id);
         let read = || records(&*mdt.engine.store.meta().running()?, of, from);
         let found = mdt.persist(read).await?;
         let body: Bytes = updates::encode(&found).into();
@@ -413,6 +416,7 @@ pub(crate) fn done<'a>(
             mdt.release_here(OpId { mdt: done.mdt, number });
         }
         if done.instance != 0 {
+            mdt.deliveries.asked(done.mdt, Instance(done.instance), incoming.session.id);
             let over = mdt.engine.state.borrow_mut().crossed.instance_over(done.mdt, done.instance);
             over.into_iter().for_each(|id| mdt.free_here(id));
         }
@@ -478,12 +482,24 @@ impl Mdt {
     }
 
     /// Executes the part of this MDT, if it has not. It has one: a store has no other records.
-    pub(crate) async fn take_part(&self, record: &Record) -> Result<(), Errno> {
+    /// `is_void`: a later run of its coordinator has asked for what this MDT has (ESTALE).
+    pub(crate) async fn take_part(
+        &self,
+        record: &Record,
+        is_void: &dyn Fn() -> bool,
+    ) -> Result<(), Errno> {
+        if is_void() {
+            return Err(Errno::ESTALE);
+        }
         self.make_way(record).await?;
         let next = || self.exports.next_own();
         let recovering = self.exports.is_recovering();
         let is_new = !self.engine.state.borrow().crossed.has(record.id);
-        self.persist(|| self.engine.take_part(record, recovering, &next)).await?;
+        let attempt = || match is_void() {
+            true => Err(Errno::ESTALE.into()),
+            false => self.engine.take_part(record, recovering, &next),
+        };
+        self.persist(attempt).await?;
         let (key, value) = &record.reply;
         if is_new && record.id.mdt == self.engine.config.index && !key.is_empty() {
             self.exports.restore(key, value);

@@ -159,7 +159,7 @@ impl Mdt {
     /// Executes the own part of an operation that another MDT knows. An own operation goes on to
     /// its other MDTs.
     async fn take_over(self: &Rc<Self>, record: Record) -> Result<(), Errno> {
-        self.take_part(&record).await?;
+        self.take_part(&record, &|| false).await?;
         if record.id.mdt == self.engine.config.index {
             planted::reached("mdt: an own operation came back from another MDT");
             self.deliver(Rc::new(record), self.exports.last_assigned());

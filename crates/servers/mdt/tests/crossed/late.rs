@@ -2,6 +2,7 @@
 
 use osd::Table;
 use service::Target as _;
+use wire::updates::{self, Done, OpId, Part, Place, Record, Update};
 
 use super::*;
 
@@ -282,6 +283,66 @@ fn a_read_waits_two_minutes_for_a_coordinator_that_is_away() {
     assert!(!waited.is_empty(), "a reader between the two parts is met");
     let of_before = Some(Err(Errno::ENOENT));
     assert!(waited.iter().all(|seen| *seen == [None, None, of_before]), "{waited:?}");
+}
+
+impl World {
+    /// Another server than the MDTs, in place of a former life of one of them.
+    fn former_life(&self) -> Rc<Endpoint> {
+        endpoint(&self.clients[1].0.env(), &self.at, 9_000, true)
+    }
+
+    /// Its request, and the answer to it.
+    fn send_as(
+        &self,
+        server: &Rc<Endpoint>,
+        to: u32,
+        (opcode, body): (Opcode, Vec<u8>),
+    ) -> Result<(), Errno> {
+        let remote = server.remote(TargetId::mdt(to));
+        let call = Call::new(opcode, vec![Bytes::new(), body.into()]);
+        let answer = self.sim.block_on_for(&self.clients[1].0, Span::secs(10), async move {
+            remote.call(call).await
+        });
+        answer.expect("answered in time").map(drop).map_err(|error| error.errno())
+    }
+}
+
+/// An operation of the first run of MDT 0, late in that run: a name comes into a directory.
+fn entered(at: (Fid, &str), child: Fid) -> Record {
+    let (dir, name) = at;
+    let at = Place { dir, name: name.as_bytes().to_vec() };
+    let enter = Update::Enter { at, child, file_type: S_IFREG };
+    let parts = [(0, Vec::new()), (dir.mdt_index(), vec![enter])];
+    Record {
+        id: OpId { mdt: 0, number: 1 << 32 | 500 },
+        time: (5, 0),
+        parts: parts.map(|(mdt, updates)| Part { mdt, updates }).into(),
+        reply: Default::default(),
+    }
+}
+
+/// MDT 0 has restarted and asked what MDT 1 has. Then its former life's message arrives.
+#[test]
+fn a_part_of_a_former_life_is_refused_once_the_next_one_has_asked() {
+    let world = World::new(35);
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    world.mkdir(Fid::ROOT, "e", &[2]).expect("made");
+    let file = world.create(Fid::ROOT, "f");
+    world.settle();
+    let former = world.former_life();
+    let nothing = Done { mdt: 0, ..Done::default() };
+    let connects = (Opcode::MdtUpdatesDone, updates::encode(&nothing));
+    assert_eq!(world.send_as(&former, 1, connects), Ok(()));
+    world.kill(2); // the recovery of MDT 0 waits for it
+    world.kill(0);
+    world.boot(0);
+    world.sim.run_for(Span::secs(20));
+    let part = (Opcode::MdtUpdate, updates::encode(&entered((dir, "x"), file)));
+    assert_eq!(world.send_as(&former, 1, part), Err(Errno::ESTALE));
+    assert_eq!(world.lookup(1, dir, "x").err(), Some(Errno::ENOENT), "it never happened");
+    world.boot(2);
+    world.sim.run_for(Span::secs(60));
+    world.check();
 }
 
 /// A file without a name gets one on another MDT, which is cut off so many microseconds after the
