@@ -175,6 +175,13 @@ impl<E> Export<E> {
         }
     }
 
+    /// The kept answer to a request.
+    #[must_use]
+    pub fn answer(&self, tag: u32, xid: Xid) -> Option<&Reply> {
+        let record = self.records.get(&tag).filter(|record| record.xid == xid);
+        record.and_then(|record| record.reply.as_ref())
+    }
+
     /// The kept answer on `tag` where it is of a later request than `xid`.
     #[must_use]
     pub fn newer_answer(&self, tag: u32, xid: Xid) -> Option<&Reply> {
@@ -213,6 +220,18 @@ mod tests {
         export.begin(Xid(xid), ());
         export.remember(tag, &Reply::ok(&header(xid, tag, 0), Vec::new()));
         export.finished(Xid(xid));
+    }
+
+    #[test]
+    fn an_answer_that_comes_back_while_its_request_executes_is_found() {
+        let mut export = Export::new(4);
+        assert_eq!(export.admit(&header(10, 1, 0)), Admission::Execute);
+        export.begin(Xid(10), ());
+        assert_eq!(export.answer(1, Xid(10)), None);
+        let reply = Reply::ok(&header(10, 1, 0), Vec::new());
+        export.restore(1, reply.clone());
+        assert_eq!(export.answer(1, Xid(10)), Some(&reply));
+        assert_eq!((export.answer(1, Xid(9)), export.answer(2, Xid(10))), (None, None));
     }
 
     #[test]

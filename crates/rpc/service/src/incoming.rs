@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ptlrpc::limits::AWAITED_BYTES_MAX;
-use types::{Creds, Errno, Nid, Span};
+use types::{Creds, Errno, Nid, Span, Xid};
 use wire::{BULK_BYTES_MAX, Frame, FrameKind, Reply, ReplyFlags, Request, RequestFlags};
 
 use crate::in_flight::InFlight;
@@ -34,6 +34,17 @@ impl Incoming {
     #[must_use]
     pub fn is_open_replay(&self) -> bool {
         self.is_replay() && self.request.has(RequestFlags::OPEN)
+    }
+
+    /// The answer to this change, if another target has brought it since the change began
+    /// ([`crate::Exports::restore`]). It must not be executed again then.
+    #[must_use]
+    pub fn restored(&self) -> Option<Reply> {
+        let header = &self.request.header;
+        if self.is_replay() || !self.request.has(RequestFlags::MODIFIES) {
+            return None;
+        }
+        self.session.export.borrow().answer(header.tag, Xid(header.xid)).cloned()
     }
 
     /// Refuses what peers of its role may not ask for.

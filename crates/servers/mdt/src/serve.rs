@@ -170,6 +170,10 @@ impl Mdt {
         if incoming.session.is_ended() {
             return Err(Errno::ESTALE.into()); // what it holds was let go during a wait
         }
+        if let Some(reply) = incoming.restored() {
+            as_of.set(self.exports.last_assigned());
+            return Ok(Attempted::Done(reply, None)); // an MDT that was away had it
+        }
         if !coordinator.is_current() {
             return Ok(Attempted::Needs(Needs::default())); // it begins again
         }

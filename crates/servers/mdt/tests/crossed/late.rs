@@ -197,6 +197,36 @@ fn a_recovery_ends_although_another_mdt_answers_with_errors() {
     world.check();
 }
 
+/// A rename to MDT 1 is executed, and its answer is lost. MDT 1 makes its part durable. Both MDTs
+/// die, and MDT 1 is away for longer than a recovery waits. Meanwhile the client asks again.
+#[test]
+fn a_resend_gets_the_answer_that_an_mdt_brings_back_late() {
+    let world = World::damaged(36); // the log says that recovery goes on without it
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.create(Fid::ROOT, "a");
+    world.settle();
+    world.sim.partition(&world.servers[0].node, &world.clients[0].0, Cut::OneWay);
+    let moved = world.ask(0, 0, rename((Fid::ROOT, "a"), (dir, "b")));
+    world.sim.run_for(Span::millis(20));
+    assert_eq!(world.lookup(1, dir, "b").map(|found| found.attr.fid()), Ok(file));
+    world.sync(1);
+    world.kill(0);
+    world.kill(1);
+    world.sim.heal_all();
+    world.boot(0);
+    world.sim.run_for(Span::secs(300));
+    world.lookup(1, Fid::ROOT, "a").expect("nothing is known");
+    assert_eq!(*moved.borrow(), None, "it waits for MDT 1");
+    world.boot(1);
+    world.sim.run_for(Span::secs(60));
+    assert_eq!(*moved.borrow(), Some(Ok(())));
+    assert_eq!(world.lookup(1, Fid::ROOT, "a").err(), Some(Errno::ENOENT));
+    assert_eq!(world.lookup(1, dir, "b").map(|found| found.attr.fid()), Ok(file));
+    let errors = world.sim.errors();
+    assert!(errors.iter().all(|error| error.contains("recovery goes on")), "{errors:?}");
+    world.check();
+}
+
 /// An MDT returns late, and another client has taken the name meanwhile.
 #[test]
 fn a_part_that_does_not_fit_any_more_is_left_out_with_an_error() {
