@@ -52,9 +52,11 @@ const PANIC_LINES: usize = 3;
 /// What the last run printed of its tests, below `target/`.
 pub(crate) const LINES: &str = "mounted.txt";
 
-/// Tests at once: most of them wait for a server or a clock most of the time.
+/// Tests at once for each core: most of them wait for a server or a clock most of the time.
+const PER_CORE: usize = 3;
+
 fn lanes() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from) + 1
+    PER_CORE * std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// What to run.
