@@ -198,18 +198,19 @@ impl Exports {
     }
 
     /// Transno for the change that `incoming` makes: the first one's on a replay, else the next.
+    ///
+    /// The one of a replay is given out when the target says [`Exports::applied`], because its
+    /// client has had it all along. If a commit came before that, the change would be durable by
+    /// its number alone, and would not be replayed again. A new one that is never applied is just
+    /// left out of history.
     pub fn next_transno(&self, incoming: &Incoming) -> Transno {
         let replayed = Transno(incoming.request.header.transno);
-        let assigned = self.shared.assigned.get();
-        if incoming.is_replay() && !replayed.is_none() {
-            self.shared.assigned.set(assigned.max(replayed));
-            return replayed;
-        }
-        let epoch =
-            u32::try_from(self.shared.instance.0).expect("a target is not started 2^32 times");
-        let next = assigned.next().max(Transno::first_of_epoch(epoch));
-        self.shared.assigned.set(next);
-        next
+        if incoming.is_replay() && !replayed.is_none() { replayed } else { self.next_own() }
+    }
+
+    /// The change with this transno is applied: the next commit covers it.
+    pub fn applied(&self, transno: Transno) {
+        self.shared.assigned.set(self.shared.assigned.get().max(transno));
     }
 
     /// Transno for a change that is in no client's history.
@@ -280,7 +281,7 @@ impl Exports {
         self.shared.committed.set(self.shared.committed.get().max(upto));
     }
 
-    /// Highest transno given out.
+    /// Highest transno given out. Of replays, only those count that are applied.
     pub fn last_assigned(&self) -> Transno {
         self.shared.assigned.get()
     }

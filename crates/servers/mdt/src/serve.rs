@@ -204,6 +204,9 @@ impl Mdt {
         };
         let history = Sessions { exports: &self.exports, incoming };
         let decided = self.engine.attempt(&caller, &history);
+        if let Ok(Attempted::Done(reply, _)) = &decided {
+            self.exports.applied(reply.transno());
+        }
         as_of.set(self.exports.last_assigned());
         decided
     }

@@ -79,6 +79,7 @@ impl Target for ToyOst {
         let transno = self.exports.next_transno(&incoming);
         let mut reply = Reply::ok(&incoming.request.header, Vec::new());
         self.exports.record(&incoming, transno, &mut reply);
+        self.exports.applied(transno);
         if !incoming.request.body::<OstBatchReq>().flags.contains(BatchFlags::OIDS) {
             *self.destroyed.borrow_mut() += incoming.request.buf(1).len() as u64 / 24;
         }

@@ -36,7 +36,9 @@ impl Ost {
                 let value = target::reply_record(TargetKind::Ost, transno, value);
                 set.put(Table::Replies, key, value);
             }
-            Ok(self.store.meta().apply(&set)?)
+            self.store.meta().apply(&set)?;
+            self.exports.applied(transno); // not before: a commit may come while the store is busy
+            Ok(())
         });
         applied.await?;
         self.changed(0);

@@ -15,6 +15,8 @@ mod ended;
 mod fences;
 #[path = "world/forged.rs"]
 mod forged;
+#[path = "world/halted.rs"]
+mod halted;
 #[path = "world/owners.rs"]
 mod owners;
 #[path = "world/versions.rs"]
@@ -31,6 +33,7 @@ use bytes::Bytes;
 use endpoint::{Answer, Bulk, Call, CallError, Endpoint, EndpointConfig, Remote, Resolve};
 use env::{CptTable, Env, Link};
 use env_sim::{NodeHandle, Sim, SimConfig};
+use halted::Halting;
 use osd::Table;
 use osd::mem::{MemDisk, MemDiskConfig, MemMeta, MemObjects};
 use ost::{Bugs, Ost, OstConfig};
@@ -58,6 +61,8 @@ struct World {
     disk: MemDisk,
     bugs: Bugs,
     interval: Span,
+    /// For how long its records put off the next change of [`OBJECT`].
+    halt: Rc<Cell<Option<Span>>>,
     ost: RefCell<Option<Rc<Ost>>>,
     node: RefCell<Option<Rc<Node>>>,
     endpoints: RefCell<Vec<Rc<Endpoint>>>,
@@ -94,6 +99,7 @@ impl World {
             disk,
             bugs,
             interval: Span::secs(1),
+            halt: Rc::default(),
             ost: RefCell::default(),
             node: RefCell::default(),
             endpoints: RefCell::default(),
@@ -114,8 +120,9 @@ impl World {
         let (env, disk, at) = (self.server.env(), self.disk.clone(), self.at());
         let mut config = OstConfig::new("testfs".parse().expect("a name"), 2);
         (config.bugs, config.commit_interval) = (self.bugs, self.interval);
+        let halt = self.halt.clone();
         let (ost, node) = self.sim.block_on(&self.server, async move {
-            let meta = Rc::new(MemMeta::open(&env, &disk));
+            let meta = Rc::new(Halting::new(&env, MemMeta::open(&env, &disk), &halt));
             let objects = Rc::new(MemObjects::open(&env, &disk));
             let ost = Ost::start(&env, config, meta, objects).await.expect("boots");
             let node = node(&env);

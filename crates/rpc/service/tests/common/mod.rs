@@ -200,6 +200,7 @@ impl Toy {
         let (key, record) = self.exports.record(incoming, transno, &mut reply);
         image.replies.insert(key, record);
         image.last = image.last.max(transno);
+        self.exports.applied(transno);
         reply
     }
 }
