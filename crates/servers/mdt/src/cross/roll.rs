@@ -143,7 +143,7 @@ impl Mdt {
             let now = self.env.now();
             if now >= seen + self.engine.config.recovery_window_max {
                 if let Some(errno) = refused {
-                    tracing::error!(target: "mdt", %target_id, %errno, "this MDT does not tell what it knows of changes of both MDTs");
+                    tracing::error!(target: "mdt", %target_id, %errno, "this MDT does not say what it knows of changes of both MDTs");
                 }
                 return false;
             }

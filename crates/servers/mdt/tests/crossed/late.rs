@@ -189,7 +189,7 @@ fn a_recovery_ends_although_another_mdt_answers_with_errors() {
     assert_eq!(*found.borrow(), Some(Err(Errno::ENOENT)), "nothing is known");
     let errors = world.sim.errors();
     let is_told = |what: &str| errors.iter().any(|error| error.contains(what));
-    assert!(is_told("does not tell what it knows") && is_told("recovery goes on"), "{errors:?}");
+    assert!(is_told("does not say what it knows") && is_told("recovery goes on"), "{errors:?}");
     disk.mend_records();
     world.sim.run_for(Span::secs(60));
     let found = world.lookup(1, Fid::ROOT, "e").expect("the operation is complete");
