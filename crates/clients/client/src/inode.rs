@@ -266,39 +266,70 @@ impl Inode {
 
 /// Files that this client has open.
 #[derive(Default)]
-pub(crate) struct Inodes(RefCell<BTreeMap<Fid, Rc<Inode>>>);
+pub(crate) struct Inodes {
+    open: RefCell<BTreeMap<Fid, Rc<Inode>>>,
+    /// Files with kept writes under way whose handles are void. They may be open again, with
+    /// another inode. Those writes count below [`crate::limits::KEPT_BYTES_MAX`], which bounds
+    /// this.
+    orphans: RefCell<Vec<Rc<Inode>>>,
+}
 
 impl Inodes {
     /// Shared state of an open file.
     pub(crate) fn get(&self, fid: Fid) -> Option<Rc<Inode>> {
-        self.0.borrow().get(&fid).cloned()
+        self.open.borrow().get(&fid).cloned()
     }
 
     /// All of them.
     pub(crate) fn all(&self) -> Vec<Rc<Inode>> {
-        self.0.borrow().values().cloned().collect()
+        self.open.borrow().values().cloned().collect()
+    }
+
+    /// What void handles of a file share, while kept writes by them are under way.
+    pub(crate) fn orphans_of(&self, fid: Fid) -> Vec<Rc<Inode>> {
+        self.orphans.borrow().iter().filter(|orphan| orphan.fid == fid).cloned().collect()
+    }
+
+    /// The same of all files.
+    pub(crate) fn orphans(&self) -> Vec<Rc<Inode>> {
+        self.orphans.borrow().clone()
+    }
+
+    /// A run of kept writes is executed, or is lost.
+    pub(crate) fn landed(&self, inode: &Inode) {
+        if inode.keeping.has_landed() {
+            self.orphans.borrow_mut().retain(|orphan| !std::ptr::eq(&**orphan, inode));
+        }
+    }
+
+    /// All handles of the file are void from now on.
+    fn make_void(&self, inode: &Rc<Inode>) {
+        inode.lose();
+        if !inode.keeping.has_landed() {
+            self.orphans.borrow_mut().push(inode.clone());
+        }
     }
 
     /// A server restarted: what it said of objects and opens is no ground for an exact size.
     pub(crate) fn forget(&self) {
-        for inode in self.0.borrow().values() {
+        for inode in self.open.borrow().values() {
             inode.distrust();
         }
     }
 
     /// The same of the files of an MDT.
     pub(crate) fn forget_of(&self, mdt: u32) {
-        let inodes = self.0.borrow();
+        let inodes = self.open.borrow();
         let of_mdt = inodes.values().filter(|inode| inode.fid.mdt_index() == mdt);
         of_mdt.for_each(|inode| inode.distrust());
     }
 
     /// The MDT no longer knows this client's opens.
     pub(crate) fn lose(&self, mdt: u32) {
-        self.0.borrow_mut().retain(|fid, inode| {
+        self.open.borrow_mut().retain(|fid, inode| {
             let is_lost = fid.mdt_index() == mdt;
             if is_lost {
-                inode.lose();
+                self.make_void(inode);
             }
             !is_lost
         });
@@ -306,8 +337,8 @@ impl Inodes {
 
     /// The MDT does not have the file.
     pub(crate) fn lose_file(&self, fid: Fid) -> Option<Rc<Inode>> {
-        let inode = self.0.borrow_mut().remove(&fid)?;
-        inode.lose();
+        let inode = self.open.borrow_mut().remove(&fid)?;
+        self.make_void(&inode);
         Some(inode)
     }
 
@@ -315,7 +346,7 @@ impl Inodes {
     pub(crate) fn attach(&self, stat: &Stat, open_flags: u32) -> Rc<Inode> {
         let fid = stat.attr.fid();
         let inode =
-            self.0.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
+            self.open.borrow_mut().entry(fid).or_insert_with(|| Rc::new(Inode::new(fid))).clone();
         inode.learn(stat);
         inode.handles.set(inode.handles.get() + 1);
         inode.takes_bytes.set(stat.disposition.contains(Disposition::BYTES));
@@ -346,7 +377,7 @@ impl Inodes {
             }
         }
         inode.handles.set(inode.handles.get() - 1);
-        let mut inodes = self.0.borrow_mut();
+        let mut inodes = self.open.borrow_mut();
         let current = inodes.get(&inode.fid).is_none_or(|current| Rc::ptr_eq(current, inode));
         let is_last = inode.handles.get() == 0 && current;
         if is_last {

@@ -75,7 +75,8 @@ impl Client {
         self.0.endpoint.shutdown().await;
     }
 
-    fn prepare(env: &Env, config: MountConfig) -> Client {
+    /// One that has asked for nothing yet.
+    pub(crate) fn prepare(env: &Env, config: MountConfig) -> Client {
         let directory = Rc::new(Directory::new(config.mgs.clone()));
         let striped: Rc<Striped> = Rc::default();
         let inner = Inner {

@@ -12,6 +12,8 @@
 //! - A recall is acknowledged only when all kept writes are sent.
 //! - Runs of a file that overlap are executed in the order in which they were kept.
 //! - A write that cannot be sent is lost, and its handles report it ([`crate::lost`]).
+//! - An eviction by the MDT makes handles void, but OSTs may still execute a run that is under way.
+//!   [`flush`] by a newer handle of the file waits for that run too.
 
 mod attrs;
 mod brought;
@@ -263,6 +265,7 @@ fn leave(inode: &Inode) -> Option<Leaving> {
 fn landed(inner: &Inner, inode: &Inode, number: u64, len: usize) {
     inner.keeper.bytes.set(inner.keeper.bytes.get() - len);
     inode.keeping.flights.borrow_mut().remove(&number);
+    inner.inodes.landed(inode);
     inode.keeping.landed.notify_waiters();
 }
 
@@ -321,20 +324,20 @@ async fn send(open: &Rc<Open>, sending: &Sending) -> Result<()> {
 }
 
 /// Sends everything that was kept of a file until now, and returns when that is at the OSTs, or
-/// lost.
+/// lost. It also waits for what void handles of the file have under way.
 pub(crate) async fn flush(inner: &Rc<Inner>, inode: &Rc<Inode>) {
+    flush_own(inner, inode).await;
+    inner.orphans_landed(inode.fid).await;
+}
+
+/// The same, but it waits for no void handles. A recall and a close need not: the OSTs refuse what
+/// such handles have under way before the MDT gives their rights to other handles.
+async fn flush_own(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     if inode.keeping.is_clean() {
         return;
     }
     send_off(inner, inode);
-    let last = inode.keeping.drawn.get();
-    loop {
-        let landed = inode.keeping.landed.notified();
-        if inode.keeping.flights.borrow().range(..=last).next().is_none() {
-            return;
-        }
-        landed.await;
-    }
+    inode.keeping.all_landed().await;
 }
 
 /// Begins to send all that is kept of a file.
@@ -346,7 +349,7 @@ pub(crate) fn begin_all(inner: &Rc<Inner>, inode: &Rc<Inode>) {
 /// Returns when neither bytes nor attributes of a file are kept that were until now.
 pub(crate) async fn flush_whole(inner: &Rc<Inner>, inode: &Rc<Inode>) {
     begin_all(inner, inode);
-    flush(inner, inode).await;
+    flush_own(inner, inode).await;
     flush_attrs(inner, inode).await;
 }
 
@@ -365,11 +368,19 @@ impl Inner {
         self.inodes.get(fid).is_some_and(keeping)
     }
 
-    /// Sends what is kept of a file that may be open here.
+    /// Returns when all is executed or lost that void handles of a file have under way.
+    async fn orphans_landed(&self, fid: Fid) {
+        for orphan in self.inodes.orphans_of(fid) {
+            orphan.keeping.all_landed().await;
+        }
+    }
+
+    /// [`flush`] of a file that may be open here.
     pub(crate) async fn flush_file(self: &Rc<Self>, fid: Fid) {
         if let Some(inode) = self.inodes.get(fid) {
-            flush(self, &inode).await;
+            flush_own(self, &inode).await;
         }
+        self.orphans_landed(fid).await;
     }
 
     /// Sends what is kept of all files.
@@ -379,22 +390,25 @@ impl Inner {
         for inode in inodes {
             flush_whole(self, &inode).await;
         }
+        for orphan in self.inodes.orphans() {
+            orphan.keeping.all_landed().await;
+        }
     }
 
     /// Bytes that are kept or being sent, by file.
     pub(crate) fn kept_files(&self) -> BTreeMap<Fid, u64> {
-        let bytes = |inode: &Rc<Inode>| {
-            let run = inode.keeping.kept.borrow().as_ref().map_or(0, |kept| kept.run.len() as u64);
-            let flights = inode.keeping.flights.borrow();
-            run + flights.values().map(|(extent, _)| extent.end() - extent.start()).sum::<u64>()
-        };
-        let all = self.inodes.all().into_iter();
-        all.map(|inode| (inode.fid, bytes(&inode))).filter(|(_, bytes)| *bytes > 0).collect()
+        let mut files = BTreeMap::new();
+        for inode in self.inodes.all().into_iter().chain(self.inodes.orphans()) {
+            *files.entry(inode.fid).or_insert(0) += inode.keeping.bytes();
+        }
+        files.retain(|_, bytes| *bytes > 0);
+        files
     }
 
     /// Whether something of a file is kept, or being sent.
     pub(crate) fn has_kept(&self, fid: Fid) -> bool {
         self.inodes.get(fid).is_some_and(|inode| !inode.keeping.is_clean())
+            || !self.inodes.orphans_of(fid).is_empty()
     }
 
     /// A grant is called back: nothing of the file is kept from now on, and what is kept is sent.
@@ -535,15 +549,85 @@ impl Client {
     /// Since when something of a file is kept: earlier writes are at the OSTs.
     #[must_use]
     pub fn kept_since(&self, fid: Fid) -> Option<Instant> {
-        let inode = self.0.inodes.get(fid)?;
-        let kept = inode.keeping.kept.borrow().as_ref().map(|kept| kept.run.begun());
-        let flights = inode.keeping.flights.borrow();
-        flights.values().map(|(_, begun)| *begun).chain(kept).min()
+        let inodes = self.0.inodes.get(fid).into_iter().chain(self.0.inodes.orphans_of(fid));
+        inodes.filter_map(|inode| inode.keeping.since()).min()
     }
 
     /// Bytes that are acknowledged and not at the OSTs.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.0.keeper.bytes.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use env::Env;
+    use env_sim::{Sim, SimConfig};
+    use types::{ClientId, Nid, Span, Transno};
+    use wire::Attr;
+    use wire::body::AttrRep;
+
+    use super::*;
+    use crate::MountConfig;
+    use crate::stat::Stat;
+
+    const FILE: Fid = Fid { seq: 0x2_0000_0400, oid: 1, ver: 0 };
+    const BYTES: u64 = 7;
+    const LATE: Span = Span::secs(1);
+
+    /// A client that reaches no server.
+    fn client(env: &Env) -> Rc<Inner> {
+        let mgs = vec!["127.0.0.1:1@tcp".parse().expect("a NID")];
+        let fsname = "testfs".parse().expect("a name");
+        Client::prepare(env, MountConfig::new(mgs, fsname, ClientId(1))).0
+    }
+
+    /// An open handle of the file.
+    fn open(inner: &Inner) -> Rc<Inode> {
+        let body = AttrRep { attr: Attr::default().with_fid(FILE), ..AttrRep::default() };
+        let stat = Stat::told(&body, &[], Transno::default(), "open").expect("it has no layout");
+        inner.inodes.attach(&stat, flags::O_RDWR)
+    }
+
+    #[test]
+    fn a_file_that_is_opened_again_waits_for_runs_of_the_handles_that_an_eviction_made_void() {
+        let sim = Sim::new(1, SimConfig::default());
+        let node = sim.node("client", Nid::default());
+        let env = node.env();
+        sim.block_on(&node, async move {
+            let inner = client(&env);
+            let void = open(&inner);
+            let extent = Extent::new(0, BYTES).expect("not empty");
+            void.keeping.drawn.set(1);
+            void.keeping.flights.borrow_mut().insert(1, (extent, env.now()));
+            inner.keeper.bytes.set(BYTES as usize);
+            inner.inodes.lose(FILE.mdt_index());
+
+            let file = open(&inner);
+            assert!(!Rc::ptr_eq(&file, &void) && file.keeping.is_clean());
+            assert_eq!(inner.kept_files(), BTreeMap::from([(FILE, BYTES)]));
+            assert!(inner.has_kept(FILE));
+            let recalled = env.timeout(LATE, flush_whole(&inner, &file)).await;
+            assert!(recalled.is_some(), "a recall does not wait");
+            let all = env.timeout(LATE, inner.flush_all()).await;
+            assert!(all.is_none(), "an unmount waits");
+            let is_synced = Rc::new(Cell::new(false));
+            let (own, synced) = (inner.clone(), is_synced.clone());
+            env.spawn("fsync", async move {
+                flush(&own, &file).await;
+                synced.set(true);
+            });
+            env.sleep(LATE).await;
+            assert!(!is_synced.get(), "an fsync waits");
+
+            landed(&inner, &void, 1, BYTES as usize);
+            env.sleep(LATE).await;
+            assert!(is_synced.get(), "it is executed, or lost");
+            assert!(inner.kept_files().is_empty() && !inner.has_kept(FILE));
+            assert!(inner.inodes.orphans().is_empty());
+        });
     }
 }

@@ -111,7 +111,38 @@ impl Keeping {
     }
 
     pub(crate) fn is_clean(&self) -> bool {
-        self.kept.borrow().is_none() && self.flights.borrow().is_empty()
+        self.kept.borrow().is_none() && self.has_landed()
+    }
+
+    /// Whether no run is under way.
+    pub(crate) fn has_landed(&self) -> bool {
+        self.flights.borrow().is_empty()
+    }
+
+    /// Returns when all runs that are under way now are executed, or lost.
+    pub(super) async fn all_landed(&self) {
+        let last = self.drawn.get();
+        loop {
+            let landed = self.landed.notified();
+            if self.flights.borrow().range(..=last).next().is_none() {
+                return;
+            }
+            landed.await;
+        }
+    }
+
+    /// Bytes that are kept, or under way.
+    pub(super) fn bytes(&self) -> u64 {
+        let kept = self.kept.borrow().as_ref().map_or(0, |kept| kept.run.len() as u64);
+        let flights = self.flights.borrow();
+        kept + flights.values().map(|(extent, _)| extent.end() - extent.start()).sum::<u64>()
+    }
+
+    /// When the oldest of them were written.
+    pub(super) fn since(&self) -> Option<Instant> {
+        let kept = self.kept.borrow().as_ref().map(|kept| kept.run.begun());
+        let flights = self.flights.borrow();
+        flights.values().map(|(_, begun)| *begun).chain(kept).min()
     }
 }
 
