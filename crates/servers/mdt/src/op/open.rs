@@ -2,7 +2,8 @@
 //!
 //! Transaction: for writing, the inode becomes DIRTY before any client can write, and gets a layout
 //! if it has none. After a restart the replay rebuilds the handle. If the file is gone, the replay
-//! is stale.
+//! is stale. If the handle was closed durably, the replay changes nothing: the close may have left
+//! the size known.
 //!
 //! An open for reading changes no record. So it has no place in history and no stored reply, where
 //! its client states the handle after a restart ([`super::stated`]). For an older client the
@@ -151,7 +152,8 @@ impl Op<'_, '_> {
         let truncated =
             if how.fresh { Truncated::No } else { self.truncate(&mut inode, how.flags) };
         let regular = inode.attr.file_type() == S_IFREG;
-        if regular && (write || truncated == Truncated::Objects) {
+        let changes_data = write || truncated == Truncated::Objects;
+        if regular && changes_data && !self.is_closed_since() {
             if !inode.has(INODE_HAS_LAYOUT) && !how.no_layout {
                 self.place_late(&mut inode)?;
             }
@@ -260,6 +262,13 @@ impl Op<'_, '_> {
         Truncated::Objects
     }
 
+    /// Whether this repeats a durable open whose close is durable too: nobody writes by it, and
+    /// the size is what that close has left.
+    fn is_closed_since(&self) -> bool {
+        let handle = self.replay.map_or(0, |first| first.handle);
+        self.committed && self.state.closed.contains(&handle)
+    }
+
     fn open_handle(
         &mut self,
         inode: &Inode,
@@ -284,8 +293,7 @@ impl Op<'_, '_> {
             return Err(Errno::EPROTO.into());
         }
         let forgotten = self.replay.is_some() && self.config.bugs.forget_open_replay();
-        let closed = self.committed && self.state.closed.contains(&handle);
-        if handle == 0 || forgotten || closed {
+        if handle == 0 || forgotten || self.is_closed_since() {
             return Ok(handle);
         }
         let lists = self.may_list(inode, (handle, flags))?;

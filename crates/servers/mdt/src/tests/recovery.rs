@@ -7,7 +7,7 @@ use osd::Table;
 use types::{Creds, Errno, Fid, SplitMix64};
 use wire::attr::{S_IFDIR, S_IFREG};
 use wire::body::{CloseFlags, CloseReq, LinkReq, RenameReq, SetattrFlags, SetattrReq, UnlinkReq};
-use wire::{Attr, Opcode};
+use wire::{Attr, Opcode, SizeState};
 
 use super::rig::Rig;
 use super::store::Image;
@@ -319,6 +319,37 @@ fn an_open_that_made_a_file_which_has_gone_is_not_tried_anew() {
     assert_eq!(answers, [Err(Errno::ENOENT), Err(Errno::ESTALE)], "the second one has no name");
 }
 
+/// Its client has not heard the answer to the close, and gets the stored one later.
+#[test]
+fn the_replay_of_an_open_that_is_closed_durably_leaves_the_size_known() {
+    let mut rig = Rig::new();
+    let fid = rig.create(Fid::ROOT, "f", S_IFREG | 0o644, None).expect("room").attr.fid();
+    let opened = rig.open(fid, 1).expect("it is there");
+    let close = CloseReq {
+        fid: fid.into(),
+        handle: opened.handle,
+        flags: CloseFlags::SIZE | CloseFlags::WROTE,
+        size: 5,
+        mtime: rig.clock.get(),
+        write_epoch: opened.write_epoch,
+        ..CloseReq::default()
+    };
+    rig.call(Opcode::MdtClose, &close, &[]).expect("it is open");
+    rig.commit();
+    rig.history.pop().expect("the close, whose answer is lost");
+    let attr = Attr { size: 3, ..Attr::default() }.with_fid(fid);
+    let old = SetattrReq { attr, valid: SetattrFlags::SIZE_KNOWN, ..SetattrReq::default() };
+    rig.call(Opcode::MdtSetattr, &old, &[]).expect("it is passed over, since the size is known");
+    rig.crash();
+    rig.engine.state.borrow_mut().closed.insert(opened.handle); // the stored reply says so
+    let replayed = rig.replay(|_| true);
+    let answers: Vec<_> = replayed.into_iter().map(|(_, reply)| reply.map(drop)).collect();
+    assert_eq!(answers, [Ok(()), Ok(())], "of the open and the size");
+    rig.recovered();
+    let now = rig.getattr(fid).expect("it has a name").0.attr;
+    assert_eq!((now.size_state(), now.size), (SizeState::Clean, 5));
+}
+
 #[test]
 fn an_ended_session_leaves_the_size_of_its_files_open() {
     let mut rig = Rig::new();
@@ -331,7 +362,7 @@ fn an_ended_session_leaves_the_size_of_its_files_open() {
     assert_eq!(rig.store.fsck(), Vec::<String>::new());
     assert_eq!(rig.getattr(gone.attr.fid()).map(drop), Err(Errno::ESTALE));
     let (now, _) = rig.getattr(rep.attr.fid()).expect("it has a name");
-    assert_eq!(now.attr.size_state(), wire::SizeState::Dirty);
+    assert_eq!(now.attr.size_state(), SizeState::Dirty);
     assert!(now.write_epoch > rep.write_epoch, "what the dead client knew is old");
 }
 
