@@ -55,6 +55,7 @@ pub(crate) struct Dirty {
 #[derive(Default)]
 pub(crate) struct DirtySet {
     pub(crate) objects: HashMap<Fid, Dirty>,
+    /// A bit for each directory.
     pub(crate) dirs: u32,
     /// More objects than are worth single calls: the whole file system is synced, and `objects` is
     /// empty.
@@ -118,6 +119,14 @@ fn fid_of(name: &str) -> Option<Fid> {
 const OPEN: OFlags =
     OFlags::RDWR.union(OFlags::CLOEXEC).union(OFlags::NOATIME).union(OFlags::NOFOLLOW);
 
+impl DirtySet {
+    /// What a process may leave behind that was killed: names that came or went without a sync.
+    /// Whoever replays such a create or destroy finds it done, and it is not noted again.
+    fn left_behind() -> DirtySet {
+        DirtySet { dirs: u32::MAX, ..DirtySet::default() }
+    }
+}
+
 impl Files {
     pub(crate) fn open(dir: &Path, objects_max: usize) -> Result<Files, DiskError> {
         let path = dir.join("objects");
@@ -139,7 +148,7 @@ impl Files {
             root,
             dirs,
             cache: Mutex::new(cache),
-            dirty: Mutex::default(),
+            dirty: Mutex::new(DirtySet::left_behind()),
             buffers: BufferPool::new(BUFFERS_BYTES_MAX),
             keeps_pages: AtomicBool::new(false),
         })

@@ -20,8 +20,9 @@
 //!
 //! Durability: a change is noted once it was made. `sync` takes the noted changes. It calls
 //! `fdatasync` on each object (`fsync` after a truncate) and `fsync` on each directory in which a
-//! name came or went, in parallel. With many dirty objects, one `syncfs` does it all. After a
-//! failed sync every later call fails, because data may be lost: the instance ends.
+//! name came or went, in parallel. The first sync covers all directories, for what a killed process
+//! left. With many dirty objects, one `syncfs` does it all. After a failed sync every later call
+//! fails, because data may be lost: the instance ends.
 
 mod extents;
 mod files;

@@ -37,6 +37,7 @@ fn a_sync_covers_the_directories_of_new_objects_alone() {
     let dir = TestDir::new();
     let fid = Fid::new(1, 2);
     let objects = open(&dir);
+    wait(objects.sync()).expect("syncs");
     let dirs = |objects: &DiskObjects| objects.files.take_dirty().dirs.count_ones();
     assert!(objects.files.find(fid, false).expect("looks").is_none());
     assert_eq!(dirs(&objects), 0);
@@ -44,8 +45,26 @@ fn a_sync_covers_the_directories_of_new_objects_alone() {
     assert_eq!(dirs(&objects), 1);
     drop(objects);
     let objects = open(&dir); // it has no descriptor of the object
+    wait(objects.sync()).expect("syncs");
     assert!(objects.files.find(fid, true).expect("opens").is_some());
     assert_eq!(dirs(&objects), 0, "its name is there");
+}
+
+/// The names are in memory after a kill, and a power cut may take them still.
+#[test]
+fn the_first_sync_covers_names_that_came_or_went_before_a_kill() {
+    let dir = TestDir::new();
+    let (made, gone) = (Fid::new(1, 2), Fid::new(1, 3));
+    let objects = open(&dir);
+    write(&objects, gone, 0, b"data");
+    wait(objects.sync()).expect("syncs");
+    assert_eq!(wait(objects.destroy(gone)), Ok(true));
+    write(&objects, made, 0, b"data");
+    drop(objects); // without a sync
+    let objects = open(&dir);
+    assert_eq!(wait(objects.destroy(gone)), Ok(false), "its replay finds nothing");
+    assert!(objects.files.find(made, true).expect("opens").is_some());
+    assert_eq!(objects.files.take_dirty().dirs.count_ones() as usize, DIRS);
 }
 
 #[test]
