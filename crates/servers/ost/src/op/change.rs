@@ -74,6 +74,13 @@ impl Ost {
         let is_lost = self.config.bugs.lose_overlap() && self.env.now() > asked;
         self.check_owner(incoming, object, told.owner, told.layout_version).await?;
         if let Fate::Overtaken = self.may_change(incoming, object, &told.claim)? {
+            tracing::debug!(
+                target_id = %self.exports.name(),
+                %object,
+                client = %incoming.session.client,
+                transno = incoming.request.header.transno,
+                "a replay changes nothing: its object was destroyed since"
+            );
             return self.repeat_answer(incoming).await;
         }
         let _under_way = self.under_way.begin(incoming.session.client);
