@@ -6,8 +6,11 @@ use types::Instant;
 
 use super::*;
 
-/// Records that put the next change of [`OBJECT`] off, once and for as long as `halt` says. All
-/// other changes are taken meanwhile.
+/// Who finds the records busy tries again after this. Other changes wait no longer either.
+const LOOK: Span = Span::millis(100);
+
+/// Records that put the next change of [`OBJECT`] off for as long as `halt` says. All other changes
+/// are taken meanwhile.
 pub(super) struct Halting {
     env: Env,
     meta: MemMeta,
@@ -19,6 +22,10 @@ impl Halting {
     pub(super) fn new(env: &Env, meta: MemMeta, halt: &Rc<Cell<Option<Span>>>) -> Halting {
         Halting { env: env.clone(), meta, halt: halt.clone(), until: Cell::default() }
     }
+
+    fn is_halted(&self) -> bool {
+        self.env.now() < self.until.get()
+    }
 }
 
 fn changes_object(set: &WriteSet) -> bool {
@@ -28,8 +35,7 @@ fn changes_object(set: &WriteSet) -> bool {
 
 impl MetaStore for Halting {
     fn ready(&self) -> LocalFuture<'_, ()> {
-        let until = self.until.get();
-        if self.env.now() < until { self.env.sleep_until(until) } else { self.meta.ready() }
+        if self.is_halted() { self.env.sleep(LOOK) } else { self.meta.ready() }
     }
 
     fn running(&self) -> Result<Box<dyn View + '_>, StoreError> {
@@ -37,11 +43,13 @@ impl MetaStore for Halting {
     }
 
     fn apply(&self, set: &WriteSet) -> Result<(), StoreError> {
-        if changes_object(set)
-            && let Some(halt) = self.halt.take()
-        {
-            self.until.set(self.env.now() + halt);
-            return Err(StoreError::Busy);
+        if changes_object(set) {
+            if let Some(halt) = self.halt.take() {
+                self.until.set(self.env.now() + halt);
+            }
+            if self.is_halted() {
+                return Err(StoreError::Busy);
+            }
         }
         self.meta.apply(set)
     }
