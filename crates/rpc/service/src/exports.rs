@@ -228,9 +228,9 @@ impl Exports {
     }
 
     /// Puts `transno` into the reply, and gives key and value for `Table::Replies`, to be written
-    /// with the change itself. Key: client id 16 bytes, tag 4 bytes, big-endian; value: the reply's
-    /// bytes. The session remembers the answer only when it is given: a change that is tried again,
-    /// or refused by its store after this, leaves nothing behind.
+    /// with the change itself. Key: [`Incoming::reply_key`]; value: the reply's bytes. The session
+    /// remembers the answer only when it is given: a change that is tried again, or refused by its
+    /// store after this, leaves nothing behind.
     pub fn record(
         &self,
         incoming: &Incoming,
@@ -240,8 +240,6 @@ impl Exports {
         let header = &incoming.request.header;
         (reply.header.transno, reply.header.as_of) = (transno.0, transno.0);
         incoming.session.fill(reply);
-        let mut key = incoming.session.client.0.to_be_bytes().to_vec();
-        key.extend_from_slice(&header.tag.to_be_bytes());
         let export = incoming.session.export.borrow();
         // a durable open that is repeated must not push out the record of what came after it
         let newer = if incoming.is_replay() {
@@ -249,7 +247,7 @@ impl Exports {
         } else {
             None
         };
-        (key, newer.unwrap_or(reply).to_frame().into_payload().to_vec())
+        (incoming.reply_key(), newer.unwrap_or(reply).to_frame().into_payload().to_vec())
     }
 
     /// Moves requests of `client` that still wait, and for which `wanted` holds, to the

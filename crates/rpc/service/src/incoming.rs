@@ -36,6 +36,13 @@ impl Incoming {
         self.is_replay() && self.request.has(RequestFlags::OPEN)
     }
 
+    /// Key of its answer in `Table::Replies`: client id 16 bytes, tag 4 bytes, big-endian.
+    #[must_use]
+    pub fn reply_key(&self) -> Vec<u8> {
+        let client = self.session.client.0.to_be_bytes();
+        [&client[..], &self.request.header.tag.to_be_bytes()].concat()
+    }
+
     /// The answer to this change, if another target has brought it since the change began
     /// ([`crate::Exports::restore`]). It must not be executed again then.
     #[must_use]

@@ -84,6 +84,9 @@ impl Mdt {
         if let Some(delivery) = delivery {
             incoming.step_aside();
             delivery.executed().await;
+        } else if incoming.restored().is_some() {
+            incoming.step_aside();
+            self.executed_for(incoming).await;
         }
         if is_stretched || (request.has(RequestFlags::SYNC) && request.opcode().modifies()) {
             self.commit().await?;
@@ -151,6 +154,7 @@ impl Mdt {
                 Attempted::Needs(needs) => {
                     let acquired = coordinator.acquire(needs, Some(incoming)).await;
                     match acquired {
+                        Err(_) if incoming.restored().is_some() => {} // it was executed
                         Err(errno) if coordinator.goes_elsewhere(errno, request.opcode()) => {}
                         acquired => acquired?,
                     }

@@ -18,7 +18,7 @@ use service::Incoming;
 use types::{ClientId, Errno, Instance, Instant, Span, TargetId};
 use wire::body::RenameReq;
 use wire::updates::{self, Done, Fact, Key, OpId, Place, Prepare, Record, Want};
-use wire::{Opcode, Reply};
+use wire::{Opcode, Reply, RequestFlags};
 
 use super::peer::KEEPER_BUF;
 use super::{Claim, Crossing, Needs};
@@ -192,11 +192,11 @@ impl Coordinator {
         Ok(true)
     }
 
-    /// Waits until an MDT is there again.
+    /// Waits until an MDT is there again, and has said what it knows of this request.
     async fn until_back(&mut self, mdt: u32, incoming: Option<&Incoming>) -> Result<(), Errno> {
         let endpoint = self.mdt.osts.clone().ok_or(Errno::ENODEV)?;
         let remote = endpoint.remote(TargetId::mdt(mdt));
-        while !remote.answers() {
+        while !remote.answers() || self.may_bring_back(mdt, incoming) {
             self.mdt.env.sleep(DELIVER_PAUSE).await;
             let waits = match self.mdt.is_forgotten(mdt) {
                 true => Err(Errno::ENODEV),
@@ -208,6 +208,16 @@ impl Coordinator {
             }
         }
         Ok(())
+    }
+
+    /// Whether an MDT may still say that this request was executed in an earlier run. Recovery has
+    /// gone on without that MDT.
+    fn may_bring_back(&self, mdt: u32, incoming: Option<&Incoming>) -> bool {
+        let run = self.mdt.exports.instance().0;
+        let is_old = |incoming: &Incoming| {
+            incoming.request.has(RequestFlags::RESENT) && incoming.session.id >> 32 < run
+        };
+        incoming.is_some_and(is_old) && self.mdt.deliveries.owed.borrow().contains(&mdt)
     }
 
     /// Whether an operation waits any longer for an MDT that does not answer.
@@ -304,6 +314,12 @@ impl Coordinator {
         call.patience = Some(PREPARE_PATIENCE);
         let remote = endpoint.remote(TargetId::mdt(mdt));
         self.asked_at.get_or_insert(self.mdt.env.now());
+        if self.may_bring_back(mdt, incoming) {
+            planted::reached("mdt: a resend waited for what an MDT knows of its first time");
+            self.may_wait(incoming).await?;
+            self.away = Some(mdt);
+            return Ok(false);
+        }
         loop {
             let answer = remote.call(call.clone()).await;
             if !matches!(answer, Err(CallError::TimedOut | CallError::Evicted)) {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use endpoint::{Call, CallError, Endpoint};
+use service::Incoming;
 use types::{Fid, Instance, TargetId, Transno};
 use wire::Opcode;
 use wire::body::SyncRep;
@@ -95,6 +96,17 @@ impl Mdt {
     pub(crate) async fn all_executed(&self) {
         for delivery in self.deliveries.all() {
             delivery.executed().await;
+        }
+    }
+
+    /// Waits until the operation is executed everywhere that another MDT has brought back, and of
+    /// which a request is the resend.
+    pub(crate) async fn executed_for(&self, resend: &Incoming) {
+        let key = resend.reply_key();
+        for delivery in self.deliveries.all() {
+            if delivery.record.reply.0 == key {
+                delivery.executed().await;
+            }
         }
     }
 

@@ -227,6 +227,38 @@ fn a_resend_gets_the_answer_that_an_mdt_brings_back_late() {
     world.check();
 }
 
+/// One of two names of a file of MDT 1 is removed, and the answer is lost. MDT 1 makes its part
+/// durable. MDT 0 loses the operation, and cannot read the record of MDT 1. The client asks again.
+#[test]
+fn a_resend_waits_for_an_mdt_that_does_not_say_what_it_knows() {
+    let world = World::damaged(37); // the log says that recovery goes on without it
+    let dir = world.mkdir(Fid::ROOT, "d", &[1]).expect("made").fid();
+    let file = world.create(dir, "c");
+    world.send(0, 0, link(file, Fid::ROOT, "a")).expect("linked");
+    world.sync(0);
+    world.sim.run_for(Span::secs(20)); // no record is left
+    world.sim.partition(&world.servers[0].node, &world.clients[0].0, Cut::OneWay);
+    let removed = world.ask(0, 0, unlink(Fid::ROOT, "a", false));
+    world.sim.run_for(Span::millis(20));
+    world.sync(1);
+    world.kill(0);
+    let disk = &world.servers[1].disk;
+    let keys = world.recorded(1);
+    assert_eq!(keys.len(), 1, "the record of that operation");
+    keys.iter().for_each(|key| disk.damage_record(Table::Updates, key));
+    world.sim.heal_all();
+    world.boot(0);
+    world.sim.run_for(Span::secs(300));
+    world.lookup(1, Fid::ROOT, "a").expect("nothing is known");
+    assert_eq!(*removed.borrow(), None, "it may be executed");
+    disk.mend_records();
+    world.sim.run_for(Span::secs(60));
+    assert_eq!(*removed.borrow(), Some(Ok(())));
+    assert_eq!(world.lookup(1, Fid::ROOT, "a").err(), Some(Errno::ENOENT));
+    assert_eq!(world.attr(file).expect("it has another name").nlink, 1);
+    world.check();
+}
+
 /// An MDT returns late, and another client has taken the name meanwhile.
 #[test]
 fn a_part_that_does_not_fit_any_more_is_left_out_with_an_error() {
