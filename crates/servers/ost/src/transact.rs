@@ -23,7 +23,11 @@ impl Ost {
         reply: &mut Reply,
         decide: impl Fn(&dyn View, Transno) -> Result<WriteSet, StoreError>,
     ) -> Result<(), Errno> {
-        let applied = self.persist(|| {
+        let commit = async || match incoming.is_replay() {
+            true => self.commit_once_more().await, // its transno does not call for a commit
+            false => self.commit_all().await,
+        };
+        let applied = self.store.persist(&self.env, commit, || {
             let view = self.store.meta().running()?;
             let transno = self.exports.next_transno(incoming);
             let mut set = decide(&*view, transno)?;
