@@ -99,7 +99,8 @@ enum Ending {
 
 /// In a process of its own: a panic in a destructor aborts, and takes only one seed with it.
 fn run(program: &Path, what: &[&str], seed: u64) -> Ending {
-    let mut command = Command::new(program);
+    let mut command = Command::new("setpriv"); // it ends with this process
+    command.args(["--pdeathsig", "KILL"]).arg(program);
     command.args(what).args(["--seed", &seed.to_string()]).stderr(Stdio::null());
     let output = match command.output() {
         Ok(output) => output,
