@@ -17,6 +17,8 @@ const RECORD: usize = 100;
 const KILLS: u64 = 30;
 /// So many of them append at the same time.
 const AT_ONCE: usize = 3;
+/// Mounts whose daemons are killed while each of them appends and syncs.
+const MOUNTS: usize = 5;
 /// Last byte of the first one's address.
 const FIRST_MOUNT: u8 = 43;
 /// What a killed daemon may lose: writes of its last second, and those that are under way. On a
@@ -92,41 +94,58 @@ fn attributes_of_a_new_file_are_seen_by_another_mount_at_once() {
 #[test]
 fn a_killed_daemon_loses_nothing_that_was_synced() {
     let mut up = Up::new("kept-killed");
-    let path = up.at("log");
-    for round in 0..mounted::count(5, 30) {
-        let dir = up.second_mount(43);
-        let log = dir.join(format!("log{round}"));
-        let mut file = File::options().create(true).append(true).open(&log).expect("room");
-        let daemon = mounted::daemon_of(&dir);
-        let killer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(300 + 70 * (round as u64 % 10)));
-            mounted::kill(daemon, libc::SIGKILL);
+    let rounds: Vec<_> = (0..mounted::count(5, 30) as u64).collect();
+    for rounds in rounds.chunks(MOUNTS) {
+        let mounts: Vec<_> = (FIRST_MOUNT..).zip(rounds).collect();
+        let mounts: Vec<_> =
+            mounts.into_iter().map(|(last, round)| (up.second_mount(last), *round)).collect();
+        // all are there before the first daemon dies: what it held keeps others waiting
+        let logs = mounts.iter().map(|(dir, round)| {
+            let path = dir.join(format!("log{round}"));
+            File::options().create(true).append(true).open(path).expect("room")
         });
-        let (mut written, mut synced) = (0, 0);
-        for record in 0_u32.. {
-            if file.write_all(&record_of(record)).is_err() {
-                break;
+        let logs: Vec<_> = logs.collect();
+        std::thread::scope(|scope| {
+            for ((dir, round), log) in mounts.iter().zip(logs) {
+                let whole = up.at(&format!("log{round}"));
+                scope.spawn(move || loses_nothing_synced(dir, *round, log, &whole));
             }
-            written += 1;
-            if record % 50 == 49 {
-                if file.sync_data().is_err() {
-                    break;
-                }
-                synced = written;
-            }
-        }
-        killer.join().expect("it kills");
-        drop(file);
-        let start = Instant::now();
-        let found = fs::read(path.with_file_name(format!("log{round}"))).expect("it is there");
-        assert!(start.elapsed() < Duration::from_secs(60), "a dead client is waited for too long");
-        let whole = found.len() / RECORD;
-        assert!((synced..=written + 1).contains(&whole), "{synced} <= {whole} <= {written}");
-        let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
-        assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
+        });
     }
     up.stop();
     up.fsck();
+}
+
+/// Appends to `log`, on the mount `dir`, until its daemon is killed. Then reads `path`, the same
+/// file on another mount.
+fn loses_nothing_synced(dir: &Path, round: u64, mut log: File, path: &Path) {
+    let daemon = mounted::daemon_of(dir);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(300 + 70 * (round % 10)));
+        mounted::kill(daemon, libc::SIGKILL);
+    });
+    let (mut written, mut synced) = (0, 0);
+    for record in 0_u32.. {
+        if log.write_all(&record_of(record)).is_err() {
+            break;
+        }
+        written += 1;
+        if record % 50 == 49 {
+            if log.sync_data().is_err() {
+                break;
+            }
+            synced = written;
+        }
+    }
+    killer.join().expect("it kills");
+    drop(log);
+    let start = Instant::now();
+    let found = fs::read(path).expect("it is there");
+    assert!(start.elapsed() < Duration::from_secs(60), "a dead client is waited for too long");
+    let whole = found.len() / RECORD;
+    assert!((synced..=written + 1).contains(&whole), "{synced} <= {whole} <= {written}");
+    let is_right = |(record, bytes): (u32, &[u8])| bytes == record_of(record);
+    assert!((0..).zip(found.chunks_exact(RECORD)).all(is_right), "round {round}");
 }
 
 /// A log that was appended to until its daemon was killed.
