@@ -189,7 +189,8 @@ impl File {
     /// begins to be sent, except bytes that may go with [`File::close`].
     ///
     /// # Errors
-    /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client.
+    /// EIO while [`File::fsync`] has to tell of lost work, or if the MDT evicted this client or
+    /// refused to repeat the create of the file.
     pub fn flush(&self) -> Result<()> {
         self.0.check(true, "flush")?;
         data::begin_flush(&self.0);
@@ -200,8 +201,8 @@ impl File {
     /// twice does nothing.
     ///
     /// # Errors
-    /// EIO if this client was evicted by the MDT meanwhile, or while [`File::fsync`] has to tell of
-    /// lost work.
+    /// EIO if this client was evicted by the MDT meanwhile, if the MDT refused to repeat the create
+    /// of the file, or while [`File::fsync`] has to tell of lost work.
     pub async fn close(&self) -> Result<()> {
         if self.0.closed.replace(true) {
             return Ok(());
@@ -221,7 +222,7 @@ impl File {
     /// Whether the servers have all that was changed through this and other handles here.
     #[must_use]
     pub fn is_sent(&self) -> bool {
-        !self.0.inner.has_unsent(self.0.inode.fid)
+        !self.0.inode.keeping.has_unsent() // of a void handle, the file may have another inode
     }
 }
 

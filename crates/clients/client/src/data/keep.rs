@@ -363,9 +363,7 @@ impl Inner {
 
     /// Whether anything of a file is kept, or being sent.
     pub(crate) fn has_unsent(&self, fid: Fid) -> bool {
-        let keeping =
-            |inode: Rc<Inode>| !inode.keeping.is_clean() || !inode.keeping.attrs.is_clean();
-        self.inodes.get(fid).is_some_and(keeping)
+        self.inodes.get(fid).is_some_and(|inode| inode.keeping.has_unsent())
     }
 
     /// Returns when all is executed or lost that void handles of a file have under way.

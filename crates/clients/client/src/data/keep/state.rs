@@ -114,6 +114,11 @@ impl Keeping {
         self.kept.borrow().is_none() && self.has_landed()
     }
 
+    /// Whether bytes or attributes are kept, or being sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.is_clean() || !self.attrs.is_clean()
+    }
+
     /// Whether no run is under way.
     pub(crate) fn has_landed(&self) -> bool {
         self.flights.borrow().is_empty()
